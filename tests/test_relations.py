@@ -417,7 +417,7 @@ COUNTS = {
     ),
     "28 n³": lambda n, d_model, num_heads: 28 * n**3,
     "4 n d_model / num_heads": lambda n, d_model, num_heads: 4 * n * d_model // num_heads,
-    "0, whatever the arguments are": lambda n, d_model, num_heads: 0,
+    "0 for all arguments": lambda n, d_model, num_heads: 0,
 }
 
 

@@ -79,7 +79,7 @@ def test_how_much_each_point_moves_a_slope():
         return (y[3] - y[2]) / (x[3] - x[2])
 
     told = said("09-complexity", "fit_exponent", middle)
-    start = "Double the seconds of one point: for the first to the last point the result changes by 0.00, 0.00, -"
+    start = "Double the seconds of one point. For the first to the last point, the result changes by 0.00, 0.00, -"
     assert told.startswith(start)
 
 
@@ -105,11 +105,14 @@ def test_which_heads_count_in_a_result():
     def half_of_it(weight, own, d_head):
         weight[:, own][:, : d_head // 2] = 0
 
-    assert "Heads 0 to 6 count 0, 1, 1, 0, 1, 1, 1 times in the result. It should be 1, 1, 1, 0, 1, 1, 1." in changed(
-        one_and_the_first
+    assert (
+        "Heads 0 to 6 count 0, 1, 1, 0, 1, 1, 1 times in the result. The counts should be 1, 1, 1, 0, 1, 1, 1."
+        in changed(one_and_the_first)
     )
-    assert "count 1, 1, 1, 2, 1, 1, 1 times in the result. It should be 1, 1, 1, 0, 1, 1, 1." in changed(doubled)
-    assert "no sum of whole heads" in changed(half_of_it)
+    assert "count 1, 1, 1, 2, 1, 1, 1 times in the result. The counts should be 1, 1, 1, 0, 1, 1, 1." in changed(
+        doubled
+    )
+    assert "not a sum of whole heads" in changed(half_of_it)
 
 
 @pytest.mark.slow

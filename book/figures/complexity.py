@@ -115,7 +115,7 @@ def duration(seconds):
 
 
 TEXT = {
-    "title": "What one layer costs at least",
+    "title": "The least that one layer can cost",
     "try": "Things to try",
     "tries": ["A short text", "Where they cross", "A long text", "Many heads", "One token", "On a GPU"],
     "machine": "Machine",
@@ -133,7 +133,7 @@ TEXT = {
     "steps": ["Q, K, V", "Scores", "Softmax", "Weighted sum", "Times W_o", "MLP"],
     "none": "not counted",
     "both": "{step}: arithmetic {arithmetic}, memory traffic {traffic}",
-    "sum": "together",
+    "sum": "total",
     "memory": "Memory, while softmax runs",
     "parameters": "parameters",
     "tokens": "X, Q, K, V, Z",
@@ -144,8 +144,8 @@ TEXT = {
     "summary": "{part} takes at least {time} on {machine} ({what}). {limit} {compared}",
     "one": ["Attention", "The block"],
     "times": [
-        "The two products cost {ratio} times what the four projections cost.",
-        "The two products cost {ratio} times what projections and MLP cost.",
+        "The two products cost {ratio} times as much as the four projections.",
+        "The two products cost {ratio} times as much as projections and MLP.",
     ],
     "level": [
         "The two products cost as much as the four projections.",
@@ -155,7 +155,7 @@ TEXT = {
     "percent": "{number}%",
     "by_arithmetic": "Arithmetic limits it.",
     "by_traffic": "Memory traffic limits it: numbers arrive too slowly.",
-    "by_size": "But it can’t run: it needs {total} of memory, and there are {capacity}.",
+    "by_size": "But it can’t run: it needs {total} of memory, and there is only {capacity}.",
 }
 
 

@@ -243,7 +243,7 @@ TRIES = [
 ]
 
 TEXT = {
-    "title": "Five ways through one table of attention: pattern, cost and error",
+    "title": "Five ways to compute the same attention: pattern, cost and error",
     "try": "Things to try",
     "tries": ["All of it", "In chunks", "A window", "The far twin", "Linear", "Half the key heads"],
     "method": "Method",
@@ -256,22 +256,22 @@ TEXT = {
     "pattern_label": "Weights of head {head}, {method}: {n} queries down, {n} keys across. {most}",
     "keys": "keys",
     "queries": "queries",
-    "table": "Each way beside the full one",
+    "table": "Each method against full attention",
     "columns": ["Method", "Pairs", "Held", "Cache", "Error"],
     "units": ["", "computed", "at once", "per token", "this head"],
     "of_all": "All heads together: {error}",
     "exact": "0",
     "percent": "{number}%",
-    "say_full": "Every query meets every key: {pairs} pairs in each head, and {held} scores are there at once.",
+    "say_full": "Every query meets every key: {pairs} pairs in each head, and {held} scores at once.",
     "say_chunks": "The outlined keys are one chunk. All {pairs} pairs are computed, but only {held} scores and sums "
-    "are there at once. The result is the same up to rounding.",
-    "say_window": "A card sees {window} to each side: {pairs} pairs of {all}. In this head they have {kept} of the "
-    "weight, and its output is off by {error}.",
-    "say_linear": "No pair is computed: all keys and values go into one table, with sums {held} numbers. The weights "
-    "drawn are those that it amounts to; this head’s output is off by {error}.",
-    "say_grouped": "Key heads: {num_kv_heads} in place of 4, averages of those that were trained. That makes {cache} "
-    "cached numbers for a token in place of {whole}. This head’s output is off by {error}.",
-    "say_grouped_all": "As many key heads as query heads: full attention, with {cache} cached numbers for a token.",
+    "are held at once. The result is the same up to rounding.",
+    "say_window": "A card sees {window} to each side: {pairs} of {all} pairs. In this head they have {kept} of the "
+    "weight, and the output is off by {error}.",
+    "say_linear": "No pair is computed: all keys and values go into one table; with sums, {held} numbers. The "
+    "weights shown would give the same output; this head’s output is off by {error}.",
+    "say_grouped": "Key heads: {num_kv_heads} instead of 4, averages of the trained ones. That makes {cache} "
+    "cached numbers per token instead of {whole}. This head’s output is off by {error}.",
+    "say_grouped_all": "As many key heads as query heads: full attention, with {cache} cached numbers per token.",
 }
 
 

@@ -13,7 +13,7 @@ COMMAND = "python benchmarks/gpu.py all --budget 540"
 """What measures all of it on a GPU."""
 TITLE = "What a GPU will add"
 BOX = (
-    "Where there is a GPU, `{command}` measures {parts}, and writes down what it finds. This page shows it when it "
+    "On a machine with a GPU, `{command}` measures {parts}, and records the results. This page shows them when it "
     "is built again."
 )
 

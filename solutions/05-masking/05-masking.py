@@ -2,29 +2,28 @@
 # # 5. Masking
 #
 # A mask says which query may attend to which key. You write the two masks that nearly every model uses,
-# `causal_mask` and `padding_mask`, a softmax that is right whatever stands at a masked place,
-# `masked_softmax`, and with it `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first;
-# it shows what becomes of rows that may attend to nothing. What goes wrong with -1e9 and with float16 is told on its
-# second page, *Going deeper*.
+# `causal_mask` and `padding_mask`; a softmax that is right for any masked score, `masked_softmax`; and, with it,
+# `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first; it shows what happens to fully
+# masked rows. Its second page, *Going deeper*, explains what goes wrong with -1e9 and with float16.
 #
 # *About 75 minutes · medium ●●○*
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` with your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
+# time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `05-masking.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `05-masking.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import math
@@ -33,9 +32,9 @@ import numpy as np
 
 
 def scaled_scores(Q, K):
-    """Return the scores of every query with every key, divided by the root of d_k (given; chapter 2 is about it).
+    """Return the scores of every query with every key, divided by the square root of d_k (given; see chapter 2).
 
-    Of the sizes it compares d_k alone, as `@` does, which stretches leading axes of 1.
+    Like `@`, it only compares the sizes d_k; leading dimensions of size 1 are stretched.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ def scaled_scores(Q, K):
     Returns
     -------
     array, shape (..., n_q, n_k)
-        Of the dtype of `Q` and `K`.
+        In the dtype of `Q` and `K`.
 
     Raises
     ------
@@ -65,17 +64,17 @@ def scaled_scores(Q, K):
 # S = \begin{pmatrix} 0 & \ln 2 & \ln 3 \\ \ln 2 & 0 & \ln 3 \\ \ln 3 & \ln 2 & 0 \end{pmatrix} ,
 # $$
 #
-# a row for each query and a column for each key, and a causal mask: each word may attend to itself and to the words before
-# it. **Find the weights** $A$, all nine of them. Write them as fractions, such as `1 / 7`, or to two decimals.
+# with a row for each query and a column for each key. The mask is causal: each word may attend to itself and to the words
+# before it. **Find the weights** $A$, all nine of them. Write them as fractions, such as `1 / 7`, or to two decimals.
 
 # %% by_hand
 def by_hand():
-    """Return the weights of the three words under a causal mask, worked out with a pencil.
+    """Return the weights of the three words under a causal mask, computed by hand.
 
     Returns
     -------
     list of 3 lists of 3 numbers
-        The rows of A. Tuples or an array will do as well.
+        The rows of A. Tuples or an array also work.
     """
     ### BEGIN SOLUTION
     return [[1, 0, 0], [2 / 3, 1 / 3, 0], [1 / 2, 1 / 3, 1 / 6]]
@@ -89,34 +88,34 @@ checks.run("by_hand", points=0)
 # %% conventions [markdown]
 # ## Five rules for this notebook
 #
-# - Masks are boolean arrays, and True means "may attend". (`scaled_dot_product_attention` of PyTorch reads
-#   them so; `nn.MultiheadAttention` reads them the other way round.)
-# - `...` in a shape stands for any number of leading batch axes (none, one, several), the same for all
-#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading axes, and a size of 1
-#   where the scores have more. Not asked about are a mask that has more axes than the scores, a plain `True` in
-#   place of an array. You may assume that `Q`, `K` and `V` have the same leading axes.
+# - Masks are boolean arrays, and True means "may attend". (PyTorch's `scaled_dot_product_attention` uses the same
+#   convention; `nn.MultiheadAttention` uses the opposite.)
+# - `...` in a shape stands for any number of leading batch dimensions (none, one, several), the same for all
+#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading dimensions, and a size of 1
+#   where the scores have more. A mask with more dimensions than the scores is not tested, nor is a plain `True` in
+#   place of an array. You may assume that `Q`, `K` and `V` have the same leading dimensions.
 # - A mask that does not broadcast to the scores raises `ValueError`; NumPy does that by itself. Advice, worth no
-#   points: so do other sizes that do not fit (each function names its own under *Raises*), also where one of the
-#   two is 1. Only the mask may be stretched to the scores, never the scores to the mask.
-# - The result has the inputs' floating dtype: float32 in, float32 out, and float16 as well. Integers and arguments
-#   of different dtypes are not asked about.
-# - The inputs are left as they were.
+#   points: other size mismatches also raise it (each function lists its own under *Raises*), even if one of the two
+#   sizes is 1. Only the mask may be stretched to the scores, never the scores to the mask.
+# - The result has the inputs' floating dtype: float32 in, float32 out, and the same for float16. Integers and
+#   arguments of different dtypes are not tested.
+# - Functions do not change their inputs.
 
 # %% ask_causal_mask [markdown]
-# ## 5.1 `causal_mask`: nobody looks ahead
+# ## 5.1 `causal_mask`: no looking ahead
 #
 # *About 10 minutes · medium ●●○*
 #
 # A model that predicts the next token must not see it. With as many queries as keys, query i may attend to
-# keys 0 to i: itself and what came before.
+# keys 0 to i: its own token and all earlier ones.
 #
-# When it writes token by token, there are fewer queries than keys: the queries belong to the newest tokens, and
-# the keys of all earlier ones are kept. Therefore both are counted **from the end**: the last query is the last
+# When the model generates token by token, there are fewer queries than keys: the queries belong to the newest tokens,
+# and the keys of all earlier ones are kept. Therefore both are counted **from the end**: the last query is the last
 # token and sees every key. Query i sees key j when $j \le i + n_k - n_q$. With more queries than keys, the first
 # queries see nothing.
 #
-# By hand, with n_q = 2 and n_k = 4 (1 is True): query 0 stands at position 2 and sees keys 0 to 2; query 1 stands
-# at position 3 and sees all.
+# By hand, with n_q = 2 and n_k = 4 (1 is True): query 0 is at position 2 and sees keys 0 to 2; query 1 is at position
+# 3 and sees all keys.
 #
 # $$
 # \begin{pmatrix} 1 & 1 & 1 & 0 \\ 1 & 1 & 1 & 1 \end{pmatrix}
@@ -124,7 +123,7 @@ checks.run("by_hand", points=0)
 
 # %% causal_mask
 def causal_mask(n_q, n_k):
-    """Return the mask that hides every key that comes after the query, both counted from the end.
+    """Return the mask that hides every key after the query, with both counted from the end.
 
     Parameters
     ----------
@@ -151,13 +150,13 @@ import checks
 checks.run("causal_mask", points=4)
 
 # %% ask_padding_mask [markdown]
-# ## 5.2 `padding_mask`: what fills up a short sequence is not text
+# ## 5.2 `padding_mask`: padding is not text
 #
 # *About 10 minutes · easy ●○○*
 #
-# Sequences of different lengths share one array of n tokens each; the shorter ones are filled up at the end. The
-# fill must not be attended to, by any query: this mask does not depend on the query. The axis of size 1 in its
-# shape, (batch, 1, n), stands where the queries are, so that the mask broadcasts to scores (batch, n_q, n).
+# Sequences of different lengths share one array with n tokens each; the shorter ones are padded at the end. No query
+# may attend to the padding, so this mask does not depend on the query. The axis of size 1 in its shape, (batch, 1, n),
+# takes the place of the queries, so that the mask broadcasts to scores (batch, n_q, n).
 #
 # By hand, for two sequences of lengths 3 and 1, with n = 4 (1 is True):
 #
@@ -173,10 +172,9 @@ def padding_mask(lengths, n):
     Parameters
     ----------
     lengths : array of int, shape (batch,)
-        The number of real tokens of each sequence, from 0 to n (none is negative); there is at least one sequence.
+        The number of real tokens in each sequence, from 0 to n (never negative); there is at least one sequence.
     n : int
-        The number of tokens that each sequence has with its padding, at least 1. It may be more than the longest
-        length.
+        The number of tokens in each sequence, including padding, at least 1. It may be above the longest length.
 
     Returns
     -------
@@ -205,47 +203,47 @@ import checks
 checks.run("padding_mask", points=3)
 
 # %% ask_masked_softmax [markdown]
-# ## 5.3 `masked_softmax`: share out the weight among those who may have some
+# ## 5.3 `masked_softmax`: weight only for visible keys
 #
 # *About 25 minutes · hard ●●●*
 #
-# Softmax along the last axis, over the keys that may be attended to; the others get weight 0. In a row i of scores,
-# where the mask $M_{ij}$ is true if query i may attend to key j:
+# Apply softmax along the last axis, over the keys that may be attended to; the others get weight 0. For row i of the
+# scores, with a mask $M_{ij}$ that is true if query i may attend to key j:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{\sum_{l:\, M_{il}} e^{S_{il}}} \ \text{ where } M_{ij}, \qquad A_{ij} = 0 \ \text{ elsewhere.}
 # $$
 #
-# Three promises make it useful:
+# Three guarantees make it useful:
 #
-# - A masked weight is 0 exactly, **whatever its score**: 1e30, infinite, NaN. What is behind the mask has no influence.
-# - Scores that may be attended to are finite, and may be of any size: 10000, or all of them around -1e10. (Near the
-#   largest numbers of float16 a difference of two overflows to infinity, and NumPy warns: it costs nothing.)
-# - A row that may attend to nothing gets weights 0, all of them. Never NaN, never equal shares.
+# - A masked weight is exactly 0 **for any score**: 1e30, infinite, NaN. Masked scores do not affect the result.
+# - Scores that may be attended to are finite, but of any size: 10000, or all of them around -1e10. (Near the largest
+#   numbers of float16, a difference of two overflows to infinity and NumPy warns: this costs no points.)
+# - A row that may attend to nothing (a *fully masked* row) gets only zero weights, never NaN and never equal weights.
 #
 # By hand, with n_q = 2, n_k = 3: the scores $(0, \ln 3, 1000)$ with the mask $(1, 1, 0)$ give the weights
 # $(1/4, 3/4, 0)$; with the mask $(0, 0, 0)$ they give $(0, 0, 0)$.
 
 # %% masked_softmax
 def masked_softmax(S, mask):
-    """Softmax over the keys that may be attended to; weight 0 for the others.
+    """Return the softmax over the keys that may be attended to, and weight 0 for the others.
 
     Parameters
     ----------
     S : array, shape (..., n_q, n_k)
-        Scores. Those that may be attended to are finite; the others may be anything.
+        Scores. Those that may be attended to are finite; the others can have any value.
     mask : array of bool, broadcasts to the shape of `S`
         True where the query may attend to the key. For example (n_q, n_k), (1, n_k), (n_q, 1), (batch, 1, n_k).
 
     Returns
     -------
     array, shape (..., n_q, n_k)
-        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+        Weights in the dtype of `S`. Each row sums to 1, or is all 0 if it is fully masked.
 
     Raises
     ------
     ValueError
-        If the mask does not broadcast to the scores. Advice, worth no points: also if `S` would be stretched to it.
+        If the mask does not broadcast to the scores. Advice, worth no points: also if `S` would be stretched to the mask.
     """
     ### BEGIN SOLUTION
     mask = np.broadcast_to(mask, S.shape)  # raises where it does not fit, and never stretches S
@@ -266,14 +264,14 @@ import checks
 checks.run("masked_softmax", points=8)
 
 # %% ask_masked_attention [markdown]
-# ## 5.4 `masked_attention`: attention that minds the mask
+# ## 5.4 `masked_attention`: attention with a mask
 #
 # *About 15 minutes · medium ●●○*
 #
-# Scaled scores (given above), masked softmax over the keys, weighted sum of the values:
-# $A = \text{masked softmax}(Q K^\top / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A query
-# that may attend to nothing gets weights 0 and the result 0. Without a mask, every query may attend to every key.
-# All entries of `Q`, `K` and `V` are finite, behind the mask too: 0 times NaN is NaN, and that is not checked.
+# Compute scaled scores (with the function given above), a masked softmax over the keys, and a weighted sum of the values:
+# $A = \text{masked softmax}(Q K^\top / \sqrt{d_k})$ of shape (..., n_q, n_k), and $Z = A V$ of shape (..., n_q, d_v). A
+# fully masked query gets zero weights and the result 0. Without a mask, every query may attend to every key. All entries
+# of `Q`, `K` and `V` are finite, even those that are masked: 0 times NaN is NaN, and that is not tested.
 #
 # By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
 # $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
@@ -281,7 +279,7 @@ checks.run("masked_softmax", points=8)
 
 # %% masked_attention
 def masked_attention(Q, K, V, mask=None):
-    """Scaled dot-product attention in which each query attends to the keys that the mask leaves it.
+    """Return scaled dot-product attention in which each query attends only to the keys that the mask allows.
 
     Parameters
     ----------
@@ -289,14 +287,14 @@ def masked_attention(Q, K, V, mask=None):
     K : array, shape (..., n_k, d_k)
     V : array, shape (..., n_k, d_v)
     mask : array of bool, broadcasts to (..., n_q, n_k), optional
-        True where the query may attend to the key. None: everywhere.
+        True where the query may attend to the key. None means everywhere.
 
     Returns
     -------
     Z : array, shape (..., n_q, d_v)
-        Row i is the sum of the values, weighted with row i of `A`.
+        Row i is the sum of the values, weighted by row i of `A`.
     A : array, shape (..., n_q, n_k)
-        The weights. Both come in a tuple, in this order. (A list will do.)
+        The weights. Return both in a tuple, in this order. (A list also works.)
 
     Raises
     ------
@@ -323,9 +321,9 @@ checks.run("masked_attention", points=6)
 # %% sentences [markdown]
 # ## Two sentences in one batch
 #
-# The second sentence is shorter and filled up with a mark that is no word. Each word has a vector of its own, drawn at
-# random, so the weights mean nothing: look at where there are none (drawn in white). Masks are combined with `&`:
-# a key is attended to when both masks allow it. All four pictures come from your functions.
+# The second sentence is shorter and padded with a mark that is not a word. Each word has its own random vector, so the
+# weights mean nothing: look at where they are zero (drawn in white). Masks are combined with `&`: a query may attend to
+# a key when both masks allow it. Your functions compute all four columns.
 
 # %% demo_sentences
 import matplotlib.pyplot as plt
@@ -342,7 +340,7 @@ masks = {
 
 
 def show_weights(axes, A, words, title):
-    """Draw weights (n, n), a row for each word that asks; a weight of exactly 0 stays white."""
+    """Draw weights (n, n), with a row for each query word; a weight of exactly 0 is white."""
     picture = axes.imshow(np.ma.masked_equal(A, 0), cmap="cividis", vmin=0, vmax=1)
     axes.set_xticks(range(n), words, rotation=60)
     axes.set_yticks(range(n), words)
@@ -362,13 +360,13 @@ colours = figure.colorbar(picture, ax=grid, label="weight", shrink=0.7)
 # %% leak [markdown]
 # ## Does the future leak?
 #
-# The surest test of a causal mask needs no look at the weights: change one word, and see whose result changes. With the
-# mask, no word before it may notice, not by the last bit. Move the slider to change another word; the words in
-# front of it keep a bar of exactly 0.
+# The best test of a causal mask does not look at the weights: change one word, and see which results change. With the
+# mask, the results of all earlier words must stay the same, to the last bit. Move the slider to change another word; the
+# words before it keep a bar of exactly 0.
 
 # %% demo_leak
 def show_leak(changed=2):
-    """Draw how much each word's result moves when the word `changed` becomes another one, with and without mask."""
+    """Draw how much each word's result changes when word number `changed` is replaced, with and without the mask."""
     before, after = X[0], X[0].copy()
     after[changed] = np.random.default_rng(2).standard_normal(d)
     figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
@@ -397,29 +395,29 @@ except ImportError:
 #
 # *About 5 minutes · medium ●●○*
 #
-# A row that may attend to nothing gets the weights 0 here. Somebody proposes equal weights, $1 / n_k$ for each key, "because
-# a row of weights sums to 1". Name a place where that does harm. Think of what the result of such a row is made of, and of
+# Here, a fully masked row gets zero weights. Someone proposes equal weights, $1 / n_k$ for each key, "because a row of
+# weights sums to 1". Name a case where that does harm. Think about what the result of such a row consists of, and about
 # your leak test. Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# Equal weights mix all the values that the mask was to hide: padding, or words that come later. With more queries than keys
-# the first queries of a causal mask would see the future, and the leak test would find it, since a change of a hidden word
-# changes their results. On the way back the hidden values would get gradients as well. With weights 0 the result is 0
-# whatever stands behind the mask, and no gradient passes. The sum of 1 is what softmax promises for those who have a
-# choice; where there is none, the promise of the mask comes first.
+# Equal weights mix all the values that the mask should hide: padding, or later words. With more queries than keys, the
+# first queries of a causal mask would see the future. The leak test would find it, since changing a hidden word changes
+# their results. In the backward pass the hidden values would also get gradients. With zero weights the result is 0 for
+# any masked value, and no gradient flows. Softmax guarantees a sum of 1 for queries that have a choice; where there is
+# none, the guarantee of the mask comes first.
 #
 # </details>
 
 # %% stretch [markdown]
-# ## A stretch task: a window that slides
+# ## A stretch task: a sliding window
 #
 # *About 30 minutes · hard ●●●*
 #
 # Let each word see itself and the $w - 1$ words before it. Write `window_mask(n_q, n_k, w)`, aligned at the end like
 # `causal_mask`. Then stack layers: the result of `masked_attention(X, X, X, mask)` is the next layer's `X`. After how many
-# layers can the last of n words know of the first? Guess a formula in n and w, and test it as the last figure does: change
-# the first word, and see whether the last result changes at all. There are no points for it, and no check.
+# layers can information from the first of n words reach the last? Guess a formula in n and w, and test it as the last
+# figure does: change the first word, and see whether the last result changes at all. This task has no points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, and that its own hint is shown. The right answers are those
-from which `families` makes the mistakes that any function can have; all others are in `right_answers.py`.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, and that its own hint is shown. The right answers here are those from which
+`families` makes the mistakes that any function can have; all others are in `right_answers.py`.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def past(n_q, n_k):
 
 
 def shares(E):
-    """Divide by the sum of each row, and leave rows of zeros as they are."""
+    """Divide by the sum of each row, but leave rows of zeros unchanged."""
     total = E.sum(axis=-1, keepdims=True)
     return E / np.where(total == 0, total.dtype.type(1), total)
 
@@ -47,7 +47,7 @@ def attend(Q, K, V, mask=None, weigh=share, score=scaled):
 @misconception(
     "by_hand",
     label="no mask",
-    hint="All three words were shared among: the first two see words that come later. Leave these out before "
+    hint="The weights include all three words, so the first two words see later ones. Leave out later words before "
     "dividing.",
 )
 def by_hand_unmasked():
@@ -57,7 +57,7 @@ def by_hand_unmasked():
 @misconception(
     "by_hand",
     label="weights masked after softmax",
-    hint="The weights were made with all words, and then some were set to 0, so that rows no longer sum to 1. Mask "
+    hint="The weights are computed over all words and then partly set to 0, so the rows no longer sum to 1. Mask "
     "the scores first.",
 )
 def by_hand_masked_late():
@@ -66,9 +66,9 @@ def by_hand_masked_late():
 
 @misconception(
     "by_hand",
-    label="0 for a hidden score",
-    hint="Hidden scores were set to 0, and e to the power of 0 is 1: they got weight. A hidden score is minus "
-    "infinity.",
+    label="hidden score set to 0",
+    hint="Hidden scores are set to 0, but e to the power of 0 is 1, so they still get weight. A hidden score is "
+    "minus infinity.",
 )
 def by_hand_zero_scores():
     return [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 4, 1 / 4], [1 / 2, 1 / 3, 1 / 6]]
@@ -76,7 +76,7 @@ def by_hand_zero_scores():
 
 @misconception(
     "by_hand",
-    label="a score of 0 given no weight",
+    label="no weight for a score of 0",
     hint="Take exponentials before dividing: e to the power of 0 is 1.",
 )
 def by_hand_zero_for_zero():
@@ -85,8 +85,8 @@ def by_hand_zero_for_zero():
 
 @misconception(
     "by_hand",
-    label="mask turned over",
-    hint="Words see what comes after them, and not what came before. Row i may see the columns up to i.",
+    label="mask reversed",
+    hint="Each word sees later words instead of earlier ones. Row i may use columns up to i.",
 )
 def by_hand_future():
     return [[1 / 6, 1 / 3, 1 / 2], [0, 1 / 4, 3 / 4], [0, 0, 1]]
@@ -94,8 +94,8 @@ def by_hand_future():
 
 @misconception(
     "by_hand",
-    label="a word cannot see itself",
-    hint="The diagonal is hidden too. A word may attend to itself.",
+    label="diagonal hidden",
+    hint="The diagonal is hidden as well. A word may attend to itself.",
 )
 def by_hand_strict():
     return [[0, 0, 0], [1, 0, 0], [3 / 5, 2 / 5, 0]]
@@ -103,8 +103,8 @@ def by_hand_strict():
 
 @misconception(
     "by_hand",
-    label="rows and columns exchanged",
-    hint="Queries and keys are exchanged: each row of weights belongs to a query, and sums to 1.",
+    label="rows and columns swapped",
+    hint="Queries and keys are swapped. Each row of weights belongs to a query and sums to 1.",
 )
 def by_hand_transposed():
     return [[1, 2 / 3, 1 / 2], [0, 1 / 3, 1 / 3], [0, 0, 1 / 6]]
@@ -116,9 +116,8 @@ def by_hand_transposed():
 @misconception(
     "causal_mask",
     label="aligned at the start",
-    hint="The mask is aligned at the start, so the first query sees the first key alone. The queries are the "
-    "newest tokens: align at the end, `j <= i + n_k - n_q`. (`np.tri(n_q, n_k, n_k - n_q)` shifts the "
-    "diagonal.)",
+    hint="The mask is aligned at the start, so the first query sees only the first key. The queries are the newest "
+    "tokens: align at the end, `j <= i + n_k - n_q`. (`np.tri(n_q, n_k, n_k - n_q)` shifts the diagonal.)",
 )
 def causal_mask_from_the_start(n_q, n_k):
     return np.tri(n_q, n_k, dtype=bool)
@@ -127,8 +126,7 @@ def causal_mask_from_the_start(n_q, n_k):
 @misconception(
     "causal_mask",
     label="diagonal shifted the wrong way",
-    hint="The shift has the wrong sign: `n_q - n_k`. A query i of the newest tokens stands at position i + n_k - "
-    "n_q.",
+    hint="The shift has the wrong sign: `n_q - n_k`. Query i belongs to position i + n_k - n_q among the keys.",
 )
 def causal_mask_shifted_the_other_way(n_q, n_k):
     return np.tri(n_q, n_k, n_q - n_k, dtype=bool)
@@ -137,7 +135,7 @@ def causal_mask_shifted_the_other_way(n_q, n_k):
 @misconception(
     "causal_mask",
     label="diagonal left out",
-    hint="A token does not see itself, and the first sees nothing. `<=`, not `<`.",
+    hint="A token does not see itself, and the first token sees nothing. Use `<=`, not `<`.",
 )
 def causal_mask_strict(n_q, n_k):
     return np.tri(n_q, n_k, n_k - n_q - 1, dtype=bool)
@@ -146,7 +144,8 @@ def causal_mask_strict(n_q, n_k):
 @misconception(
     "causal_mask",
     label="one future token visible",
-    hint="The diagonal is the last that may be seen: `j <= i + n_k - n_q`, without + 1.",
+    hint="Each query also sees the key after its own. The diagonal is the last visible entry: `j <= i + n_k - n_q`, "
+    "without + 1.",
 )
 def causal_mask_one_ahead(n_q, n_k):
     return np.tri(n_q, n_k, n_k - n_q + 1, dtype=bool)
@@ -155,7 +154,7 @@ def causal_mask_one_ahead(n_q, n_k):
 @misconception(
     "causal_mask",
     label="mask inverted",
-    hint="The mask is upside down: True stands where the key is hidden. Here True means: may attend.",
+    hint='The mask is True where the key is hidden. In this notebook True means "may attend".',
 )
 def causal_mask_inverted(n_q, n_k):
     return ~past(n_q, n_k)
@@ -164,7 +163,7 @@ def causal_mask_inverted(n_q, n_k):
 @misconception(
     "causal_mask",
     label="upper triangle instead of lower",
-    hint="A token sees itself and what comes after it. Take the lower one, `np.tri` or `np.tril`.",
+    hint="Each token sees itself and later tokens. Use the lower triangle, `np.tri` or `np.tril`.",
 )
 def causal_mask_upper(n_q, n_k):
     return np.triu(np.ones((n_q, n_k), dtype=bool), n_k - n_q)
@@ -173,7 +172,8 @@ def causal_mask_upper(n_q, n_k):
 @misconception(
     "causal_mask",
     label="additive mask instead of boolean",
-    hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
+    hint="This mask, 0 and -inf, is meant to be added to the scores. Return a boolean mask, in which True means "
+    '"may attend".',
 )
 def causal_mask_to_add(n_q, n_k):
     return np.where(past(n_q, n_k), 0.0, -np.inf)
@@ -182,7 +182,7 @@ def causal_mask_to_add(n_q, n_k):
 @misconception(
     "causal_mask",
     label="a row for each key",
-    hint="Rows belong to queries: its shape is (n_q, n_k).",
+    hint="The mask has a row for each key. Rows belong to queries: the shape is (n_q, n_k).",
 )
 def causal_mask_keys_only(n_q, n_k):
     return past(n_k, n_k)
@@ -191,7 +191,7 @@ def causal_mask_keys_only(n_q, n_k):
 @misconception(
     "causal_mask",
     label="rows and columns swapped",
-    hint="Rows belong to queries, columns to keys.",
+    hint="The mask is transposed. Rows belong to queries, columns to keys.",
 )
 def causal_mask_turned(n_q, n_k):
     return past(n_q, n_k).T
@@ -200,8 +200,8 @@ def causal_mask_turned(n_q, n_k):
 @misconception(
     "causal_mask",
     label="shift never below 0",
-    hint="The shift n_k - n_q is cut off at 0. With more queries than keys it is negative, and the first queries "
-    "stand before every key.",
+    hint="The shift n_k - n_q is limited to 0 or more. With more queries than keys it is negative, and the first "
+    "queries come before every key.",
 )
 def causal_mask_never_negative(n_q, n_k):
     return np.tri(n_q, n_k, max(n_k - n_q, 0), dtype=bool)
@@ -210,8 +210,8 @@ def causal_mask_never_negative(n_q, n_k):
 @misconception(
     "causal_mask",
     label="negative index in a slice",
-    hint="A negative index counts from the end: with more queries than keys, `mask[i, i + n_k - n_q + 1 :] = "
-    "False` spares the first keys. Compare instead of slicing: `j <= i + n_k - n_q`.",
+    hint="A negative index counts from the end: with more queries than keys, `mask[i, i + n_k - n_q + 1 :] = False` "
+    "leaves the first keys visible. Compare instead of slicing: `j <= i + n_k - n_q`.",
 )
 def causal_mask_negative_slice(n_q, n_k):
     mask = np.ones((n_q, n_k), dtype=bool)
@@ -222,9 +222,8 @@ def causal_mask_negative_slice(n_q, n_k):
 
 @misconception(
     "causal_mask",
-    label="empty rows given a key",
-    hint="Queries that would see nothing were given a key. Leave them without one: `masked_softmax` knows what to "
-    "do.",
+    label="fully masked rows given a key",
+    hint="Queries that may attend to nothing are given a key. Leave their rows False: `masked_softmax` handles them.",
 )
 def causal_mask_never_empty(n_q, n_k):
     mask = past(n_q, n_k)
@@ -243,8 +242,8 @@ def causal_mask_never_empty(n_q, n_k):
     "floats instead of booleans",
     "integers instead of booleans",
     hints={
-        "floats instead of booleans": "The mask holds 1.0 and 0.0: `np.tri` and `np.ones` make floats unless told "
-        "otherwise. Give them `dtype=bool`."
+        "floats instead of booleans": "The mask contains 1.0 and 0.0: `np.tri` and `np.ones` return floats by "
+        "default. Pass `dtype=bool`."
     },
 )
 @right("causal_mask")
@@ -263,9 +262,9 @@ def real(lengths, n):
 
 @misconception(
     "padding_mask",
-    label="axis for the queries missing",
-    hint="(batch, n) would be read as (n_q, n_k). Put one of size 1 between, `lengths[:, None, None]` or "
-    "`mask[:, None, :]`.",
+    label="query axis missing",
+    hint="A mask (batch, n) is read as (n_q, n_k). Insert an axis of size 1, `lengths[:, None, None]` or `mask[:, "
+    "None, :]`.",
 )
 def padding_mask_without_queries(lengths, n):
     return real(lengths, n)[:, 0]
@@ -274,8 +273,8 @@ def padding_mask_without_queries(lengths, n):
 @misconception(
     "padding_mask",
     label="queries hidden instead of keys",
-    hint="The mask hides queries: (batch, n, 1) has the tokens in the rows. Keys are what may not be looked at; "
-    "they are the last axis.",
+    hint="The mask hides queries: in (batch, n, 1), the rows are the tokens. A padding mask hides keys, which are "
+    "on the last axis.",
 )
 def padding_mask_of_queries(lengths, n):
     return transposed(real(lengths, n))
@@ -283,8 +282,8 @@ def padding_mask_of_queries(lengths, n):
 
 @misconception(
     "padding_mask",
-    label="axis for the heads added",
-    hint="The mask has an axis for the heads as well. Here it has three: (batch, 1, n).",
+    label="head axis added",
+    hint="The mask has an extra axis for the heads. It should have three: (batch, 1, n).",
 )
 def padding_mask_with_heads(lengths, n):
     return real(lengths, n)[:, None]
@@ -293,7 +292,7 @@ def padding_mask_with_heads(lengths, n):
 @misconception(
     "padding_mask",
     label="longest length instead of n",
-    hint="The last axis is as long as the longest sequence. The argument `n` says how many tokens there are.",
+    hint="The last axis is as long as the longest sequence. The argument `n` gives the number of tokens.",
 )
 def padding_mask_longest(lengths, n):
     return real(lengths, lengths.max())
@@ -302,8 +301,8 @@ def padding_mask_longest(lengths, n):
 @misconception(
     "padding_mask",
     label="lengths compared without new axes",
-    hint="(n,) and (batch,) do not meet: `np.arange(n) < lengths` compares token j with sequence j. Give the "
-    "lengths axes of their own, `lengths[:, None, None]`.",
+    hint="The shapes (n,) and (batch,) are aligned with each other, so `np.arange(n) < lengths` compares token j "
+    "with sequence j. Give the lengths axes of their own, `lengths[:, None, None]`.",
 )
 def padding_mask_without_axes(lengths, n):
     return np.arange(n) < lengths
@@ -312,7 +311,7 @@ def padding_mask_without_axes(lengths, n):
 @misconception(
     "padding_mask",
     label="mask inverted",
-    hint="The mask is upside down: True stands at the padding. Here True means: may attend.",
+    hint='The mask is True at the padding. In this notebook True means "may attend".',
 )
 def padding_mask_inverted(lengths, n):
     return ~real(lengths, n)
@@ -321,8 +320,8 @@ def padding_mask_inverted(lengths, n):
 @misconception(
     "padding_mask",
     label="one padding token visible",
-    hint="One token of the padding may be attended to: with lengths[s] real tokens the last has index lengths[s] - "
-    "1. `<`, not `<=`.",
+    hint="One padding token is visible. The last of lengths[s] real tokens has index lengths[s] - 1, so use `<`, "
+    "not `<=`.",
 )
 def padding_mask_one_too_many(lengths, n):
     real(lengths, n)
@@ -331,8 +330,8 @@ def padding_mask_one_too_many(lengths, n):
 
 @misconception(
     "padding_mask",
-    label="padding expected in front",
-    hint="It stands at the end here: the first lengths[s] tokens are real.",
+    label="padding expected at the start",
+    hint="The padding is at the end here: the first lengths[s] tokens are real.",
 )
 def padding_mask_in_front(lengths, n):
     return real(lengths, n)[..., ::-1]
@@ -341,7 +340,8 @@ def padding_mask_in_front(lengths, n):
 @misconception(
     "padding_mask",
     label="additive mask instead of boolean",
-    hint="This mask is to be added to the scores: 0 and -inf. A boolean one is asked: True means may attend.",
+    hint="This mask, 0 and -inf, is meant to be added to the scores. Return a boolean mask, in which True means "
+    '"may attend".',
 )
 def padding_mask_to_add(lengths, n):
     return np.where(real(lengths, n), 0.0, -np.inf)
@@ -350,7 +350,7 @@ def padding_mask_to_add(lengths, n):
 @misconception(
     "padding_mask",
     label="empty sequences given a token",
-    hint="A sequence of length 0 was given a token. It has none: every entry is False.",
+    hint="A sequence of length 0 is given a token. It has none, so every entry is False.",
 )
 def padding_mask_never_empty(lengths, n):
     return real(np.maximum(lengths, 1), n)
@@ -372,7 +372,7 @@ def padding_mask_minus_nothing(lengths, n):
 @misconception(
     "padding_mask",
     label="batch axis lost for one sequence",
-    hint="The mask of one sequence has shape (1, 1, n).",
+    hint="The result for a single sequence has no batch axis. Its shape is (1, 1, n).",
 )
 def padding_mask_squeezed(lengths, n):
     mask = real(lengths, n)
@@ -382,8 +382,8 @@ def padding_mask_squeezed(lengths, n):
 @misconception(
     "padding_mask",
     label="lengths above n accepted",
-    hint="A length above n is taken as n, without a word. Those tokens are missing, and the caller must learn of "
-    "it: `raise ValueError(...)`.",
+    hint="A length above n is silently treated as n. Tokens are missing then, and the caller must learn of it: "
+    "`raise ValueError(...)`.",
 )
 def padding_mask_accepts_any_length(lengths, n):
     return np.arange(n) < lengths[:, None, None]
@@ -392,7 +392,7 @@ def padding_mask_accepts_any_length(lengths, n):
 @misconception(
     "padding_mask",
     label="input changed in place",
-    hint="Whoever called still needs it: write `lengths - 1`, which makes a new array, not `lengths -= 1`.",
+    hint="The caller still needs `lengths`. Use `lengths - 1`, which creates a new array, not `lengths -= 1`.",
 )
 def padding_mask_counts_down(lengths, n):
     mask = real(lengths, n)
@@ -421,7 +421,7 @@ def padding_mask_compared(lengths, n):
 @misconception(
     "masked_softmax",
     label="mask inverted",
-    hint="The mask is upside down: True means: may attend, so hide where it is False.",
+    hint='The mask is inverted. True means "may attend", so hide the keys where it is False.',
 )
 def masked_softmax_inverted(S, mask):
     return share(S, ~mask)
@@ -429,16 +429,16 @@ def masked_softmax_inverted(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="mask for queries turned",
-    hint="A mask (n, 1) hides everything from some queries. It was turned into (1, n), which hides some keys from "
-    "all. Leave the mask's axes where they are: broadcasting finds the right ones.",
+    label="column mask transposed",
+    hint="A mask (n, 1) hides every key from some queries. It was transposed to (1, n), which hides some keys from "
+    "every query. Leave its axes alone: broadcasting matches them correctly.",
 )
 def masked_softmax_turns_column(S, mask):
     square = S.shape[-1] == S.shape[-2]
     return share(S, transposed(mask) if square and mask.shape[-1] == 1 else mask)
 
 
-@misconception("masked_softmax", label="mask not used", hint="This is softmax over all keys.")
+@misconception("masked_softmax", label="mask not used", hint="The mask is not used: this is softmax over all keys.")
 def masked_softmax_without_mask(S, mask):
     np.broadcast_to(mask, S.shape)
     return softmax(S)
@@ -447,7 +447,7 @@ def masked_softmax_without_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="mask added to the scores",
-    hint="True counts as 1, so allowed keys merely get 1 more. Replace the masked scores: `np.where(mask, S, "
+    hint="True counts as 1, so allowed keys only get 1 more. Replace the masked scores instead: `np.where(mask, S, "
     "-np.inf)`.",
 )
 def masked_softmax_adds_mask(S, mask):
@@ -457,7 +457,7 @@ def masked_softmax_adds_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to 0",
-    hint="A score of 0 is a score as well: e^0 = 1. Masked ones need -inf, `np.where(mask, S, -np.inf)`, or "
+    hint="A score of 0 still gets weight, since e^0 = 1. Masked scores need -inf, `np.where(mask, S, -np.inf)`, or "
     "their exponentials must become 0.",
 )
 def masked_softmax_scores_of_zero(S, mask):
@@ -467,7 +467,7 @@ def masked_softmax_scores_of_zero(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores not low enough",
-    hint="Masked scores are replaced by a number that is not low enough: e^-20 is small, and not 0. Take -inf.",
+    hint="Masked scores are replaced by a number that is not low enough: e^-20 is small, but not 0. Use -inf.",
 )
 def masked_softmax_low_number(S, mask):
     return softmax(hidden(S, mask, fill=-20))
@@ -476,8 +476,8 @@ def masked_softmax_low_number(S, mask):
 @misconception(
     "masked_softmax",
     label="mask multiplied by minus infinity",
-    hint="-inf times False is NaN: infinity times 0 has no value. Choose instead of multiplying: `np.where(mask, "
-    "S, -np.inf)`.",
+    hint="-inf times False is NaN, because infinity times 0 is undefined. Select instead of multiplying: "
+    "`np.where(mask, S, -np.inf)`.",
 )
 def masked_softmax_times_infinity(S, mask):
     return softmax(S + ~np.broadcast_to(mask, S.shape) * S.dtype.type(-np.inf))
@@ -486,8 +486,8 @@ def masked_softmax_times_infinity(S, mask):
 @misconception(
     "masked_softmax",
     label="mask applied after softmax",
-    hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores, before "
-    "the softmax; or divide by the new sum.",
+    hint="The weights are masked after the softmax, so they no longer sum to 1. Mask the scores before the softmax, "
+    "or divide by the new sum.",
 )
 def masked_softmax_afterwards(S, mask):
     return softmax(S) * np.broadcast_to(mask, S.shape)
@@ -495,8 +495,8 @@ def masked_softmax_afterwards(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="exponentials not normalised",
-    hint="The exponentials are not divided by their sum: weights must sum to 1 along each row.",
+    label="exponentials not normalized",
+    hint="The exponentials are not divided by their sum. The weights in each row must sum to 1.",
 )
 def masked_softmax_not_normalised(S, mask):
     S = hidden(S, mask)
@@ -506,7 +506,7 @@ def masked_softmax_not_normalised(S, mask):
 @misconception(
     "masked_softmax",
     label="softmax over the queries",
-    hint="The columns sum to 1. Each query shares out its weight over the keys, the last axis.",
+    hint="The columns sum to 1. Each query distributes its weight over the keys, which are on the last axis.",
 )
 def masked_softmax_over_queries(S, mask):
     return transposed(share(transposed(S), transposed(np.broadcast_to(mask, S.shape))))
@@ -515,7 +515,7 @@ def masked_softmax_over_queries(S, mask):
 @misconception(
     "masked_softmax",
     label="axis 1 instead of the last",
-    hint="The axis is 1, which is the last one only without a batch. Write `axis=-1`.",
+    hint="Axis 1 is the last axis only without a batch. Use `axis=-1`.",
 )
 def masked_softmax_axis_one(S, mask):
     return np.swapaxes(share(np.swapaxes(S, 1, -1), np.swapaxes(np.broadcast_to(mask, S.shape), 1, -1)), 1, -1)
@@ -524,8 +524,8 @@ def masked_softmax_axis_one(S, mask):
 @misconception(
     "masked_softmax",
     label="NaN in fully masked rows",
-    hint="A row of -inf alone gives -inf - (-inf), which is NaN. Find the rows that may attend to nothing, and "
-    "give them weights 0.",
+    hint="In a fully masked row every score is -inf, and -inf - (-inf) is NaN. Find such rows and give them zero "
+    "weights.",
 )
 def masked_softmax_empty_rows_nan(S, mask):
     return softmax(hidden(S, mask))
@@ -534,9 +534,8 @@ def masked_softmax_empty_rows_nan(S, mask):
 @misconception(
     "masked_softmax",
     label="fully masked rows divided by 0",
-    hint="The exponentials of a row that may attend to nothing are all 0, and so is their sum: 0 / 0 is NaN. "
-    "Divide by 1 there, `np.where(total > 0, total, 1)`. And NaN times 0 is NaN: replace the masked scores "
-    "before anything else.",
+    hint="In a fully masked row the exponentials and their sum are 0, and 0 / 0 is NaN. Divide by 1 there, "
+    "`np.where(total > 0, total, 1)`. NaN times 0 is also NaN, so replace the masked scores before anything else.",
 )
 def masked_softmax_zero_by_zero(S, mask):
     E = np.exp(S - S.max(axis=-1, keepdims=True)) * np.broadcast_to(mask, S.shape)
@@ -546,8 +545,8 @@ def masked_softmax_zero_by_zero(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to -1e9",
-    hint="A row that may attend to nothing gets equal shares: all its scores are the same number, -1e9. Set its "
-    "weights to 0; and take -inf, since -1e9 is a score that may occur, and in float16 it is -inf already.",
+    hint="A fully masked row gets equal weights, because all its scores are -1e9. Set its weights to 0. Also use "
+    "-inf: -1e9 is a possible score, and in float16 it becomes -inf anyway.",
 )
 def masked_softmax_1e9(S, mask):
     return softmax(hidden(S, mask, fill=-1e9))
@@ -556,8 +555,8 @@ def masked_softmax_1e9(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to the lowest number",
-    hint="A row that may attend to nothing gets equal shares: all its scores are the lowest number of the dtype. "
-    "Set its weights to 0.",
+    hint="A fully masked row gets equal weights, because all its scores are the lowest number of the dtype. Set its "
+    "weights to 0.",
 )
 def masked_softmax_lowest_number(S, mask):
     return softmax(hidden(S, mask, fill=np.finfo(S.dtype).min))
@@ -566,8 +565,8 @@ def masked_softmax_lowest_number(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to -10000",
-    hint="Where all scores that may be seen lie below -10000, the masked ones win. Take -inf, and give rows that "
-    "may attend to nothing weights 0.",
+    hint="When all visible scores are below -10000, the masked ones win. Use -inf, and give fully masked rows zero "
+    "weights.",
 )
 def masked_softmax_1e4(S, mask):
     A = softmax(hidden(S, mask, fill=-1e4))
@@ -577,9 +576,8 @@ def masked_softmax_1e4(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores lowered by 1e9",
-    hint="-1e9 is added to the masked scores, all of a row's if it may attend to nothing, and softmax does not "
-    "feel what is added to all. Set its weights to 0; and replace the scores instead of adding, since 1e30 - "
-    "1e9 still wins.",
+    hint="-1e9 is added to every score of a fully masked row, and softmax ignores a constant that is added to all. "
+    "Set its weights to 0. Also replace the scores instead of adding: 1e30 - 1e9 still wins.",
 )
 def masked_softmax_adds_1e9(S, mask):
     return softmax(S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-1e9)))
@@ -588,7 +586,7 @@ def masked_softmax_adds_1e9(S, mask):
 @misconception(
     "masked_softmax",
     label="fully masked rows given equal weights",
-    hint="Rows that may attend to nothing are given equal shares. They get weights 0.",
+    hint="Fully masked rows get equal weights. Their weights should be 0.",
 )
 def masked_softmax_equal_shares(S, mask):
     return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1))
@@ -597,8 +595,8 @@ def masked_softmax_equal_shares(S, mask):
 @misconception(
     "masked_softmax",
     label="minus infinity added to masked scores",
-    hint="-inf is added to the scores instead of put in their place: NaN stays NaN, and inf - inf is NaN. "
-    "`np.where(mask, S, -np.inf)` does not look at the score.",
+    hint="-inf is added to the scores instead of replacing them: NaN stays NaN, and inf - inf is NaN. "
+    "`np.where(mask, S, -np.inf)` ignores the masked score.",
 )
 def masked_softmax_adds_infinity(S, mask):
     S = S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-np.inf))
@@ -607,8 +605,8 @@ def masked_softmax_adds_infinity(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="maximum taken over masked scores too",
-    hint="One of 1e30 makes the exponentials of all others 0, and 0 / 0 is NaN. Replace the masked scores first.",
+    label="maximum includes masked scores",
+    hint="A masked score of 1e30 makes all other exponentials 0, and 0 / 0 is NaN. Replace the masked scores first.",
 )
 def masked_softmax_maximum_of_masked(S, mask):
     mask = np.broadcast_to(mask, S.shape)
@@ -618,8 +616,8 @@ def masked_softmax_maximum_of_masked(S, mask):
 @misconception(
     "masked_softmax",
     label="exponentials multiplied by the mask",
-    hint="The exponentials are multiplied by the mask, and the maximum is taken of masked scores too. NaN and inf "
-    "times 0 are NaN: replace the masked scores before anything else, `np.where(mask, S, -np.inf)`.",
+    hint="The exponentials are multiplied by the mask, and the maximum includes masked scores. NaN and inf times 0 "
+    "are NaN: replace the masked scores before anything else, `np.where(mask, S, -np.inf)`.",
 )
 def masked_softmax_times_mask(S, mask):
     return shares(np.exp(S - S.max(axis=-1, keepdims=True)) * np.broadcast_to(mask, S.shape))
@@ -637,8 +635,8 @@ def masked_softmax_without_maximum(S, mask):
 @misconception(
     "masked_softmax",
     label="one maximum for all rows",
-    hint="One maximum of all scores is subtracted; a row far below it becomes 0. Subtract each row's own, with "
-    "`axis=-1, keepdims=True`.",
+    hint="The maximum of all scores is subtracted, so a row far below it becomes 0. Subtract each row's own "
+    "maximum, with `axis=-1, keepdims=True`.",
 )
 def masked_softmax_one_maximum(S, mask):
     S = hidden(S, mask)
@@ -648,8 +646,8 @@ def masked_softmax_one_maximum(S, mask):
 @misconception(
     "masked_softmax",
     label="scores clipped",
-    hint="The scores are clipped, which changes weights: 10000 and 10003 become the same. Subtract the row's "
-    "maximum instead.",
+    hint="Clipping the scores changes the weights: 10000 and 10003 become equal. Subtract each row's maximum "
+    "instead.",
 )
 def masked_softmax_clipped(S, mask):
     return shares(np.exp(hidden(np.clip(S, -50, 50), mask)))
@@ -658,7 +656,7 @@ def masked_softmax_clipped(S, mask):
 @misconception(
     "masked_softmax",
     label="scores set to -1e9, weights zeroed",
-    hint="Masked scores are replaced by -1e9, and a row whose other scores are lower still loses to it. -inf is "
+    hint="Masked scores are replaced by -1e9, and a row whose visible scores are lower still loses to it. -inf is "
     "lower than any score.",
 )
 def masked_softmax_1e9_loses(S, mask):
@@ -667,8 +665,8 @@ def masked_softmax_1e9_loses(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="first sequence's mask for all sequences",
-    hint="`mask[0]` is used for the whole batch. Each sequence has its own: `np.broadcast_to(mask, S.shape)`.",
+    label="first sequence's mask used for all",
+    hint="`mask[0]` is used for the whole batch. Each sequence has its own mask: `np.broadcast_to(mask, S.shape)`.",
 )
 def masked_softmax_first_mask(S, mask):
     return share(S, mask[0] if mask.ndim > 2 else mask)
@@ -677,8 +675,8 @@ def masked_softmax_first_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="mask not broadcast to the scores",
-    hint="`S[~mask]` needs a mask of the very shape of `S`. `np.where(mask, S, -np.inf)` broadcasts; so does "
-    "`np.broadcast_to(mask, S.shape)`, which also raises `ValueError` where the mask does not fit.",
+    hint="`S[~mask]` needs a mask with exactly the shape of `S`. `np.where(mask, S, -np.inf)` broadcasts, and so "
+    "does `np.broadcast_to(mask, S.shape)`, which also raises `ValueError` on a shape mismatch.",
 )
 def masked_softmax_boolean_index(S, mask):
     S = S.copy()
@@ -689,8 +687,8 @@ def masked_softmax_boolean_index(S, mask):
 @misconception(
     "masked_softmax",
     label="scores stretched to the mask",
-    hint="Scores of size 1 were stretched to the mask: `np.where` stretches both. `np.broadcast_to(mask, S.shape)` "
-    "stretches the mask alone, and raises `ValueError` otherwise.",
+    hint="Scores of size 1 are stretched to the mask, since `np.where` broadcasts both. `np.broadcast_to(mask, "
+    "S.shape)` stretches only the mask and raises `ValueError` otherwise.",
 )
 def masked_softmax_stretches_scores(S, mask):
     S, mask = np.broadcast_arrays(S, mask)
@@ -699,9 +697,9 @@ def masked_softmax_stretches_scores(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="mask cut to the scores",
-    hint="A mask that is larger than the scores was cut to its first rows and columns, where it may be another one. "
-    "Leave it as it is: NumPy raises `ValueError` where it does not fit.",
+    label="mask cropped to the scores",
+    hint="A mask larger than the scores is cropped to its first rows and columns, which may mean something else. "
+    "Leave it alone: NumPy raises `ValueError` on a shape mismatch.",
 )
 def masked_softmax_cuts_mask(S, mask):
     return share(S, mask[..., : S.shape[-2], : S.shape[-1]])
@@ -710,8 +708,8 @@ def masked_softmax_cuts_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="tiny number added to the sum",
-    hint="A number such as 1e-9 keeps the sum from being 0. In float16 it is 0 itself, and 0 / 0 is NaN. Divide by "
-    "1 where the sum is 0: `np.where(total > 0, total, 1)`.",
+    hint="A number such as 1e-9 is added to avoid a sum of 0. In float16 it rounds to 0, and 0 / 0 is NaN. Divide "
+    "by 1 where the sum is 0: `np.where(total > 0, total, 1)`.",
 )
 def masked_softmax_tiny_number(S, mask):
     S = hidden(S, mask)
@@ -722,7 +720,8 @@ def masked_softmax_tiny_number(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores overwritten in place",
-    hint="`S[...] = -np.inf` changes the caller's scores. Work on `np.where(mask, S, -np.inf)`, a new array.",
+    hint="`S[...] = -np.inf` changes the caller's scores. Use `np.where(mask, S, -np.inf)`, which creates a new "
+    "array.",
 )
 def masked_softmax_in_place(S, mask):
     S[~np.broadcast_to(mask, S.shape)] = -np.inf
@@ -732,7 +731,7 @@ def masked_softmax_in_place(S, mask):
 @misconception(
     "masked_softmax",
     label="mask inverted in place",
-    hint="The mask itself is turned round, in place. The caller still needs it: write `~mask`, a new array.",
+    hint="The mask is inverted in place, but the caller still needs it. Use `~mask`, which creates a new array.",
 )
 def masked_softmax_turns_mask(S, mask):
     A = share(S, mask)
@@ -746,9 +745,9 @@ def masked_softmax_turns_mask(S, mask):
 @families(
     but=["assert instead of ValueError"],
     hints={
-        "result in float64": "The result is float64 whatever the scores are: `np.zeros(shape)` makes float64, and "
-        "so does `np.where` with a NumPy number. Take `np.zeros_like(S)`, and plain Python numbers.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it, and so does a maximum or a sum "
+        "result in float64": "The result is float64 for any dtype of the scores: `np.zeros(shape)` is float64, and "
+        "so is `np.where` with a NumPy number. Use `np.zeros_like(S)` and plain Python numbers.",
+        "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it, and so does a maximum or a sum "
         "without `keepdims=True`.",
     },
 )
@@ -771,9 +770,9 @@ def weighed(function):
 
 @misconception(
     "masked_attention",
-    label="mask's axis of size 1 squeezed away",
-    hint="The mask (b, 1, n_k) lost its middle axis, and as (b, n_k) it is taken for one of queries and keys where "
-    "there are as many sequences as queries. Leave the axis: it stands for all queries of a sequence.",
+    label="mask's size-1 axis squeezed away",
+    hint="The mask (b, 1, n_k) loses its middle axis. When there are as many sequences as queries, (b, n_k) is then "
+    "read as (n_q, n_k). Keep this axis: it stands for all queries of a sequence.",
 )
 def masked_attention_squeezes_mask(Q, K, V, mask=None):
     if mask is not None and mask.ndim > 2 and mask.shape[0] == mask.shape[-1]:
@@ -784,7 +783,7 @@ def masked_attention_squeezes_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="scores not scaled",
-    hint="The scores are not divided by sqrt(d_k). `scaled_scores` does it.",
+    hint="The scores are not divided by sqrt(d_k). `scaled_scores` does this.",
 )
 def masked_attention_unscaled(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K))
@@ -793,8 +792,8 @@ def masked_attention_unscaled(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="divided by d_k, not sqrt(d_k)",
-    hint="The scores are divided by d_k: the root is missing, or taken twice. `scaled_scores` divides by sqrt(d_k) "
-    "already.",
+    hint="The scores are divided by d_k: the root is missing, or the scores are divided twice. `scaled_scores` "
+    "already divides by sqrt(d_k).",
 )
 def masked_attention_without_root(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / Q.shape[-1])
@@ -803,7 +802,8 @@ def masked_attention_without_root(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="scale from n_k instead of d_k",
-    hint="The scale is the root of the number of keys. Scores are sums of d_k products: divide by sqrt(d_k).",
+    hint="The scale is the square root of the number of keys. Each score is a sum of d_k products, so divide by "
+    "sqrt(d_k).",
 )
 def masked_attention_scaled_by_keys(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ transposed(K) / K.shape[-2] ** 0.5)
@@ -812,7 +812,7 @@ def masked_attention_scaled_by_keys(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="softmax missing",
-    hint="The scores are used as weights. `masked_softmax(scaled_scores(Q, K), mask)` first.",
+    hint="The scores are used as weights. Compute `masked_softmax(scaled_scores(Q, K), mask)` first.",
 )
 def masked_attention_without_softmax(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=lambda S, mask: S * np.broadcast_to(mask, S.shape))
@@ -821,7 +821,7 @@ def masked_attention_without_softmax(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="softmax over the queries",
-    hint="The columns of A sum to 1. Each query shares out its weight over the keys.",
+    hint="The columns of A sum to 1. Each query distributes its weight over the keys.",
 )
 def masked_attention_over_queries(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_over_queries)
@@ -830,7 +830,7 @@ def masked_attention_over_queries(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="weights returned without the mask",
-    hint="Z is right, but A holds the weights without the mask. Return those that Z was made with.",
+    hint="Z is right, but A contains the weights without the mask. Return the weights that Z was computed with.",
 )
 def masked_attention_weights_unmasked(Q, K, V, mask=None):
     return attend(Q, K, V, mask)[0], attend(Q, K, V)[1]
@@ -839,7 +839,7 @@ def masked_attention_weights_unmasked(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="result and weights swapped",
-    hint="The order is exchanged: the result first, then the weights, `return Z, A`.",
+    hint="The order is swapped. Return the result first, then the weights: `return Z, A`.",
 )
 def masked_attention_weights_first(Q, K, V, mask=None):
     return attend(Q, K, V, mask)[::-1]
@@ -848,7 +848,7 @@ def masked_attention_weights_first(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="keys mixed instead of values",
-    hint="They serve to compare; what is mixed are the values, `A @ V`.",
+    hint="The weights are applied to the keys. Keys are only for comparing; the values are mixed, `A @ V`.",
 )
 def masked_attention_mixes_keys(Q, K, V, mask=None):
     return attend(Q, K, K, mask)
@@ -857,7 +857,7 @@ def masked_attention_mixes_keys(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="queries and keys swapped",
-    hint="`Q` and `K` are exchanged: the scores have a row for each key. Rows belong to queries.",
+    hint="`Q` and `K` are swapped, so the scores have a row for each key. Rows belong to queries.",
 )
 def masked_attention_turned(Q, K, V, mask=None):
     return attend(K, Q, V, mask)
@@ -866,8 +866,8 @@ def masked_attention_turned(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="None as mask gives zero weights",
-    hint="Without a mask everything is hidden, so that all weights are 0: `np.where` and `np.broadcast_to` take "
-    "None for False. Ask first: `if mask is None`, and take a mask that is True everywhere.",
+    hint="Without a mask everything is hidden and all weights are 0: `np.where` and `np.broadcast_to` treat None as "
+    "False. Check `if mask is None`, and use a mask that is True everywhere.",
 )
 def masked_attention_none_gives_zero(Q, K, V, mask=None):
     return attend(Q, K, V, np.bool_(False) if mask is None else mask)
@@ -876,7 +876,7 @@ def masked_attention_none_gives_zero(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="causal when no mask is given",
-    hint="Without a mask, every query attends to every key. Here the mask is causal when none is given.",
+    hint="A causal mask is used when none is given. Without a mask, every query attends to every key.",
 )
 def masked_attention_causal_without_mask(Q, K, V, mask=None):
     return attend(Q, K, V, past(Q.shape[-2], K.shape[-2]) if mask is None else mask)
@@ -885,13 +885,15 @@ def masked_attention_causal_without_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="mask array used as a condition",
-    hint="`if mask:` asks an array whether it is true, which has no answer. Write `if mask is not None:`.",
+    hint="`if mask:` asks for the truth value of an array, which is ambiguous. Use `if mask is not None:`.",
 )
 def masked_attention_truth_of_mask(Q, K, V, mask=None):
     return attend(Q, K, V, mask if mask else None)
 
 
-@misconception("masked_attention", label="mask not used", hint="Every query attends to every key.")
+@misconception(
+    "masked_attention", label="mask not used", hint="The mask is not used: every query attends to every key."
+)
 def masked_attention_without_mask(Q, K, V, mask=None):
     np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)
     return attend(Q, K, V)
@@ -900,7 +902,7 @@ def masked_attention_without_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="mask inverted",
-    hint="The mask is upside down: True means: may attend, so hide where it is False.",
+    hint='The mask is inverted. True means "may attend", so hide the keys where it is False.',
 )
 def masked_attention_inverted(Q, K, V, mask=None):
     return attend(Q, K, V, None if mask is None else ~mask)
@@ -909,8 +911,7 @@ def masked_attention_inverted(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="mask applied after softmax",
-    hint="The weights are masked after the softmax, and what is left no longer sums to 1. Mask the scores: "
-    "`masked_softmax`.",
+    hint="The weights are masked after the softmax, so they no longer sum to 1. Mask the scores: `masked_softmax`.",
 )
 def masked_attention_afterwards(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_afterwards)
@@ -919,8 +920,8 @@ def masked_attention_afterwards(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="NaN in fully masked rows",
-    hint="A query that may attend to nothing has scores of -inf alone, and -inf - (-inf) is NaN. `masked_softmax` "
-    "gives it weights 0.",
+    hint="A fully masked query has only scores of -inf, and -inf - (-inf) is NaN. `masked_softmax` gives it zero "
+    "weights.",
 )
 def masked_attention_empty_rows_nan(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_empty_rows_nan)
@@ -929,8 +930,8 @@ def masked_attention_empty_rows_nan(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="fully masked rows given equal weights",
-    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number. "
-    "Its weights and its result are 0.",
+    hint="A fully masked query attends to every key equally, because all its scores are the same low number. Its "
+    "weights and its result should be 0.",
 )
 def masked_attention_equal_shares(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)
@@ -939,8 +940,8 @@ def masked_attention_equal_shares(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="weights of fully masked rows kept",
-    hint="Z is right, but the weights of a query that may attend to nothing are not: they are 0 as well. Do it in "
-    "the softmax, and Z follows.",
+    hint="Z is right, but the weights of fully masked queries are not: they should also be 0. Set them in the "
+    "softmax, and Z follows.",
 )
 def masked_attention_empty_result_only(Q, K, V, mask=None):
     A = attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)[1]
@@ -949,9 +950,9 @@ def masked_attention_empty_result_only(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="maximum taken over masked scores too",
-    hint="Masked keys have an influence: the maximum is taken of their scores too, and the exponentials of the "
-    "others become 0. Replace masked scores first, then take the maximum.",
+    label="maximum includes masked scores",
+    hint="Masked keys affect the result: the maximum includes their scores, so the other exponentials become 0. "
+    "Replace the masked scores first, then take the maximum.",
 )
 def masked_attention_maximum_of_masked(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_maximum_of_masked)
@@ -968,8 +969,8 @@ def masked_attention_overflows(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="first sequence's mask for all sequences",
-    hint="The mask of the first sequence serves the whole batch. Each sequence has its own.",
+    label="first sequence's mask used for all",
+    hint="The mask of the first sequence is used for the whole batch. Each sequence has its own mask.",
 )
 def masked_attention_first_mask(Q, K, V, mask=None):
     return attend(Q, K, V, mask if mask is None or mask.ndim < 3 else mask[0])
@@ -978,7 +979,7 @@ def masked_attention_first_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="all axes reversed by .T",
-    hint="`K.T` reverses all axes, the batch among them. Exchange the last two alone: `np.swapaxes(K, -1, -2)`.",
+    hint="`K.T` reverses all axes, including the batch. Swap only the last two: `np.swapaxes(K, -1, -2)`.",
 )
 def masked_attention_all_axes_reversed(Q, K, V, mask=None):
     return attend(Q, K, V, mask, score=lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5)
@@ -987,8 +988,8 @@ def masked_attention_all_axes_reversed(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="scores stretched to the mask",
-    hint="A single query, or a single key, was stretched to the mask: `np.where` stretches both. "
-    "`np.broadcast_to(mask, S.shape)` stretches the mask alone, and raises `ValueError` otherwise.",
+    hint="A single query or key is stretched to the mask, since `np.where` broadcasts both. `np.broadcast_to(mask, "
+    "S.shape)` stretches only the mask and raises `ValueError` otherwise.",
 )
 def masked_attention_stretches_scores(Q, K, V, mask=None):
     S = scaled(Q, K)
@@ -998,9 +999,9 @@ def masked_attention_stretches_scores(Q, K, V, mask=None):
 
 @misconception(
     "masked_attention",
-    label="mask cut to the scores",
-    hint="A mask that is larger than (n_q, n_k) was cut to its first rows and columns, where it may be another one. "
-    "Leave it as it is: `np.broadcast_to` raises `ValueError` where it does not fit.",
+    label="mask cropped to the scores",
+    hint="A mask larger than (n_q, n_k) is cropped to its first rows and columns, which may mean something else. "
+    "Leave it alone: `np.broadcast_to` raises `ValueError` on a shape mismatch.",
 )
 def masked_attention_cuts_mask(Q, K, V, mask=None):
     return attend(Q, K, V, None if mask is None else mask[..., : Q.shape[-2], : K.shape[-2]])
@@ -1009,8 +1010,8 @@ def masked_attention_cuts_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="extra keys or values dropped",
-    hint="Keys or values that are left over are dropped, as `zip` does. A key without a value is a mistake of the "
-    "caller: raise `ValueError`.",
+    hint="Extra keys or values are dropped, as `zip` does. A key without a value is an error of the caller: raise "
+    "`ValueError`.",
 )
 def masked_attention_drops_rest(Q, K, V, mask=None):
     n = min(K.shape[-2], V.shape[-2])
@@ -1020,8 +1021,8 @@ def masked_attention_drops_rest(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="tiny number added to the sum",
-    hint="In float16 a query that may attend to nothing gets NaN: a number such as 1e-9 keeps the sum from being "
-    "0, and float16 has no number that small but 0. Divide by 1 where the sum is 0.",
+    hint="In float16, a fully masked query gets NaN: a number such as 1e-9, added to avoid a sum of 0, rounds to 0 "
+    "in float16. Divide by 1 where the sum is 0.",
 )
 def masked_attention_tiny_number(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_tiny_number)
@@ -1030,7 +1031,7 @@ def masked_attention_tiny_number(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="Q scaled in place",
-    hint="The caller's array changes. Write `Q / ...`, which makes a new one.",
+    hint="The caller's array changes. Use `Q / ...`, which creates a new array.",
 )
 def masked_attention_scales_in_place(Q, K, V, mask=None):
     results = attend(Q, K, V, mask)
@@ -1045,9 +1046,9 @@ def masked_attention_scales_in_place(Q, K, V, mask=None):
     *COMMON,
     "only the first of the results returned",
     hints={
-        "result in float64": "Z and A are float64 whatever the inputs are. Some step makes float64: "
-        "`astype(float)`, `np.zeros` without a dtype, or dividing by `np.sqrt(d_k)`, which is a float64 number. "
-        "Use `scaled_scores`, or divide by `math.sqrt(d_k)`."
+        "result in float64": "Z and A are float64 for any dtype of the inputs. Some step produces float64: "
+        "`astype(float)`, `np.zeros` without a dtype, or dividing by `np.sqrt(d_k)`, which is a float64 number. Use "
+        "`scaled_scores`, or divide by `math.sqrt(d_k)`."
     },
     shapes="n_q d_k, n_k d_k, n_k d_v",
 )
@@ -1056,13 +1057,14 @@ def masked_attention_in_steps(Q, K, V, mask=None):
     return attend(Q, K, V, mask)
 
 
-# Wrong only where sizes agree, beyond some length, or for small numbers
+# Wrong only when sizes are equal, beyond some length, or for small numbers
 
 
 @misconception(
     "causal_mask",
     label="only the first 512 keys",
-    hint="Keys after the 512th are hidden from all: a length is written into the code. Make the mask for n_k keys.",
+    hint="Keys after the 512th are hidden from every query, because a length is hard-coded. Make the mask for n_k "
+    "keys.",
 )
 def causal_mask_512_keys(n_q, n_k):
     mask = past(n_q, n_k)
@@ -1073,7 +1075,7 @@ def causal_mask_512_keys(n_q, n_k):
 @misconception(
     "causal_mask",
     label="only the first 512 queries",
-    hint="Queries after the 512th see nothing: a length is written into the code. Make the mask for n_q queries.",
+    hint="Queries after the 512th see nothing, because a length is hard-coded. Make the mask for n_q queries.",
 )
 def causal_mask_512_queries(n_q, n_k):
     mask = past(n_q, n_k)
@@ -1084,7 +1086,7 @@ def causal_mask_512_queries(n_q, n_k):
 @misconception(
     "padding_mask",
     label="transposed where square",
-    hint="Where there are as many sequences as tokens the mask is turned over. The first axis is the batch, always.",
+    hint="With as many sequences as tokens, the mask is transposed. The first axis is always the batch.",
 )
 def padding_mask_turned_when_square(lengths, n):
     mask = real(lengths, n)
@@ -1094,7 +1096,7 @@ def padding_mask_turned_when_square(lengths, n):
 @misconception(
     "padding_mask",
     label="only the first 512 tokens",
-    hint="Tokens after the 512th are hidden: a length is written into the code. Make the mask for n tokens.",
+    hint="Tokens after the 512th are hidden, because a length is hard-coded. Make the mask for n tokens.",
 )
 def padding_mask_512_tokens(lengths, n):
     mask = real(lengths, n)
@@ -1104,9 +1106,9 @@ def padding_mask_512_tokens(lengths, n):
 
 @misconception(
     "masked_softmax",
-    label="mask taken for the batch's",
-    hint="Where there are as many sequences as queries, each row of the mask is given to a sequence. Its rows are "
-    "the queries', in every sequence: broadcasting starts at the last axis.",
+    label="mask rows assigned to sequences",
+    hint="With as many sequences as queries, each row of the mask is applied to one sequence. The rows belong to "
+    "the queries of every sequence: broadcasting starts at the last axis.",
 )
 def masked_softmax_mask_of_the_batch(S, mask):
     if S.ndim == 3 and mask.ndim == 2 and mask.shape[0] == S.shape[0] == S.shape[1]:
@@ -1117,7 +1119,7 @@ def masked_softmax_mask_of_the_batch(S, mask):
 @misconception(
     "masked_softmax",
     label="softmax over the queries where square",
-    hint="Where there are as many queries as keys softmax runs over the queries. The keys are the last axis.",
+    hint="With as many queries as keys, softmax runs over the queries. The keys are on the last axis.",
 )
 def masked_softmax_axis_by_size(S, mask):
     if S.shape[-1] != S.shape[-2]:
@@ -1128,7 +1130,7 @@ def masked_softmax_axis_by_size(S, mask):
 @misconception(
     "masked_softmax",
     label="only the first 512 keys",
-    hint="Keys after the 512th get no weight: a length is written into the code. Take n_k from `S.shape[-1]`.",
+    hint="Keys after the 512th get no weight, because a length is hard-coded. Take n_k from `S.shape[-1]`.",
 )
 def masked_softmax_512_keys(S, mask):
     return share(S, np.broadcast_to(mask, S.shape) & (np.arange(S.shape[-1]) < 512))
@@ -1137,7 +1139,8 @@ def masked_softmax_512_keys(S, mask):
 @misconception(
     "masked_softmax",
     label="small weights dropped",
-    hint="Weights below some small number are set to 0, though the mask allows their keys. The mask alone makes 0.",
+    hint="Weights below some small number are set to 0, although the mask allows their keys. Only the mask makes a "
+    "weight 0.",
 )
 def masked_softmax_small_dropped(S, mask):
     A = share(S, mask)
@@ -1147,7 +1150,7 @@ def masked_softmax_small_dropped(S, mask):
 @misconception(
     "masked_attention",
     label="keys mixed where shapes agree",
-    hint="Self-attention often has one shape for all: what is mixed are the values, `V`.",
+    hint="Self-attention often uses the same shape for all inputs. The values `V` are mixed, not the keys.",
 )
 def masked_attention_mixes_keys_when_shapes_agree(Q, K, V, mask=None):
     return attend(Q, K, K if K.shape == V.shape else V, mask)
@@ -1156,7 +1159,7 @@ def masked_attention_mixes_keys_when_shapes_agree(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="Z written into V",
-    hint="Where Z has the shape of `V` it is written into `V`, which is the caller's. Return new arrays.",
+    hint="When Z has the shape of `V`, it is written into `V`, which belongs to the caller. Return new arrays.",
 )
 def masked_attention_into_its_input(Q, K, V, mask=None):
     Z, A = attend(Q, K, V, mask)
@@ -1168,7 +1171,7 @@ def masked_attention_into_its_input(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="only the first 512 keys",
-    hint="Keys after the 512th are hidden: a length is written into the code. Take n_k from `K.shape[-2]`.",
+    hint="Keys after the 512th are hidden, because a length is hard-coded. Take n_k from `K.shape[-2]`.",
 )
 def masked_attention_512_keys(Q, K, V, mask=None):
     mask = np.broadcast_to(True if mask is None else mask, (*Q.shape[:-1], K.shape[-2]))
@@ -1178,7 +1181,8 @@ def masked_attention_512_keys(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="small weights dropped",
-    hint="Weights below some small number are set to 0. A small weight on a large value counts: use all of them.",
+    hint="Weights below some small number are set to 0. A small weight on a large value still counts: use all "
+    "weights.",
 )
 def masked_attention_small_dropped(Q, K, V, mask=None):
     A = attend(Q, K, V, mask)[1]

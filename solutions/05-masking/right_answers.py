@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import numpy as np
@@ -111,7 +111,7 @@ def masked_softmax_where_arguments(S, mask):
 def masked_softmax_at_least_one(S, mask):
     S = hidden(S, mask)
     E = np.exp(S - np.nan_to_num(S.max(axis=-1, keepdims=True)))
-    return E / np.maximum(E.sum(axis=-1, keepdims=True), 1)  # the largest of a row is e^0 = 1
+    return E / np.maximum(E.sum(axis=-1, keepdims=True), 1)  # the largest in a row is e^0 = 1
 
 
 @right("masked_softmax")

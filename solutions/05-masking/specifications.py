@@ -1,4 +1,4 @@
-"""What exercise 5 asks for, entry by entry: its checks compare with it. Released inside the archive only."""
+"""Exercise 5 computed entry by entry: its checks compare with this. Students get it only inside the archive."""
 
 import numpy as np
 
@@ -16,10 +16,10 @@ def real_tokens(lengths, n):
 
 
 def shared_out(S, mask):
-    """Give each key that may be attended to e^(s_j) / sum_l e^(s_l), l over those that may be attended to."""
+    """Return e^(s_j) / sum_l e^(s_l) for each allowed key, with l over the allowed keys, and 0 for the others."""
     mask = np.broadcast_to(mask, S.shape)
     S = np.where(mask, S, -np.inf).astype(np.float64)
-    # Through the logarithm, s_j - log sum_l e^(s_l), which is exact for scores of any size; -inf - -inf is NaN.
+    # The logarithm, s_j - log sum_l e^(s_l), is accurate for scores of any size; -inf - -inf is NaN.
     with np.errstate(invalid="ignore"):
         return np.where(mask, np.exp(S - np.logaddexp.reduce(S, axis=-1, keepdims=True)), 0)
 

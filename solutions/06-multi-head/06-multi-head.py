@@ -3,29 +3,29 @@
 #
 # You write multi-head attention twice: as a list of heads, `MultiHeadAttentionLoop`, and as one batched tensor,
 # `MultiHeadAttention`, with `split_heads` and `merge_heads`. Then you move weights: `fuse` turns the first into the
-# second, and `from_torch` turns PyTorch's own layer into yours. From here on it is PyTorch: tensors, modules,
-# gradients. Read chapter 6 of the book first; it shows the split and the merge as boxes, and the reshape that looks
-# right and is wrong.
+# second, and `from_torch` turns PyTorch's own layer into yours. From here on you use PyTorch: tensors, modules,
+# gradients. Read chapter 6 of the book first; it shows splitting and merging as boxes, and a reshape that looks right
+# but is wrong.
 #
 # *About 135 minutes · hard ●●●*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
+# time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("split_heads", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. Later classes may use earlier functions, so mend from the top.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("split_heads", points=2, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook. Later classes may use earlier functions, so fix errors from the top.
 # *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `06-multi-head.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `06-multi-head.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import math
@@ -35,24 +35,24 @@ from torch import nn
 
 
 def masked_softmax(S, mask=None):
-    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
+    """Return the softmax over the keys that may be attended to, and weight 0 for the others (given; see exercise 5).
 
     Parameters
     ----------
     S : tensor, shape (..., n_q, n_k)
         Scores.
     mask : tensor of bool, optional
-        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
+        True where the query may attend to the key. It broadcasts to `S`, starting at the last axis, n_k. None means everywhere.
 
     Returns
     -------
     tensor, shape (..., n_q, n_k)
-        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+        Weights in the dtype of `S`. Each row sums to 1, or is all 0 if it is fully masked.
 
     Raises
     ------
     ValueError, RuntimeError
-        If the mask does not fit the scores, which are never stretched to it.
+        If the mask does not match the scores, which are never stretched to it.
     """
     if mask is None:
         return S.softmax(-1)
@@ -63,29 +63,30 @@ def masked_softmax(S, mask=None):
     return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
 
 # %% ask_by_hand [markdown]
-# ## With a pencil: two heads and what they bring back
+# ## With a pencil: the output of two heads
 #
 # *About 10 minutes · medium ●●○*
 #
-# One query meets two keys, with $d_\text{model} = 4$ and two heads. Its scores, divided by $\sqrt{d_\text{head}}$ already, are
-# $(\ln 3, 0)$ in head 1 and $(0, \ln 3)$ in head 2. Head 1 has the first two columns of the values, head 2 the last two:
+# One query attends to two keys, with $d_\text{model} = 4$ and two heads. Its scores, already divided by
+# $\sqrt{d_\text{head}}$, are $(\ln 3, 0)$ in head 1 and $(0, \ln 3)$ in head 2. Head 1 has the first two columns of the
+# values, head 2 the last two:
 #
 # $$
 # V = \left(\begin{array}{rr|rr} 4 & 0 & 0 & 8 \\ 0 & 4 & 8 & 0 \end{array}\right) \qquad
 # W_o = \begin{pmatrix} 1 & 0 & 1 & 0 \\ 0 & 1 & 0 & 1 \\ 2 & 0 & 0 & 0 \\ 0 & 2 & 0 & 0 \end{pmatrix}
 # $$
 #
-# **Find the output**, four numbers: the weights of each head ($e^{\ln 3} = 3$), what each head brings back, both side by side,
-# and this row times $W_o$.
+# **Find the output**, four numbers. Compute the weights of each head ($e^{\ln 3} = 3$), the result of each head, their
+# concatenation, and this row times $W_o$.
 
 # %% by_hand
 def by_hand():
-    """Return the output of multi-head attention for this query, worked out with a pencil.
+    """Return the output of multi-head attention for this query, computed by hand.
 
     Returns
     -------
     list of 4 numbers
-        A tuple, an array or a tensor will do as well.
+        A tuple, an array or a tensor also works.
     """
     ### BEGIN SOLUTION
     return [15, 5, 3, 1]
@@ -100,32 +101,33 @@ checks.run("by_hand", points=0)
 # ## Eight rules for this notebook
 #
 # - b is the number of sequences, n (n_q, n_k) the number of tokens, h = `num_heads` the number of heads, and
-#   d_head = d_model / h the width of one. Everything comes in batches: three axes (b, n, d_model), always. The chapter's
-#   code is for one sentence, without b. Heads are counted from 0, as Python does; the chapter's text counts from 1.
+#   d_head = d_model / h the width of a head. Everything is batched, always with three axes (b, n, d_model). The chapter's
+#   code is for one sentence, without b. Heads are counted from 0, as in Python; the chapter's text counts from 1.
 # - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k); or (b, n_q, n_k) or
-#   (b, 1, n_k), one for each sequence; or four axes that fit (b, h, n_q, n_k), each of the first three in full or 1.
-#   Not asked about: two axes (1, n_k), and three of which the first is 1 while b is not.
-# - A query that may attend to nothing gets weights 0, and so the weighted sum 0; `W_o` and its bias come after that.
-# - A mask for other numbers of queries or keys, and a width that `split_heads` cannot deal out, raise `ValueError`,
-#   `RuntimeError` or `IndexError`, as PyTorch itself does. Advice, worth no points: so do other sizes that do not fit (each
-#   class names its own under *Raises*), and a size of 1 is not stretched to fit another. What becomes of batches of
-#   different size is not asked about.
-# - The result has the floating dtype of inputs and parameters, which is one for all. Integers are not asked about.
-# - Gradients flow from the result, weights as well as outputs, to every input and every parameter: no `detach`, no `.data`, no NumPy
-#   on the way.
-# - A layer takes its arguments by place or by name, `layer(x, mask=mask)`, any of them without the others. It keeps nothing from one
-#   call to the next.
-# - The inputs are left as they were, and a module that a function is given is left so as a whole: its parameters and whether they ask
-#   for gradients, its mode, its hooks, its attributes. Nothing is dropped at random, in training mode either.
+#   (b, 1, n_k), one mask per sequence; or four axes that match (b, h, n_q, n_k), each of the first three in full or 1.
+#   Not tested: a mask (1, n_k), and a mask with three axes whose first is 1 while b is not.
+# - A query that may attend to nothing (a *fully masked* query) gets zero weights, so its weighted sum is 0; `W_o` and its
+#   bias are applied after that.
+# - A mask for other numbers of queries or keys, and a width that `split_heads` cannot divide, raise `ValueError`,
+#   `RuntimeError` or `IndexError`, as PyTorch itself does. Advice, worth no points: other size mismatches also raise one
+#   of these (each class lists its own under *Raises*), and a size of 1 is not stretched to match another. Batches of
+#   different sizes are not tested.
+# - The result has the floating dtype of the inputs and parameters, which is the same for all. Integers are not tested.
+# - Gradients flow from both results, weights and output, to every input and every parameter: use no `detach`, no `.data`
+#   and no NumPy.
+# - A layer takes its arguments by position or by name, `layer(x, mask=mask)`, in any combination. It keeps nothing from
+#   one call to the next.
+# - Inputs are not changed, and neither is a module that is passed to a function: its parameters, their `requires_grad`, its
+#   mode, its hooks and its attributes stay the same. There is no dropout, even in training mode.
 
 # %% ask_split_heads [markdown]
 # ## 6.1 `split_heads`: one tensor, many heads
 #
 # *About 10 minutes · medium ●●○*
 #
-# The d columns are dealt out in blocks: head i gets columns i d/h to (i+1) d/h of every token. Then the axis of the heads
-# goes in front of the tokens', so that each head holds a whole sequence, (n, d/h), and everything that attention does on
-# the last two axes, it does for each head.
+# The d columns are split into blocks: head i gets columns i d/h to (i+1) d/h of every token. Then the head axis moves in
+# front of the token axis, so that each head has a whole sequence, (n, d/h). Everything that attention does on the last
+# two axes is then done for each head.
 #
 # By hand, with b = 1, n = 2, d = 4, h = 2:
 #
@@ -135,13 +137,13 @@ checks.run("by_hand", points=0)
 # \text{head 1: } \begin{pmatrix} 3 & 4 \\ 7 & 8 \end{pmatrix}
 # $$
 #
-# A single reshape to (b, h, n, d/h) has the right shape and the wrong numbers: its head 0 would hold the whole of token 0.
+# A single reshape to (b, h, n, d/h) has the right shape but the wrong numbers: its head 0 would contain all of token 0.
 #
 # The result may be a view of `X` or a copy of it.
 
 # %% split_heads
 def split_heads(X, num_heads):
-    """Deal out the columns of each token to the heads.
+    """Split the columns of each token among the heads.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def split_heads(X, num_heads):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If d is no multiple of `num_heads`.
+        If d is not a multiple of `num_heads`.
     """
     ### BEGIN SOLUTION
     b, n, d = X.shape
@@ -174,11 +176,11 @@ import checks
 checks.run("split_heads", points=2)
 
 # %% ask_merge_heads [markdown]
-# ## 6.2 `merge_heads`: and back
+# ## 6.2 `merge_heads`: the way back
 #
 # *About 5 minutes · easy ●○○*
 #
-# The inverse: what the heads found for a token comes side by side again, head 0 first. `merge_heads(split_heads(X, h))`
+# This is the inverse: the heads' results for a token are concatenated again, head 0 first. `merge_heads(split_heads(X, h))`
 # is `X`. The result may be a view of `X` or a copy of it.
 #
 # By hand, the two heads of 6.1 give the matrix of 6.1: token 0 is $(1, 2)$ from head 0 and $(3, 4)$ from head 1, so
@@ -186,7 +188,7 @@ checks.run("split_heads", points=2)
 
 # %% merge_heads
 def merge_heads(X):
-    """Put what the heads have for each token side by side.
+    """Concatenate the results of all heads for each token.
 
     Parameters
     ----------
@@ -216,23 +218,24 @@ checks.run("merge_heads", points=2)
 #
 # *About 35 minutes · hard ●●●*
 #
-# The first way to many heads: h single heads, each with projections of its own from d_model to d_head = d_model / h.
-# Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$ and $z_i = A_i v_i$;
-# their results come side by side, head 0 first, and `W_o` mixes them: $(z_0 \mid \dots \mid z_{h-1})$ times the transpose of `W_o.weight`, plus its bias.
+# This is the first way to build many heads: h single heads, each with its own projections from d_model to
+# d_head = d_model / h. Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$
+# and $z_i = A_i v_i$. The results are concatenated, head 0 first, and `W_o` mixes them: $(z_0 \mid \dots \mid z_{h-1})$
+# times the transpose of `W_o.weight`, plus its bias.
 #
 # Names matter, because weights are stored and moved under them: `heads` is an `nn.ModuleList`, and each entry has `W_q`,
 # `W_k` and `W_v`, three `nn.Linear`; `W_o` is one `nn.Linear` from d_model to d_model. With `bias=False` none of them has a
 # bias. So the `state_dict` has `heads.0.W_q.weight` of shape (d_head, d_model), and so on. For one head, write a small class
-# in the same cell, or take an `nn.ModuleDict`. What a new `nn.Linear` draws is good enough to begin with.
+# in the same cell, or use an `nn.ModuleDict`. Keep the default initialization of `nn.Linear`.
 #
-# A single head has scores (b, n_q, n_k). Of a mask with four axes it gets its own part: entry i of the second axis, or the
-# only one where that axis is 1. (With more entries than heads the mask does not fit; to raise there is advice.)
+# A single head has scores (b, n_q, n_k). It gets its own part of a mask with four axes: entry i of the second axis, or the
+# only entry if that axis is 1. (With more entries than heads the mask does not match; raising an error then is advice.)
 #
-# By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads column i alone, from queries, keys and values.
-# The query $(\ln 3, \ln 3)$ meets the keys $(1, 0)$ and $(0, 1)$ with the values $(4, 0)$ and $(8, 12)$.
+# By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads only column i of queries, keys and values.
+# The query $(\ln 3, \ln 3)$ is compared with the keys $(1, 0)$ and $(0, 1)$; the values are $(4, 0)$ and $(8, 12)$.
 # Head 0 has the scores $(\ln 3, 0)$, the weights $(3/4, 1/4)$ and $3/4 \cdot 4 + 1/4 \cdot 8 = 5$. Head 1 has the scores
-# $(0, \ln 3)$, the weights $(1/4, 3/4)$ and $1/4 \cdot 0 + 3/4 \cdot 12 = 9$. One query, two places, two messages: $(5, 9)$. Where the rows of
-# `W_o.weight` are $(1, 1)$ and $(1, -1)$, the output is $(14, -4)$.
+# $(0, \ln 3)$, the weights $(1/4, 3/4)$ and $1/4 \cdot 0 + 3/4 \cdot 12 = 9$. One query reads two places and gets two
+# messages: $(5, 9)$. If the rows of `W_o.weight` are $(1, 1)$ and $(1, -1)$, the output is $(14, -4)$.
 
 # %% MultiHeadAttentionLoop
 class MultiHeadAttentionLoop(nn.Module):
@@ -258,7 +261,7 @@ class MultiHeadAttentionLoop(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is not a multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, bias=True):
@@ -275,7 +278,7 @@ class MultiHeadAttentionLoop(nn.Module):
         ### END SOLUTION
 
     def forward(self, query, key=None, value=None, mask=None):
-        """Attend with every head, and mix what they found.
+        """Attend with every head, and mix the results.
 
         Parameters
         ----------
@@ -285,19 +288,19 @@ class MultiHeadAttentionLoop(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, optional
-            True where the query may attend to the key; for its shapes see the rules above. None: everywhere.
+            True where the query may attend to the key; the rules above list its shapes. None means everywhere.
 
         Returns
         -------
         out : tensor, shape (b, n_q, d_model)
         weights : tensor, shape (b, h, n_q, n_k)
-            Those of each head. Both come in a tuple, in this order.
+            The weights of each head. Return both in a tuple, in this order.
 
         Raises
         ------
         ValueError, RuntimeError or IndexError
             If the mask is for other numbers of queries or keys. Advice, worth no points: if the last size of query, key or
-            value is not d_model, if the numbers of keys and values differ, or if a 1 would have to be stretched.
+            value is not d_model, if the numbers of keys and values differ, or if a size of 1 would have to be stretched.
         """
         ### BEGIN SOLUTION
         key = query if key is None else key
@@ -331,17 +334,18 @@ checks.run("MultiHeadAttentionLoop", points=5)
 #
 # *About 30 minutes · hard ●●●*
 #
-# The second way, which libraries take: the projections of all heads stand below each other in one matrix, so that `W_q`,
-# `W_k` and `W_v` each are one `nn.Linear` from d_model to d_model. Project once, `split_heads`, attend on the last two axes
-# of (b, h, n, d_head) for all heads at once, `merge_heads`, `W_o`. There is no loop over heads.
+# This is the second way, which libraries use: the projections of all heads are stacked in one matrix, so that `W_q`, `W_k`
+# and `W_v` are each one `nn.Linear` from d_model to d_model. Project once, `split_heads`, attend on the last two axes of
+# (b, h, n, d_head) for all heads at once, `merge_heads`, `W_o`. There is no loop over heads.
 #
-# A mask of three axes is one for each sequence, and the scores have four: (b, h, n_q, n_k). Broadcasting goes
-# from the last axis, so that the mask's b would meet h. Where b = h, nobody complains.
+# A mask with three axes has one matrix per sequence, but the scores have four axes: (b, h, n_q, n_k). Broadcasting starts
+# at the last axis, so the mask's b would be matched with h. If b = h, there is not even an error.
 #
-# By hand, the example of 6.3 gives $(14, -4)$ here as well, with `W_q`, `W_k` and `W_v` the identity. The scores
-# are divided by $\sqrt{d_\text{head}}$, since $d_\text{head}$ products are added up in each: for d_model = 8 and h = 2 that is 2, and not $\sqrt 8$.
+# By hand, the example of 6.3 also gives $(14, -4)$ here, if `W_q`, `W_k` and `W_v` are the identity. The scores are divided
+# by $\sqrt{d_\text{head}}$, since each is a sum of $d_\text{head}$ products: for d_model = 8 and h = 2 that is 2, not
+# $\sqrt 8$.
 #
-# Both classes have 4 d_model (d_model + 1) parameters with biases, however many heads there are.
+# With biases, both classes have 4 d_model (d_model + 1) parameters for any number of heads.
 
 # %% MultiHeadAttention
 class MultiHeadAttention(nn.Module):
@@ -365,7 +369,7 @@ class MultiHeadAttention(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is not a multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, bias=True):
@@ -381,7 +385,7 @@ class MultiHeadAttention(nn.Module):
         ### END SOLUTION
 
     def forward(self, query, key=None, value=None, mask=None):
-        """Attend with all heads at once, and mix what they found.
+        """Attend with all heads at once, and mix the results.
 
         Parameters
         ----------
@@ -391,19 +395,19 @@ class MultiHeadAttention(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, optional
-            True where the query may attend to the key; for its shapes see the rules above. None: everywhere.
+            True where the query may attend to the key; the rules above list its shapes. None means everywhere.
 
         Returns
         -------
         out : tensor, shape (b, n_q, d_model)
         weights : tensor, shape (b, h, n_q, n_k)
-            Those of each head. Both come in a tuple, in this order.
+            The weights of each head. Return both in a tuple, in this order.
 
         Raises
         ------
         ValueError, RuntimeError or IndexError
             If the mask is for other numbers of queries or keys. Advice, worth no points: if the last size of query, key or
-            value is not d_model, if the numbers of keys and values differ, or if a 1 would have to be stretched.
+            value is not d_model, if the numbers of keys and values differ, or if a size of 1 would have to be stretched.
         """
         ### BEGIN SOLUTION
         key = query if key is None else key
@@ -433,18 +437,19 @@ checks.run("MultiHeadAttention", points=6)
 #
 # *About 25 minutes · medium ●●○*
 #
-# The two classes compute the same function, and `fuse` is the proof: it moves the weights of a list of heads into one
-# `MultiHeadAttention` that gives the same outputs, the same weights, and gradients that say the same.
+# The two classes compute the same function, and `fuse` proves it: it moves the weights of a list of heads into one
+# `MultiHeadAttention` that gives the same outputs, the same weights, and corresponding gradients.
 #
-# `nn.Linear` computes $x W^\top + b$: a *row* of its weight makes one column of the result. Head i's columns come from head i's
-# rows.
+# `nn.Linear` computes $x W^\top + b$: each *row* of its weight gives one column of the result. Head i's columns come from
+# head i's rows.
 #
 # By hand, with d_model = 2 and h = 2: the weights `W_q` of the two heads are $(1, 2)$ and $(3, 4)$, each of shape (1, 2).
-# The fused one is $\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$. Biases $(5)$ and $(6)$ make $(5, 6)$. `W_o` goes over as it is.
+# The fused weight is $\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$. Biases $(5)$ and $(6)$ become $(5, 6)$. `W_o` is
+# copied unchanged.
 #
-# The new layer has parameters **of its own**, of the same dtype: training one of the two later leaves the other as it was. Its mode is
-# yours to choose: nothing depends on it. Of `loop`, use its `heads`, `W_o`, `d_model` and `num_heads` alone: the checks hand in a
-# module that has these, and need not be one of yours.
+# The new layer has **its own** parameters, of the same dtype: training one of the two layers later does not change the
+# other. You can choose its mode: nothing depends on it. Use only `heads`, `W_o`, `d_model` and `num_heads` of `loop`: the
+# checks pass a module that has these but may not be one of yours.
 
 # %% fuse
 def fuse(loop):
@@ -453,12 +458,12 @@ def fuse(loop):
     Parameters
     ----------
     loop : MultiHeadAttentionLoop
-        With or without biases; it is left as it was, in its mode and its attributes too.
+        With or without biases. It is not changed, nor are its mode and its attributes.
 
     Returns
     -------
     MultiHeadAttention
-        With parameters of its own, of the dtype that those of `loop` have.
+        With its own parameters, in the dtype of the parameters of `loop`.
     """
     ### BEGIN SOLUTION
     bias = loop.W_o.bias is not None
@@ -489,9 +494,9 @@ checks.run("fuse", points=3)
 #
 # *About 15 minutes · medium ●●○*
 #
-# `nn.MultiheadAttention` keeps the three projections in one parameter, `in_proj_weight` of shape (3 d_model, d_model): first the
-# rows of the queries' projection, then the keys', then the values'. `in_proj_bias` of shape (3 d_model,) likewise.
-# `out_proj` is `W_o`. With `bias=False` there are no biases: `in_proj_bias` and `out_proj.bias` are None.
+# `nn.MultiheadAttention` keeps the three projections in one parameter, `in_proj_weight` of shape (3 d_model, d_model): first
+# the rows of the queries' projection, then the keys', then the values'. `in_proj_bias` of shape (3 d_model,) has the same
+# order. `out_proj` is `W_o`. With `bias=False` there are no biases: `in_proj_bias` and `out_proj.bias` are None.
 #
 # By hand, with d_model = 2 and one head:
 #
@@ -502,28 +507,28 @@ checks.run("fuse", points=3)
 # W_v = \begin{pmatrix} 9 & 10 \\ 11 & 12 \end{pmatrix}
 # $$
 #
-# Three things do not move with the weights. With `batch_first=False`, its default, PyTorch's layer takes (n, b, d_model); yours
-# takes (b, n, d_model), wherever its weights came from. PyTorch's layer averages the weights over the heads unless told
-# otherwise, and its boolean masks mean the opposite; yours stays as 6.4 has it. And its dropout is left behind.
+# Three things are not copied. With `batch_first=False`, the default, PyTorch's layer takes (n, b, d_model); yours always
+# takes (b, n, d_model). By default PyTorch's layer averages the weights over the heads, and its boolean masks mean the
+# opposite; yours stays as in 6.4. And your layer has no dropout.
 #
-# As in 6.5, the new layer has parameters **of its own**, of the same dtype, and may be in either mode.
+# As in 6.5, the new layer has **its own** parameters, of the same dtype, and may be in either mode.
 
 # %% from_torch
 def from_torch(module):
-    """Return the `MultiHeadAttention` that computes what a layer of PyTorch's does.
+    """Return a `MultiHeadAttention` that computes the same as PyTorch's layer.
 
     Parameters
     ----------
     module : nn.MultiheadAttention
         With `embed_dim` and `num_heads`, with or without biases, with either `batch_first`; `kdim` and `vdim` equal
-        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. It is left as it was: `batch_first`, `dropout` and
-        mode too.
+        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. It is not changed, nor are its `batch_first`,
+        `dropout` and mode.
 
     Returns
     -------
     MultiHeadAttention
-        With parameters of its own, of the dtype that those of `module` have. Sequences stand first in what it takes and
-        returns: (b, n, d_model).
+        With its own parameters, in the dtype of the parameters of `module`. It takes and returns tensors with the batch
+        first: (b, n, d_model).
     """
     ### BEGIN SOLUTION
     bias = module.in_proj_bias is not None
@@ -552,13 +557,13 @@ checks.run("from_torch", points=2)
 # %% two_messages [markdown]
 # ## One sentence, two messages
 #
-# No training here: the weights are set by hand, so that you know what each head is for. A token is its place (one of
-# six) and its word (one of five). Head 0 compares places, and looks one to the left; head 1 compares words, and looks wherever
-# the same word stands. Each passes on what it is built to: head 0 the word that it finds, head 1 the place. A single softmax row would
-# have to share its weight between the two, and would pass on a mixture. (The first token has nobody on its left: its query
-# in head 0 is 0, and its weights are even.)
+# There is no training here: the weights are set by hand, so that you know the purpose of each head. A token encodes its
+# position (one of six) and its word (one of five). Head 0 compares positions and looks one to the left; head 1 compares
+# words and looks at all places with the same word. Head 0 passes on the word that it finds, head 1 the position. A single
+# softmax row would have to divide its weight between the two and would pass on a mixture. (The first token has no left
+# neighbor: its query in head 0 is 0, and its weights are equal.)
 #
-# The layer is built as a list of heads, and fused by your function.
+# The layer is built as a list of heads, then fused by your function.
 
 # %% demo_two_messages
 import matplotlib.pyplot as plt
@@ -601,8 +606,8 @@ colours = figure.colorbar(picture, ax=axes, label="weight", shrink=0.8)
 # %% theirs [markdown]
 # ## Your layer and PyTorch's
 #
-# The same weights, the same numbers; only the conventions differ. Look at what has to be turned round for PyTorch's layer: the
-# mask, and the average over the heads.
+# Both layers have the same weights and compute the same numbers; only the conventions differ. Note what PyTorch's layer
+# needs: an inverted mask, and no average over the heads.
 
 # %% demo_theirs
 theirs = nn.MultiheadAttention(12, 3, batch_first=True)
@@ -619,17 +624,17 @@ print(f"shapes of the weights: yours {tuple(weights.shape)}, theirs by default {
 #
 # *About 5 minutes · medium ●●○*
 #
-# Somebody exchanges heads 0 and 1 of a trained layer: their rows of `W_q`, `W_k` and `W_v`, and their biases. The outputs
-# change. What else has to be exchanged, so that the outputs are the old ones again? How many layers that look different
-# compute the same function as yours does, if it has h heads? Nothing is checked here.
+# Someone swaps heads 0 and 1 of a trained layer: their rows of `W_q`, `W_k` and `W_v`, and their biases. The outputs
+# change. What else has to be swapped to restore the old outputs? If your layer has h heads, how many layers that look
+# different compute the same function? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# The columns of `W_o.weight` that read these heads, d_head each: column block 0 mixes what head 0 found, and has to follow
-# it. Then only the order of a sum has changed, $\sum_i z_i W_i^\top$, where $W_i$ is column block i of `W_o.weight`. The
-# bias of `W_o` stays. There are h! orders of the heads, so at least h! layers compute the same function. (In truth there are
-# infinitely many: turn the queries and keys of a head by the same rotation, and no score changes.) "Head 3" means
-# nothing by itself: two trainings of one model may find the same heads in another order.
+# The columns of `W_o.weight` that read these heads, d_head each, must be swapped: column block 0 mixes the result of head 0
+# and has to move with it. Then only the order of a sum has changed, $\sum_i z_i W_i^\top$, where $W_i$ is column block i of
+# `W_o.weight`. The bias of `W_o` stays. There are h! orders of the heads, so at least h! layers compute the same function.
+# (In fact there are infinitely many: rotate the queries and keys of a head by the same rotation, and no score changes.)
+# "Head 3" means nothing by itself: training the same model twice may give the same heads in a different order.
 #
 # </details>
 
@@ -638,11 +643,11 @@ print(f"shapes of the weights: yours {tuple(weights.shape)}, theirs by default {
 #
 # *About 30 minutes · hard ●●●*
 #
-# Write `unfuse(layer)`, which returns the `MultiHeadAttentionLoop` that equals a `MultiHeadAttention`, and test that
-# `fuse(unfuse(layer))` has the parameters of `layer`. Then take a step of training with each, from the same weights, the same
-# input and the same loss, with `torch.optim.SGD`: are their outputs still equal? And with `torch.optim.Adam`? Explain what
-# you see: what does each optimiser know of a parameter, and does it matter which tensor a number stands in? There are no
-# points for it, and no check.
+# Write `unfuse(layer)`, which returns the `MultiHeadAttentionLoop` that is equivalent to a `MultiHeadAttention`, and test
+# that `fuse(unfuse(layer))` has the parameters of `layer`. Then do one training step with each, from the same weights, the
+# same input and the same loss, with `torch.optim.SGD`: are their outputs still equal? And with `torch.optim.Adam`? Explain
+# what you see: what does each optimizer know about a parameter, and does it matter which tensor a number is in? This task
+# has no points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import torch
@@ -29,7 +29,7 @@ def merge(X):
 
 
 def fitting(mask, S):
-    """Return a mask, which has four axes, in the shape of the scores S; raise where it does not fit."""
+    """Return a mask with four axes in the shape of the scores S; raise if it does not match."""
     if mask.shape[-1] != S.shape[-1]:
         raise ValueError("another number of keys")
     return mask.expand(S.shape)
@@ -48,7 +48,7 @@ def share(S, mask=None):
 @misconception(
     "by_hand",
     label="weights averaged over the heads",
-    hint="Both heads got the same weights. Each head has a softmax of its own: (3/4, 1/4) and (1/4, 3/4).",
+    hint="Both heads have the same weights. Each head has its own softmax: (3/4, 1/4) and (1/4, 3/4).",
 )
 def by_hand_averaged():
     return [10, 10, 2, 2]
@@ -56,8 +56,9 @@ def by_hand_averaged():
 
 @misconception(
     "by_hand",
-    label="columns of the other head",
-    hint="Head 1 took the last two columns of the values, and head 2 the first two. It is the other way round.",
+    label="value columns of the heads swapped",
+    hint="Head 1 uses the last two columns of the values, and head 2 the first two. It should be the other way "
+    "round.",
 )
 def by_hand_exchanged():
     return [4, 12, 2, 6]
@@ -66,7 +67,7 @@ def by_hand_exchanged():
 @misconception(
     "by_hand",
     label="W_o left out",
-    hint="This is what the heads bring back, side by side. It still has to be multiplied by W_o.",
+    hint="These are the outputs of the heads, concatenated. They still have to be multiplied by W_o.",
 )
 def by_hand_without_output():
     return [3, 1, 6, 2]
@@ -75,7 +76,8 @@ def by_hand_without_output():
 @misconception(
     "by_hand",
     label="W_o transposed",
-    hint="Rows stand on the left: column j of W_o gives number j of the output.",
+    hint="W_o is multiplied from the wrong side. The row vector is on the left: column j of W_o gives number j of "
+    "the output.",
 )
 def by_hand_transposed():
     return [9, 3, 6, 2]
@@ -83,8 +85,9 @@ def by_hand_transposed():
 
 @misconception(
     "by_hand",
-    label="shares made without exponentials",
-    hint="The scores themselves were shared out, so that a score of 0 got nothing. Take exponentials first: 3 and 1.",
+    label="weights computed without exponentials",
+    hint="The weights are proportional to the scores themselves, so a score of 0 gets nothing. Take exponentials "
+    "first: 3 and 1.",
 )
 def by_hand_no_exponentials():
     return [20, 0, 4, 0]
@@ -96,8 +99,8 @@ def by_hand_no_exponentials():
 @misconception(
     "split_heads",
     label="reshaped without transpose",
-    hint="One reshape to (b, h, n, d/h) cuts the row of numbers where it happens to be long enough: head 0 gets the "
-    "first tokens whole. Cut the columns, (b, n, h, d/h), then exchange axes 1 and 2.",
+    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the complete first "
+    "tokens. Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
 )
 def split_heads_without_transpose(X, num_heads):
     b, n, d = X.shape
@@ -106,9 +109,9 @@ def split_heads_without_transpose(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="columns dealt out in turn",
-    hint="Each head gets every h-th column: `(d/h, h)` in place of `(h, d/h)`. Head i gets d/h columns that stand "
-    "side by side: `X.view(b, n, num_heads, d // num_heads)`.",
+    label="heads given interleaved columns",
+    hint="Each head gets every h-th column: `(d/h, h)` instead of `(h, d/h)`. Head i gets d/h adjacent columns: "
+    "`X.view(b, n, num_heads, d // num_heads)`.",
 )
 def split_heads_interleaved(X, num_heads):
     return X.unflatten(-1, (divides(X.shape[-1], num_heads), num_heads)).permute(0, 3, 1, 2)
@@ -116,9 +119,9 @@ def split_heads_interleaved(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="heads left behind the tokens",
-    hint="The result is (b, n, h, d/h): the transpose is missing. Heads stand in front of tokens, `.transpose(1, "
-    "2)`.",
+    label="transpose missing",
+    hint="The result is (b, n, h, d/h): the transpose is missing. The head axis comes before the token axis, "
+    "`.transpose(1, 2)`.",
 )
 def split_heads_not_transposed(X, num_heads):
     return split(X, num_heads).transpose(1, 2)
@@ -126,8 +129,8 @@ def split_heads_not_transposed(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="heads in front of the batch",
-    hint="The result is (h, b, n, d/h). The batch stays first: (b, h, n, d/h).",
+    label="heads before the batch",
+    hint="The result is (h, b, n, d/h). The batch comes first: (b, h, n, d/h).",
 )
 def split_heads_first_axis(X, num_heads):
     return split(X, num_heads).transpose(0, 1)
@@ -136,7 +139,7 @@ def split_heads_first_axis(X, num_heads):
 @misconception(
     "split_heads",
     label="heads folded into the batch",
-    hint="Heads and batch share one axis: (b h, n, d/h). Give the heads an axis of their own.",
+    hint="Heads and batch share one axis: (b h, n, d/h). Give the heads their own axis.",
 )
 def split_heads_folded(X, num_heads):
     return split(X, num_heads).flatten(0, 1)
@@ -144,8 +147,8 @@ def split_heads_folded(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="num_heads taken for d/h",
-    hint="`num_heads` columns went to each head, and there are d / num_heads heads. It is the other way round.",
+    label="num_heads used as d/h",
+    hint="Each head gets `num_heads` columns, so there are d / num_heads heads. It should be the other way round.",
 )
 def split_heads_width_for_number(X, num_heads):
     return split(X, divides(X.shape[-1], num_heads))
@@ -153,8 +156,8 @@ def split_heads_width_for_number(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="columns left over dropped",
-    hint="Where d is no multiple of `num_heads`, `d // num_heads` drops columns without a word. Raise `ValueError`.",
+    label="extra columns dropped",
+    hint="If d is not a multiple of `num_heads`, `d // num_heads` silently drops columns. Raise `ValueError`.",
 )
 def split_heads_drops_rest(X, num_heads):
     d_head = X.shape[-1] // num_heads
@@ -164,8 +167,8 @@ def split_heads_drops_rest(X, num_heads):
 @misconception(
     "split_heads",
     label="a list of heads",
-    hint="A list of tensors came back, or a tuple: `chunk` and `split` make them. `torch.stack(..., dim=1)` makes "
-    "one tensor of them.",
+    hint="The result is a list or tuple of tensors, as returned by `chunk` and `split`. `torch.stack(..., dim=1)` "
+    "turns it into one tensor.",
 )
 def split_heads_list(X, num_heads):
     divides(X.shape[-1], num_heads)
@@ -175,8 +178,8 @@ def split_heads_list(X, num_heads):
 @misconception(
     "split_heads",
     label="X changed in place",
-    hint="`transpose_`, `resize_` and whatever ends in `_` work in place, and whoever called still needs `X`. Leave "
-    "out the `_`.",
+    hint="Methods that end in `_`, such as `transpose_` and `resize_`, work in place, but the caller still needs "
+    "`X`. Drop the `_`.",
 )
 def split_heads_in_place(X, num_heads):
     Z = split(X, num_heads).clone()
@@ -186,9 +189,8 @@ def split_heads_in_place(X, num_heads):
 
 @misconception(
     "split_heads",
-    label="reshaped where sizes agree",
-    hint="Where there are as many tokens as heads the axes are mixed up. Which axis is which does not depend on "
-    "sizes.",
+    label="axes mixed when sizes are equal",
+    hint="With as many tokens as heads, the axes are mixed up. The meaning of an axis does not depend on its size.",
 )
 def split_heads_by_size(X, num_heads):
     if X.shape[1] == num_heads:
@@ -199,19 +201,19 @@ def split_heads_by_size(X, num_heads):
 @misconception(
     "split_heads",
     label="heads of 64 columns",
-    hint="Where 64 divides d, each head gets 64 columns, as in many models. Here `num_heads` says how many heads "
-    "there are, and d / num_heads is their width, whatever it is.",
+    hint="If d is a multiple of 64, each head gets 64 columns, as in many models. Here `num_heads` gives the number "
+    "of heads, and each is d / num_heads wide.",
 )
 def split_heads_of_64(X, num_heads):
     return split(X, num_heads if X.shape[-1] % 64 else X.shape[-1] // 64)
 
 
 TENSORS = {
-    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "result in float64": "Leave `.double()` and `.to(torch.float64)` out: the result has the dtype of `X`.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token "
-    "a row.",
-    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+    "a list instead of an array": "The result is a list. Drop `.tolist()` and return a tensor.",
+    "result in float64": "Drop `.double()` and `.to(torch.float64)`: the result has the dtype of `X`.",
+    "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. One sequence is still a batch, and "
+    "one token is still a row.",
+    "only the first sequence": "`[0]` takes the first sequence and drops the rest of the batch. Keep the axis b.",
 }
 FAMILIES = [
     *TENSORS, "returns nothing", "result always in float32", "an array instead of a tensor", "cut off from autograd"
@@ -235,8 +237,8 @@ def split_heads_unflatten(X, num_heads):
 @misconception(
     "merge_heads",
     label="reshaped without transpose",
-    hint="A reshape of (b, h, n, d_head) puts the tokens of one head side by side. Exchange axes 1 and 2 first: the "
-    "heads of one token have to be neighbours.",
+    hint="Reshaping (b, h, n, d_head) puts the tokens of one head next to each other. Swap axes 1 and 2 first, so "
+    "that the heads of one token are neighbors.",
 )
 def merge_heads_without_transpose(X):
     b, h, n, d_head = X.shape
@@ -245,9 +247,9 @@ def merge_heads_without_transpose(X):
 
 @misconception(
     "merge_heads",
-    label="view of what is not contiguous",
-    hint="After `transpose` the numbers lie in memory as before, and `view` cannot cut them that way. "
-    "`.contiguous()` before it, or `reshape`, which copies where it must.",
+    label="view of a non-contiguous tensor",
+    hint="After `transpose` the numbers are in memory as before, and `view` cannot reshape them. Use "
+    "`.contiguous()` first, or `reshape`, which copies if needed.",
 )
 def merge_heads_view(X):
     b, h, n, d_head = X.shape
@@ -256,9 +258,9 @@ def merge_heads_view(X):
 
 @misconception(
     "merge_heads",
-    label="heads' columns in turn",
-    hint="The heads' columns are interleaved: first column of each head, then the second. Head 0's columns all come "
-    "first: (b, n, h, d_head), in this order, is made flat.",
+    label="columns of the heads interleaved",
+    hint="The columns are interleaved: the first column of each head, then the second. All columns of head 0 come "
+    "first: flatten (b, n, h, d_head), in this order.",
 )
 def merge_heads_interleaved(X):
     return X.permute(0, 2, 3, 1).flatten(2)
@@ -267,7 +269,7 @@ def merge_heads_interleaved(X):
 @misconception(
     "merge_heads",
     label="heads summed",
-    hint="Their results come side by side: nothing is lost, and `W_o` decides what to mix.",
+    hint="The results of the heads are added. Concatenate them: nothing is lost, and `W_o` learns how to mix them.",
 )
 def merge_heads_sum(X):
     return X.sum(1)
@@ -276,7 +278,7 @@ def merge_heads_sum(X):
 @misconception(
     "merge_heads",
     label="heads left unmerged",
-    hint="The axes are exchanged, and heads and columns are still two axes. Make them one: (b, n, h d_head).",
+    hint="The axes are swapped, but heads and columns are still two axes. Flatten them into one: (b, n, h d_head).",
 )
 def merge_heads_unmerged(X):
     return X.transpose(1, 2)
@@ -285,7 +287,7 @@ def merge_heads_unmerged(X):
 @misconception(
     "merge_heads",
     label="X changed in place",
-    hint="Whatever ends in `_` works in place, and whoever called still needs `X`. Leave out the `_`.",
+    hint="Methods that end in `_` work in place, but the caller still needs `X`. Drop the `_`.",
 )
 def merge_heads_in_place(X):
     Z = merge(X).clone()
@@ -295,9 +297,9 @@ def merge_heads_in_place(X):
 
 @misconception(
     "merge_heads",
-    label="reshaped where sizes agree",
-    hint="Where there are as many tokens as heads the transpose is left out. Which axis is which does not depend on "
-    "sizes.",
+    label="transpose skipped when sizes are equal",
+    hint="With as many tokens as heads, the transpose is skipped. The meaning of an axis does not depend on its "
+    "size.",
 )
 def merge_heads_by_size(X):
     return X.reshape(len(X), X.shape[2], -1) if X.shape[1] == X.shape[2] else merge(X)
@@ -314,7 +316,7 @@ def merge_heads_flatten(X):
     return merge(X)
 
 
-# The two classes: what both of them do, in steps that a mistake can take the place of
+# The two classes: what they share, in steps that a mistake can replace
 
 
 class Layer(nn.Module):
@@ -415,8 +417,7 @@ def of_both(label, hint):
 
 @of_both(
     label="names in lower case",
-    hint="Weights are moved by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` where there is a "
-    "list.",
+    hint="Weights are loaded by name: `W_q`, `W_k`, `W_v` and `W_o`, with a capital W, and `heads` for the list.",
 )
 class other_names:
     def state_dict(self, *arguments, **more):
@@ -424,8 +425,8 @@ class other_names:
 
 
 @of_both(
-    label="module not begun",
-    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+    label="super().__init__ missing or late",
+    hint="`super().__init__()` is missing or comes too late. It must come first in `__init__`, before any layer.",
 )
 class not_begun:
     def __init__(self, d_model, num_heads, bias=True):
@@ -435,8 +436,8 @@ class not_begun:
 
 @of_both(
     label="W_o missing",
-    hint="There is no `W_o`: the heads' results stand side by side, and nothing mixes them. Add `self.W_o`, a "
-    "`nn.Linear` from d_model to d_model, and apply it to what the heads found.",
+    hint="There is no `W_o`: the heads' results are concatenated, but nothing mixes them. Add `self.W_o`, an "
+    "`nn.Linear` from d_model to d_model, and apply it to the concatenated results.",
 )
 class without_W_o:
     def __init__(self, d_model, num_heads, bias=True):
@@ -449,7 +450,7 @@ class without_W_o:
 
 @of_both(
     label="bias of W_o left on",
-    hint="With `bias=False` the bias of `W_o` is still there: hand `bias` on to all four layers.",
+    hint="With `bias=False`, `W_o` still has a bias. Pass `bias` to all four layers.",
 )
 class bias_of_W_o_stays:
     def __init__(self, d_model, num_heads, bias=True):
@@ -459,7 +460,7 @@ class bias_of_W_o_stays:
 
 @of_both(
     label="bias always there",
-    hint="`bias` is ignored: `nn.Linear` has one unless it is told `bias=False`. Hand it on to each of them.",
+    hint="`bias` is ignored: `nn.Linear` has a bias unless it gets `bias=False`. Pass `bias` to each layer.",
 )
 class bias_ignored:
     def __init__(self, d_model, num_heads, bias=True):
@@ -467,9 +468,9 @@ class bias_ignored:
 
 
 @of_both(
-    label="a layer too many",
-    hint="There are more parameters than asked for, those of a `LayerNorm` or another layer. Multi-head attention "
-    "has its projections and `W_o` alone; what stands around it is chapter 7.",
+    label="one layer too many",
+    hint="There are more parameters than requested, from a `LayerNorm` or another layer. Multi-head attention only "
+    "has its projections and `W_o`; chapter 7 adds the layers around it.",
 )
 class layer_too_many:
     def __init__(self, d_model, num_heads, bias=True):
@@ -481,8 +482,8 @@ class layer_too_many:
 
 
 @of_both(
-    label="sizes not kept",
-    hint="`self.d_model, self.num_heads = d_model, num_heads`: whoever moves weights wants to read them.",
+    label="sizes not stored",
+    hint="Code that moves weights reads the sizes: `self.d_model, self.num_heads = d_model, num_heads`.",
 )
 class forgets_sizes:
     def __init__(self, d_model, num_heads, bias=True):
@@ -495,9 +496,9 @@ class forgets_sizes:
 
 
 @of_both(
-    label="d_model not divisible accepted",
-    hint="A d_model that is no multiple of num_heads is accepted, and columns get lost in `d_model // num_heads`. "
-    "Raise `ValueError` when the layer is made.",
+    label="indivisible d_model accepted",
+    hint="A d_model that is not a multiple of num_heads is accepted, and `d_model // num_heads` drops columns. "
+    "Raise `ValueError` in `__init__`.",
 )
 class not_divisible:
     def width(self, d_model, num_heads):
@@ -506,7 +507,7 @@ class not_divisible:
 
 @of_both(
     label="assert instead of ValueError",
-    hint="`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
+    hint="`assert` raises `AssertionError`, and Python skips it when run with `-O`. Use `if` and `raise "
     "ValueError(...)`.",
 )
 class asserts:
@@ -515,13 +516,12 @@ class asserts:
         return d_model // num_heads
 
 
-# Both classes, wrong: which input goes where
+# Both classes, wrong: inputs in the wrong place
 
 
 @of_both(
-    label="self-attention whatever is given",
-    hint="Keys and values come from `query` even where `key` is given. `query` takes their place only where they are "
-    "None.",
+    label="always self-attention",
+    hint="Keys and values are computed from `query` even if `key` is given. Use `query` only where `key` is None.",
 )
 class always_self:
     def sources(self, query, key, value):
@@ -530,7 +530,7 @@ class always_self:
 
 @of_both(
     label="value ignored",
-    hint="The keys are taken for values even where `value` is given. Only where it is None is it the key.",
+    hint="The keys are used as values even if `value` is given. Use the key only where `value` is None.",
 )
 class ignores_value:
     def sources(self, query, key, value):
@@ -540,8 +540,8 @@ class ignores_value:
 
 @of_both(
     label="value defaults to query",
-    hint="Without a `value`, the query took its place. It defaults to the key: what is attended to is what is passed "
-    "on.",
+    hint="Without `value`, the query is used. The default is the key, because keys and values describe the same "
+    "tokens.",
 )
 class value_from_query:
     def sources(self, query, key, value):
@@ -549,8 +549,8 @@ class value_from_query:
 
 
 @of_both(
-    label="keys and values exchanged",
-    hint="`W_k` gets the values and `W_v` the keys. Mind the order: query, key, value.",
+    label="keys and values swapped",
+    hint="`W_k` gets the values and `W_v` the keys. Check the order: query, key, value.",
 )
 class keys_for_values:
     def sources(self, query, key, value):
@@ -560,7 +560,7 @@ class keys_for_values:
 
 @of_both(
     label="keys projected with W_q",
-    hint="The keys have a projection of their own, `W_k`.",
+    hint="The keys are projected with `W_q`. They have their own projection, `W_k`.",
 )
 class keys_by_W_q:
     def apart(self, query, key, value):
@@ -572,8 +572,8 @@ class keys_by_W_q:
 
 
 @of_both(
-    label="keys and values not projected",
-    hint="`W_v` is left out: the values are mixed as they came in. Each of the three inputs has a projection.",
+    label="values not projected",
+    hint="`W_v` is not used: the values are mixed without a projection. Each of the three inputs has its own.",
 )
 class values_as_they_are:
     def apart(self, query, key, value):
@@ -582,9 +582,9 @@ class values_as_they_are:
 
 
 @of_both(
-    label="default missing for key",
-    hint="Without a `key` there is an error: `None` is projected. Put `query` in its place where it is None, and "
-    "`key` in that of `value`.",
+    label="default for key missing",
+    hint="Without `key` there is an error, because `None` is projected. Replace a missing key by `query`, and a "
+    "missing value by `key`.",
 )
 class no_defaults:
     def sources(self, query, key, value):
@@ -595,8 +595,8 @@ class no_defaults:
 
 
 @of_both(
-    label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as `nn.MultiheadAttention` does without `batch_first=True`: each "
+    label="batch and tokens swapped",
+    hint="The first axis is read as the tokens, as in `nn.MultiheadAttention` without `batch_first=True`, so each "
     "token attends to other sequences. Here the batch comes first.",
 )
 class tokens_first:
@@ -608,9 +608,9 @@ class tokens_first:
 
 
 @of_both(
-    label="value dropped where key is missing",
-    hint="`layer(query, value=v)` attends to the query's own tokens and mixes v. Each of the two has a default of "
-    "its own: first `key = query` where there is none, then `value = key`.",
+    label="value dropped if key is missing",
+    hint="`layer(query, value=v)` should attend to the query's own tokens and mix v. Each argument has its own "
+    "default: first `key = query` if it is missing, then `value = key`.",
 )
 class value_dropped:
     def sources(self, query, key, value):
@@ -619,8 +619,7 @@ class value_dropped:
 
 @of_both(
     label="arguments renamed",
-    hint="Whoever calls the layer names what it gives, `layer(x, mask=mask)`: `forward` takes `query`, `key`, "
-    "`value` and `mask`.",
+    hint="The layer is called with names, `layer(x, mask=mask)`: `forward` takes `query`, `key`, `value` and `mask`.",
 )
 class renamed:
     def forward(self, q, k=None, v=None, attn_mask=None):
@@ -632,7 +631,7 @@ class renamed:
 
 @of_both(
     label="scaled with d_model, not d_head",
-    hint="The scores are divided by sqrt(d_model). Each is a sum of d_head products: divide by sqrt(d_head), "
+    hint="The scores are divided by sqrt(d_model). Each score is a sum of d_head products: divide by sqrt(d_head), "
     "`q.shape[-1] ** 0.5`.",
 )
 class scaled_by_d_model:
@@ -640,15 +639,18 @@ class scaled_by_d_model:
         return S / self.d_model**0.5
 
 
-@of_both(label="scores not scaled", hint="Divide them by sqrt(d_head): each is a sum of d_head products.")
+@of_both(
+    label="scores not scaled",
+    hint="The scores are not scaled. Each is a sum of d_head products: divide by sqrt(d_head).",
+)
 class not_scaled:
     def scale(self, S):
         return S
 
 
 @of_both(
-    label="divided by d_head, not its root",
-    hint="The root is `q.shape[-1] ** 0.5`, or `math.sqrt(d_head)`.",
+    label="divided by d_head, not sqrt(d_head)",
+    hint="The scores are divided by d_head. Take the square root, `q.shape[-1] ** 0.5` or `math.sqrt(d_head)`.",
 )
 class without_root:
     def scale(self, S):
@@ -657,7 +659,7 @@ class without_root:
 
 @of_both(
     label="softmax over the queries",
-    hint="It runs along `dim=-2`. Each query shares out its weight over the keys: the last axis.",
+    hint="Softmax runs along `dim=-2`. Each query distributes its weight over the keys, which are on the last axis.",
 )
 class over_queries:
     def weigh(self, S, mask):
@@ -667,7 +669,8 @@ class over_queries:
 
 @of_both(
     label="softmax over the heads",
-    hint="It runs along `dim=1`. Each head shares out its own weight over the keys: the last axis, `dim=-1`.",
+    hint="Softmax runs along `dim=1`. Each head distributes its own weight over the keys, which are on the last "
+    "axis, `dim=-1`.",
 )
 class over_heads:
     def weigh(self, S, mask):
@@ -677,7 +680,7 @@ class over_heads:
 
 @of_both(
     label="softmax missing",
-    hint="The scores themselves were used as weights. `masked_softmax` makes weights of them.",
+    hint="The scores themselves are used as weights. `masked_softmax` turns them into weights.",
 )
 class no_softmax:
     def weigh(self, S, mask):
@@ -686,8 +689,8 @@ class no_softmax:
 
 @of_both(
     label="row maximum not subtracted",
-    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; by hand, "
-    "do it first.",
+    hint="`exp` of a large score is infinite, and inf / inf is NaN. `softmax` subtracts the row's maximum; if you "
+    "compute it by hand, do this first.",
 )
 class overflows:
     def weigh(self, S, mask):
@@ -698,7 +701,7 @@ class overflows:
 
 @of_both(
     label="always causal",
-    hint="Later keys are hidden though no mask says so. Only the mask that is given decides.",
+    hint="Later keys are hidden although no mask says so. Hide only what the given mask hides.",
 )
 class hides_later:
     def weigh(self, S, mask):
@@ -711,24 +714,26 @@ class hides_later:
 
 @of_both(
     label="mask inverted",
-    hint="True means: may attend, here as in `scaled_dot_product_attention`. In `nn.MultiheadAttention` it means "
-    "the opposite. `masked_softmax` takes the mask as it is.",
+    hint='True means "may attend" here and in `scaled_dot_product_attention`. In `nn.MultiheadAttention` it means '
+    "the opposite. Pass the mask to `masked_softmax` unchanged.",
 )
 class inverted:
     def weigh(self, S, mask):
         return share(S, None if mask is None else ~mask)
 
 
-@of_both(label="mask ignored", hint="`masked_softmax` takes the mask beside the scores: hand it on.")
+@of_both(
+    label="mask ignored", hint="The mask is not used. `masked_softmax` takes it as its second argument: pass it on."
+)
 class unmasked:
     def weigh(self, S, mask):
         return share(S)
 
 
 @of_both(
-    label="mask kept from the call before",
-    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
-    "of others: leave `self` out.",
+    label="mask kept from an earlier call",
+    hint="The mask is stored on the layer and affects a later call without a mask. Calls are independent: do not "
+    "store it on `self`.",
 )
 class mask_kept:
     noted = None
@@ -743,8 +748,8 @@ class mask_kept:
 
 @of_both(
     label="minus infinity replaced by -100",
-    hint="Where the other scores are about as low, a key at -100 gets its share. `-torch.inf` stays below all of "
-    "them; the given `masked_softmax` does that.",
+    hint="When the other scores are about as low, a key at -100 still gets weight. `-torch.inf` is lower than any "
+    "score; the given `masked_softmax` uses it.",
 )
 class low_number:
     low = -100.0
@@ -758,8 +763,8 @@ class low_number:
 
 @of_both(
     label="minus infinity replaced by -1e9",
-    hint="-1e9 is a score like another: where all others are lower, the hidden key gets all of the weight. "
-    "`-torch.inf` stays below all of them; the given `masked_softmax` does that.",
+    hint="-1e9 is a possible score: if all others are lower, the hidden key gets all the weight. `-torch.inf` is "
+    "lower than any score; the given `masked_softmax` uses it.",
 )
 class lower_number(low_number):
     low = -1e9
@@ -767,7 +772,7 @@ class lower_number(low_number):
 
 @of_both(
     label="mask added to the scores",
-    hint="True counts as 1, so that allowed keys get a little more. Hide the others.",
+    hint="True counts as 1, so allowed keys only get a little more weight. Hide the other keys.",
 )
 class mask_added:
     def weigh(self, S, mask):
@@ -776,7 +781,7 @@ class mask_added:
 
 @of_both(
     label="masked after softmax",
-    hint="The weights left over no longer sum to 1. Hide the scores before it.",
+    hint="The remaining weights no longer sum to 1. Mask the scores before the softmax.",
 )
 class masked_late:
     def weigh(self, S, mask):
@@ -785,7 +790,7 @@ class masked_late:
 
 @of_both(
     label="masked scores set to 0",
-    hint="e^0 = 1 is a weight like another. Minus infinity makes a weight of 0.",
+    hint="A score of 0 still gets weight, since e^0 = 1. A score of minus infinity gives a weight of 0.",
 )
 class masked_to_zero:
     def weigh(self, S, mask):
@@ -793,10 +798,9 @@ class masked_to_zero:
 
 
 @of_both(
-    label="mask without an axis for heads",
-    hint="A mask (b, n_q, n_k) meets scores (b, h, n_q, n_k) from the last axis, so that its b meets h: it raises, "
-    "or where b = h it gives each head the mask of a sequence. Put an axis for the heads in between: `mask[:, "
-    "None]`.",
+    label="head axis missing in the mask",
+    hint="A mask (b, n_q, n_k) broadcasts to scores (b, h, n_q, n_k) from the last axis, so its b is matched with "
+    "h. This raises, or if b = h, gives each head the mask of one sequence. Insert a head axis: `mask[:, None]`.",
 )
 class mask_for_heads:
     def four(self, mask):
@@ -804,9 +808,9 @@ class mask_for_heads:
 
 
 @of_both(
-    label="mask's axes of size 1 squeezed away",
-    hint="A mask loses its axes of size 1, and where sizes are alike it then fits as another: (b, 1, n_k) as one of "
-    "queries and keys. Leave these axes: each stands for all of something.",
+    label="mask's size-1 axes squeezed away",
+    hint="The mask loses its axes of size 1. When sizes are equal it then broadcasts wrongly: (b, 1, n_k) is read "
+    "as (n_q, n_k). Keep these axes: each stands for a whole dimension.",
 )
 class squeezes_mask:
     def weigh(self, S, mask):
@@ -815,8 +819,9 @@ class squeezes_mask:
 
 
 @of_both(
-    label="four axes not expected",
-    hint="A mask of four axes gets one more, or is taken for another. It fits the scores as it is: leave it alone.",
+    label="four-axis mask not supported",
+    hint="A mask with four axes gets another axis, or is misread. It broadcasts to the scores as it is: leave it "
+    "alone.",
 )
 class no_four_axes:
     def four(self, mask):
@@ -825,7 +830,7 @@ class no_four_axes:
 
 @of_both(
     label="mask transposed",
-    hint="The mask is turned over: its rows belong to queries, its columns to keys.",
+    hint="The mask is transposed. Its rows belong to queries, its columns to keys.",
 )
 class mask_turned:
     def four(self, mask):
@@ -834,8 +839,8 @@ class mask_turned:
 
 @of_both(
     label="NaN in fully masked rows",
-    hint="A query that may attend to nothing has scores of -inf alone, and softmax makes NaN of them. The given "
-    "`masked_softmax` makes weights 0 of them.",
+    hint="A fully masked query has only scores of -inf, and softmax returns NaN for them. The given "
+    "`masked_softmax` returns zero weights.",
 )
 class empty_rows_nan:
     def weigh(self, S, mask):
@@ -844,8 +849,8 @@ class empty_rows_nan:
 
 @of_both(
     label="equal weights in fully masked rows",
-    hint="A query that may attend to nothing attends to everything alike: all its scores are the same low number, "
-    "such as -1e9. Its weights are 0.",
+    hint="A fully masked query attends to every key equally, because all its scores are the same low number, such "
+    "as -1e9. Its weights should be 0.",
 )
 class empty_rows_equal:
     def weigh(self, S, mask):
@@ -853,9 +858,9 @@ class empty_rows_equal:
 
 
 @of_both(
-    label="W_o's bias dropped for empty rows",
-    hint="Where a query may attend to nothing the whole output is set to 0. The weighted sum is 0, and `W_o` with "
-    "its bias comes after that.",
+    label="bias dropped in fully masked rows",
+    hint="The whole output of a fully masked query is set to 0. Only the weighted sum is 0: `W_o` and its bias are "
+    "applied after it.",
 )
 class empty_rows_zero:
     def forward(self, query, key=None, value=None, mask=None):
@@ -865,8 +870,8 @@ class empty_rows_zero:
 
 @of_both(
     label="NaN in the gradient",
-    hint="The results are right, and the gradient is NaN where a query may attend to nothing: -inf was added, and "
-    "0 times NaN is NaN on the way back. `masked_fill` stops it, and so does the given `masked_softmax`.",
+    hint="The results are right, but the gradient is NaN for a fully masked query: -inf was added, and 0 times NaN "
+    "is NaN in the backward pass. `masked_fill` prevents this, and so does the given `masked_softmax`.",
 )
 class nan_on_the_way_back:
     def weigh(self, S, mask):
@@ -880,8 +885,8 @@ class nan_on_the_way_back:
 
 
 @of_both(
-    label="mask of one key stretched",
-    hint="A mask with one column was stretched to all keys. Its last size is n_k: raise where it is not, as "
+    label="mask with one column stretched",
+    hint="A mask with one column is stretched to all keys. Its last size must be n_k: raise otherwise, as "
     "`masked_softmax` does.",
 )
 class mask_stretched:
@@ -890,22 +895,22 @@ class mask_stretched:
 
 
 @of_both(
-    label="mask cut to fit",
-    hint="A mask for more tokens was cut to the first n_q rows and n_k columns, where it may be another one: a "
-    "causal mask is aligned at the end. Leave it as it is; PyTorch raises where it does not fit.",
+    label="mask cropped to fit",
+    hint="A larger mask is cropped to the first n_q rows and n_k columns, which may mean something else: a causal "
+    "mask is aligned at the end. Leave it alone; PyTorch raises on a shape mismatch.",
 )
 class mask_cut:
     def weigh(self, S, mask):
         return share(S, None if mask is None else mask[..., : S.shape[-2], : S.shape[-1]])
 
 
-# Both classes, wrong: what the heads found
+# Both classes, wrong: results of the heads
 
 
 @of_both(
     label="reshaped without transpose",
-    hint="The heads' results (b, h, n, d_head) are reshaped to (b, n, d_model) as they are, which puts tokens of one "
-    "head side by side. Exchange axes 1 and 2 first, as `merge_heads` does.",
+    hint="The heads' results (b, h, n, d_head) are reshaped directly to (b, n, d_model), which puts tokens of one "
+    "head next to each other. Swap axes 1 and 2 first, as `merge_heads` does.",
 )
 class merged_without_transpose:
     def together(self, Z):
@@ -913,9 +918,9 @@ class merged_without_transpose:
 
 
 @of_both(
-    label="heads' columns in turn",
-    hint="The heads' results are interleaved: first column of each head, then the second. Head 0's columns all come "
-    "first.",
+    label="columns of the heads interleaved",
+    hint="The heads' results are interleaved: the first column of each head, then the second. All columns of head 0 "
+    "come first.",
 )
 class merged_interleaved:
     def together(self, Z):
@@ -923,9 +928,9 @@ class merged_interleaved:
 
 
 @of_both(
-    label="sum of the heads",
-    hint="The heads' results are added up, or averaged, so that d_head columns are left and `W_o` refuses them. They "
-    "come side by side.",
+    label="heads summed or averaged",
+    hint="The heads' results are added or averaged, so only d_head columns are left and `W_o` rejects them. "
+    "Concatenate the results.",
 )
 class sum_of_heads:
     def together(self, Z):
@@ -933,8 +938,9 @@ class sum_of_heads:
 
 
 @of_both(
-    label="W_o turned over",
-    hint="`W_o.weight` was multiplied from the wrong side. `self.W_o(Z)` does what is asked: Z W^T plus the bias.",
+    label="W_o transposed",
+    hint="`W_o.weight` is multiplied from the wrong side. `self.W_o(Z)` computes the right product, Z W^T plus the "
+    "bias.",
 )
 class W_o_turned:
     def last(self, Z):
@@ -943,7 +949,7 @@ class W_o_turned:
 
 @of_both(
     label="W_o not applied",
-    hint="`W_o` is there and never used. Apply it to what the heads found, side by side.",
+    hint="`W_o` exists but is never used. Apply it to the concatenated results of the heads.",
 )
 class W_o_unused:
     def last(self, Z):
@@ -952,7 +958,7 @@ class W_o_unused:
 
 @of_both(
     label="bias of W_o ignored",
-    hint="`self.W_o(Z)` adds it; a product with `W_o.weight` does not.",
+    hint="`self.W_o(Z)` adds the bias; a product with `W_o.weight` does not.",
 )
 class W_o_without_bias:
     def last(self, Z):
@@ -961,7 +967,7 @@ class W_o_without_bias:
 
 @of_both(
     label="query added to the output",
-    hint="That is the residual connection of chapter 7, and not part of this layer.",
+    hint="The query is added to the output. That is the residual connection of chapter 7, not part of this layer.",
 )
 class residual:
     def forward(self, query, key=None, value=None, mask=None):
@@ -971,7 +977,8 @@ class residual:
 
 @of_both(
     label="weights averaged over the heads",
-    hint="`nn.MultiheadAttention` does so by default. Each head's are asked: (b, h, n_q, n_k).",
+    hint="The weights are averaged over the heads, as in `nn.MultiheadAttention` by default. Return the weights of "
+    "each head: (b, h, n_q, n_k).",
 )
 class weights_averaged:
     def forward(self, query, key=None, value=None, mask=None):
@@ -980,9 +987,9 @@ class weights_averaged:
 
 
 @of_both(
-    label="heads in front of the batch",
-    hint="The weights came as (h, b, n_q, n_k). The batch stays first: (b, h, n_q, n_k); `torch.stack(..., dim=1)` "
-    "does that.",
+    label="heads before the batch",
+    hint="The weights have shape (h, b, n_q, n_k). The batch comes first: (b, h, n_q, n_k); `torch.stack(..., "
+    "dim=1)` does this.",
 )
 class heads_first:
     def forward(self, query, key=None, value=None, mask=None):
@@ -992,7 +999,7 @@ class heads_first:
 
 @of_both(
     label="scores returned instead of weights",
-    hint="What softmax made of the scores is asked for, beside the output.",
+    hint="The second result contains the scores. Return the weights, which softmax computes from them.",
 )
 class scores_returned:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1001,8 +1008,8 @@ class scores_returned:
 
 
 @of_both(
-    label="weights before the output",
-    hint="The order is exchanged: the output first, then the weights.",
+    label="output and weights swapped",
+    hint="The order is swapped. Return the output first, then the weights.",
 )
 class weights_first:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1010,8 +1017,8 @@ class weights_first:
 
 
 @of_both(
-    label="weights kept on the layer alone",
-    hint="Only the output came back. Return both, the output and the weights.",
+    label="weights not returned",
+    hint="Only the output is returned. Return both the output and the weights.",
 )
 class output_alone:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1023,8 +1030,8 @@ class output_alone:
 
 @of_both(
     label="weights detached",
-    hint="The weights are cut off from autograd before they mix the values: `W_q` and `W_k` learn nothing. Leave "
-    "`detach`, `.data` and `no_grad` out.",
+    hint="The weights are detached before they mix the values, so `W_q` and `W_k` learn nothing. Avoid `detach`, "
+    "`.data` and `no_grad`.",
 )
 class cuts_weights:
     def mixed(self, A, v):
@@ -1032,9 +1039,9 @@ class cuts_weights:
 
 
 @of_both(
-    label="weights returned without a way back",
-    hint="The weights were detached before they were returned. Whoever puts them into a loss, to make heads differ, "
-    "say, needs their gradient: return them as they are.",
+    label="returned weights detached",
+    hint="The weights are detached before they are returned. A loss may use them, for example to make heads differ, "
+    "and needs their gradient: return them as they are.",
 )
 class weights_cut_off:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1043,9 +1050,9 @@ class weights_cut_off:
 
 
 @of_both(
-    label="values through NumPy",
-    hint="The values, or what the heads found, went through NumPy or `detach`: `W_v` learns nothing, and neither "
-    "does what came before. Stay with tensors.",
+    label="values passed through NumPy",
+    hint="The values, or the results of the heads, pass through NumPy or `detach`. `W_v` and all earlier layers "
+    "learn nothing. Keep using tensors.",
 )
 class through_numpy:
     def mixed(self, A, v):
@@ -1053,9 +1060,9 @@ class through_numpy:
 
 
 @of_both(
-    label="input cut off",
-    hint="The parameters get gradients and the inputs none: `query.detach()`, `.data` or `torch.tensor(query)` at "
-    "the start. What stands before this layer has to learn as well.",
+    label="input detached",
+    hint="The parameters get gradients, but the inputs do not: `query.detach()`, `.data` or `torch.tensor(query)` "
+    "cuts them off. The layers before this one also have to learn.",
 )
 class inputs_detached:
     def sources(self, query, key, value):
@@ -1064,7 +1071,7 @@ class inputs_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="There is no dropout in this layer: nobody asked for it, and same inputs give the same result.",
+    hint="This layer has no dropout: the same inputs always give the same result.",
 )
 class dropout:
     def weigh(self, S, mask):
@@ -1073,7 +1080,7 @@ class dropout:
 
 @of_both(
     label="results always float32",
-    hint="Leave `.float()` out, also before softmax, or convert back: results have the dtype of inputs and "
+    hint="Drop `.float()`, also before softmax, or convert back: the results have the dtype of inputs and "
     "parameters.",
 )
 class always_float32:
@@ -1083,7 +1090,7 @@ class always_float32:
 
 @of_both(
     label="query scaled in place",
-    hint="`*=`, `+=` and whatever ends in `_` change the tensor that the caller still needs.",
+    hint="`*=`, `+=` and methods that end in `_` change a tensor that the caller still needs.",
 )
 class query_in_place:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1094,7 +1101,7 @@ class query_in_place:
 
 @of_both(
     label="mask inverted in place",
-    hint="The caller still needs the mask: write `~mask`, a new tensor.",
+    hint="The caller still needs the mask. Use `~mask`, which creates a new tensor.",
 )
 class mask_in_place:
     def forward(self, query, key=None, value=None, mask=None):
@@ -1106,7 +1113,7 @@ class mask_in_place:
 
 @of_both(
     label="extra keys or values dropped",
-    hint="A key without a value is a mistake of the caller: raise `ValueError`, or let `@` raise.",
+    hint="A key without a value is an error of the caller: raise `ValueError`, or let `@` raise.",
 )
 class rest_dropped:
     def sources(self, query, key, value):
@@ -1116,8 +1123,8 @@ class rest_dropped:
 
 
 @of_both(
-    label="one key or value stretched",
-    hint="`*`, `expand` and `einsum` make many of one without a word. `@` raises by itself.",
+    label="single key or value stretched",
+    hint="`*`, `expand` and `einsum` silently repeat a single key or value. `@` raises by itself.",
 )
 class value_stretched:
     def sources(self, query, key, value):
@@ -1132,8 +1139,8 @@ class value_stretched:
 @misconception(
     "MultiHeadAttentionLoop",
     label="heads not registered",
-    hint="`heads` is a Python list, and a module does not look into lists: its parameters are not among "
-    "`parameters()`, no optimiser sees them, and `state_dict` leaves them out. Use `nn.ModuleList([...])`.",
+    hint="`heads` is a Python list, and a module does not search lists. Its parameters are missing in "
+    "`parameters()` and `state_dict`, and no optimizer updates them. Use `nn.ModuleList([...])`.",
 )
 class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1142,9 +1149,9 @@ class MultiHeadAttentionLoop_list(MultiHeadAttentionLoop):
 
 @misconception(
     "MultiHeadAttentionLoop",
-    label="one head taken h times",
-    hint="`[head] * num_heads` is h times the same head: they share their weights, and find the same. Make a new one "
-    "for each, `[Head(...) for _ in range(num_heads)]`.",
+    label="one head used h times",
+    hint="`[head] * num_heads` repeats the same head h times: the heads share weights and compute the same. Create "
+    "a new one each time, `[Head(...) for _ in range(num_heads)]`.",
 )
 class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1154,7 +1161,7 @@ class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="heads of full width",
-    hint="Each head projects to d_model columns. It gets its share, d_model / num_heads, so that all together are "
+    hint="Each head projects to d_model columns. Its share is d_model / num_heads, so that all heads together have "
     "d_model.",
 )
 class MultiHeadAttentionLoop_full_width(MultiHeadAttentionLoop):
@@ -1164,8 +1171,8 @@ class MultiHeadAttentionLoop_full_width(MultiHeadAttentionLoop):
 
 @misconception(
     "MultiHeadAttentionLoop",
-    label="one head too few",
-    hint="There are other than num_heads heads in `heads`: `range(num_heads)` counts them.",
+    label="wrong number of heads",
+    hint="`heads` does not have num_heads entries. Use `range(num_heads)`.",
 )
 class MultiHeadAttentionLoop_fewer(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1175,7 +1182,7 @@ class MultiHeadAttentionLoop_fewer(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="columns of the input split",
-    hint="The input's columns are dealt out to the heads, and each projects its own share. Every head sees all "
+    hint="The input's columns are split among the heads, and each head projects only its share. Every head sees all "
     "d_model columns: its projections are (d_model, d_head).",
 )
 class MultiHeadAttentionLoop_splits_input(MultiHeadAttentionLoop):
@@ -1186,7 +1193,7 @@ class MultiHeadAttentionLoop_splits_input(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="W_o in every head",
-    hint="Each head has a `W_o` of its own. There is one for all of them, beside `heads`.",
+    hint="Each head has its own `W_o`. There is one `W_o` for all of them, next to `heads`.",
 )
 class MultiHeadAttentionLoop_W_o_each(MultiHeadAttentionLoop):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1199,8 +1206,8 @@ class MultiHeadAttentionLoop_W_o_each(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="the batched layer instead",
-    hint="This is the batched layer, with one `W_q` for all heads. Here `heads` is a list, and each head has "
-    "projections of its own.",
+    hint="This is the batched layer, with one `W_q` for all heads. Here `heads` is a list, and each head has its "
+    "own projections.",
 )
 class MultiHeadAttentionLoop_batched(MultiHeadAttention):
     pass
@@ -1209,8 +1216,8 @@ class MultiHeadAttentionLoop_batched(MultiHeadAttention):
 @misconception(
     "MultiHeadAttentionLoop",
     label="only the last head's weights",
-    hint="The weights of one head came back for all: the loop overwrites them. Collect each head's in a list, and "
-    "stack them.",
+    hint="The weights of one head are returned for all, because the loop overwrites them. Collect the weights of "
+    "all heads in a list and stack them.",
 )
 class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1220,9 +1227,9 @@ class MultiHeadAttentionLoop_last_weights(MultiHeadAttentionLoop):
 
 @misconception(
     "MultiHeadAttentionLoop",
-    label="weights side by side, not stacked",
-    hint="The heads' weights are put together along an axis that there is, (b, n_q, h n_k) or so. `torch.stack(..., "
-    "dim=1)` gives them one of their own.",
+    label="weights concatenated, not stacked",
+    hint="The heads' weights are concatenated along an existing axis, as in (b, n_q, h n_k). `torch.stack(..., "
+    "dim=1)` adds a new axis for them.",
 )
 class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1236,9 +1243,9 @@ class MultiHeadAttentionLoop_weights_cat(MultiHeadAttentionLoop):
 @families("a list instead of an array", "an array instead of a tensor", "cut off from autograd", "axis squeezed away",
     "result in float64", "a dictionary instead of a tuple", "returns nothing",
     but=["result in float64"], hints={
-        "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of "
-        "weights.",
+        "a list instead of an array": "The results are lists. Drop `.tolist()` and return tensors.",
+        "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. The weights of a single head "
+        "keep the head axis.",
     })  # fmt: skip
 @right("MultiHeadAttentionLoop")
 class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
@@ -1251,8 +1258,8 @@ class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttention",
     label="split without transpose",
-    hint="The projections are reshaped to (b, h, n, d_head) in one step, which gives head 0 the first tokens whole. "
-    "`split_heads` cuts the columns, then exchanges axes 1 and 2.",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, so head 0 gets the complete first tokens. "
+    "`split_heads` splits the columns, then swaps axes 1 and 2.",
 )
 class MultiHeadAttention_reshaped(MultiHeadAttention):
     def cut(self, X):
@@ -1261,8 +1268,8 @@ class MultiHeadAttention_reshaped(MultiHeadAttention):
 
 @misconception(
     "MultiHeadAttention",
-    label="columns dealt out in turn",
-    hint="Each head gets every h-th column. It gets d_head columns that stand side by side, as `split_heads` has it.",
+    label="heads given interleaved columns",
+    hint="Each head gets every h-th column. It should get d_head adjacent columns, as in `split_heads`.",
 )
 class MultiHeadAttention_interleaved(MultiHeadAttention):
     def cut(self, X):
@@ -1272,8 +1279,8 @@ class MultiHeadAttention_interleaved(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="attention between heads",
-    hint="The heads attend to each other at every token: the transpose to (b, h, n, d_head) is missing, so that "
-    "scores are (b, n, h, h). The last two axes have to be tokens and columns.",
+    hint="The heads attend to each other within each token: the transpose to (b, h, n, d_head) is missing, so the "
+    "scores are (b, n, h, h). The last two axes must be tokens and columns.",
 )
 class MultiHeadAttention_between_heads(MultiHeadAttention):
     def cut(self, X):
@@ -1286,8 +1293,8 @@ class MultiHeadAttention_between_heads(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="one head of full width",
-    hint="There is one head: softmax sees all d_model columns at once. Split after projecting, and attend in each "
-    "head.",
+    hint="There is only one head: softmax sees all d_model columns at once. Split after projecting, and attend in "
+    "each head.",
 )
 class MultiHeadAttention_one_head(MultiHeadAttention):
     def forward(self, query, key=None, value=None, mask=None):
@@ -1300,8 +1307,8 @@ class MultiHeadAttention_one_head(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="weights as plain tensors",
-    hint="The weights are tensors, and no parameters: no optimiser sees them, and `state_dict` leaves them out. "
-    "`nn.Linear` registers its own.",
+    hint="The weights are plain tensors, not parameters, so they are missing in `state_dict` and no optimizer "
+    "updates them. `nn.Linear` registers its own.",
 )
 class MultiHeadAttention_plain_tensors(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1314,8 +1321,8 @@ class MultiHeadAttention_plain_tensors(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="parameters instead of nn.Linear",
-    hint="`W_q` and the others are `nn.Parameter`, so that they are called `W_q` and not `W_q.weight`. Take "
-    "`nn.Linear`: its names are what others load.",
+    hint="`W_q` and the others are `nn.Parameter`, so they are named `W_q` instead of `W_q.weight`. Use "
+    "`nn.Linear`, whose names are expected when weights are loaded.",
 )
 class MultiHeadAttention_parameters(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1327,9 +1334,8 @@ class MultiHeadAttention_parameters(MultiHeadAttention):
 
 @misconception(
     "MultiHeadAttention",
-    label="one projection for all three",
-    hint="One matrix makes queries, keys and values together, as `in_proj_weight` does. Here they are three, `W_q`, "
-    "`W_k` and `W_v`.",
+    label="one projection instead of three",
+    hint="One matrix computes queries, keys and values, like `in_proj_weight`. Use three: `W_q`, `W_k` and `W_v`.",
 )
 class MultiHeadAttention_packed(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1342,7 +1348,8 @@ class MultiHeadAttention_packed(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="PyTorch's layer inside",
-    hint="`nn.MultiheadAttention` does the work, under names of its own. Write the layer with four `nn.Linear`.",
+    hint="`nn.MultiheadAttention` does the work, with its own parameter names. Write the layer with four "
+    "`nn.Linear`.",
 )
 class MultiHeadAttention_torch_inside(nn.Module):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1358,8 +1365,8 @@ class MultiHeadAttention_torch_inside(nn.Module):
 @misconception(
     "MultiHeadAttention",
     label="projections of one head's width",
-    hint="`W_q`, `W_k` and `W_v` project to d_head columns, one head's. They hold the rows of all heads: d_model to "
-    "d_model.",
+    hint="`W_q`, `W_k` and `W_v` project to d_head columns, enough for one head. They contain the rows of all "
+    "heads: d_model to d_model.",
 )
 class MultiHeadAttention_narrow(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
@@ -1369,7 +1376,8 @@ class MultiHeadAttention_narrow(MultiHeadAttention):
 @misconception(
     "MultiHeadAttention",
     label="list of heads instead",
-    hint="This is the list of heads of 6.3. Here `W_q`, `W_k` and `W_v` hold all heads' rows, and there is no loop.",
+    hint="This is the list of heads of 6.3. Here `W_q`, `W_k` and `W_v` contain all heads' rows, and there is no "
+    "loop.",
 )
 class MultiHeadAttention_list(MultiHeadAttentionLoop):
     pass
@@ -1377,9 +1385,9 @@ class MultiHeadAttention_list(MultiHeadAttentionLoop):
 
 @misconception(
     "MultiHeadAttention",
-    label="no module of PyTorch",
-    hint="The class is not derived from `nn.Module`, or `super().__init__()` is not called: it has no parameters, no "
-    "`state_dict`, and cannot be trained. `class MultiHeadAttention(nn.Module)`.",
+    label="not an nn.Module",
+    hint="The class does not inherit from `nn.Module`, or `super().__init__()` is not called: it has no parameters "
+    "and no `state_dict`, and cannot be trained. Use `class MultiHeadAttention(nn.Module)`.",
 )
 class MultiHeadAttention_no_module:
     def __init__(self, d_model, num_heads, bias=True):
@@ -1393,9 +1401,9 @@ class MultiHeadAttention_no_module:
 @families("a list instead of an array", "an array instead of a tensor", "cut off from autograd", "axis squeezed away",
     "a dictionary instead of a tuple", "returns nothing",
     hints={
-        "a list instead of an array": "Lists came back. Leave `.tolist()` out: the results are tensors.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One head is still an axis of "
-        "weights.",
+        "a list instead of an array": "The results are lists. Drop `.tolist()` and return tensors.",
+        "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. The weights of a single head "
+        "keep the head axis.",
     })  # fmt: skip
 @right("MultiHeadAttention")
 class MultiHeadAttention_in_steps(MultiHeadAttention):
@@ -1418,7 +1426,7 @@ def new_layer(d_model, num_heads, bias, like):
 
 
 def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None):
-    """Return the fused layer, where one step or another may be done otherwise."""
+    """Return the fused layer; subclasses replace single steps."""
     bias = loop.W_o.bias is not None
     own = new_layer(loop.d_model, heads or loop.num_heads, bias, loop.W_o.weight)
     with torch.no_grad():
@@ -1433,8 +1441,8 @@ def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None)
 
 @misconception(
     "fuse",
-    label="rows dealt out in turn",
-    hint="The rows are interleaved: first row of each head, then the second. Head 0's rows all come first: "
+    label="rows of the heads interleaved",
+    hint="The rows are interleaved: the first row of each head, then the second. All rows of head 0 come first: "
     "`torch.cat`.",
 )
 def fuse_interleaved(loop):
@@ -1443,8 +1451,8 @@ def fuse_interleaved(loop):
 
 @misconception(
     "fuse",
-    label="W_o not moved",
-    hint="`W_o` is as a new layer draws it. It goes over as it is, with its bias.",
+    label="W_o not copied",
+    hint="`W_o` still has its random initial values. Copy it unchanged, with its bias.",
 )
 def fuse_without_W_o(loop):
     return moved(loop, last=False)
@@ -1452,8 +1460,8 @@ def fuse_without_W_o(loop):
 
 @misconception(
     "fuse",
-    label="biases of the heads not moved",
-    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are put together like the "
+    label="biases of the heads not copied",
+    hint="The biases of `W_q`, `W_k` and `W_v` still have their random initial values. Concatenate them like the "
     "weights: `torch.cat`.",
 )
 def fuse_without_biases(loop):
@@ -1462,8 +1470,8 @@ def fuse_without_biases(loop):
 
 @misconception(
     "fuse",
-    label="nothing moved",
-    hint="This is a new layer with weights of its own drawing. Put the heads' rows into it.",
+    label="no weights copied",
+    hint="This is a new layer with random weights. Copy the heads' rows into it.",
 )
 def fuse_nothing(loop):
     return new_layer(loop.d_model, loop.num_heads, loop.W_o.bias is not None, loop.W_o.weight)
@@ -1472,8 +1480,8 @@ def fuse_nothing(loop):
 @misconception(
     "fuse",
     label="biases always there",
-    hint="The new layer has biases where the old one has none, drawn at random. Ask the old one: `loop.W_o.bias is "
-    "not None`.",
+    hint="The new layer has random biases although the old one has none. Check the old one: `loop.W_o.bias is not "
+    "None`.",
 )
 def fuse_always_bias(loop):
     if loop.W_o.bias is not None:
@@ -1486,7 +1494,7 @@ def fuse_always_bias(loop):
 @misconception(
     "fuse",
     label="biases never there",
-    hint="The biases are left out. `MultiHeadAttention(..., bias=...)` has them where `loop.W_o.bias` is not None.",
+    hint="The biases are missing. `MultiHeadAttention(..., bias=...)` has them if `loop.W_o.bias` is not None.",
 )
 def fuse_never_bias(loop):
     own = new_layer(loop.d_model, loop.num_heads, False, loop.W_o.weight)
@@ -1496,9 +1504,9 @@ def fuse_never_bias(loop):
 
 @misconception(
     "fuse",
-    label="error where there are no biases",
-    hint="Without biases `loop.W_o.bias` and the heads' are None, and None cannot be copied or put together. Ask "
-    "first.",
+    label="error without biases",
+    hint="Without biases, `loop.W_o.bias` and the heads' biases are None, and None cannot be copied or "
+    "concatenated. Check first.",
 )
 def fuse_needs_bias(loop):
     own = moved(loop)
@@ -1508,9 +1516,9 @@ def fuse_needs_bias(loop):
 
 @misconception(
     "fuse",
-    label="width not from what is given",
-    hint="`loop.d_head` is an attribute of your own class, and `loop` need not be one of yours: use its `heads`, "
-    "`W_o`, `d_model` and `num_heads` alone. The width is d_model / num_heads.",
+    label="width from another attribute",
+    hint="`loop.d_head` is an attribute of your own class, but `loop` may be another module: use only its `heads`, "
+    "`W_o`, `d_model` and `num_heads`. The width is d_model / num_heads.",
 )
 def fuse_uses_d_head(loop):
     loop.d_head  # noqa: B018
@@ -1519,8 +1527,8 @@ def fuse_uses_d_head(loop):
 
 @misconception(
     "fuse",
-    label="weights turned over",
-    hint="`nn.Linear` keeps (d_out, d_in) already: put the heads' rows below each other as they are.",
+    label="weights transposed",
+    hint="`nn.Linear` already stores (d_out, d_in): stack the heads' rows below each other without transposing.",
 )
 def fuse_turned(loop):
     return moved(loop, lambda parts: torch.cat(parts).T if parts[0].dim() > 1 else torch.cat(parts))
@@ -1528,9 +1536,9 @@ def fuse_turned(loop):
 
 @misconception(
     "fuse",
-    label="heads put side by side",
-    hint="Along `dim=1` or -1 their weights make (d_head, h d_model). Rows make columns of the result: put them "
-    "below each other, `dim=0`.",
+    label="heads concatenated along columns",
+    hint="Concatenated along `dim=1` or -1, the weights have shape (d_head, h d_model). Rows of the weight are "
+    "columns of the result, so stack them along `dim=0`.",
 )
 def fuse_side_by_side(loop):
     own = moved(loop)
@@ -1539,7 +1547,11 @@ def fuse_side_by_side(loop):
     return own
 
 
-@misconception("fuse", label="keys taken for values", hint="`W_v` holds the rows of `W_k`. Each has its own.")
+@misconception(
+    "fuse",
+    label="key weights used for the values",
+    hint="`W_v` contains the rows of `W_k`. Each projection has its own rows.",
+)
 def fuse_keys_for_values(loop):
     return moved(loop, names=("W_q", "W_k", "W_k"))
 
@@ -1547,7 +1559,7 @@ def fuse_keys_for_values(loop):
 @misconception(
     "fuse",
     label="one head in the new layer",
-    hint="The weights are right, and the new layer has another number of heads. Hand `loop.num_heads` on.",
+    hint="The weights are right, but the new layer has the wrong number of heads. Pass `loop.num_heads`.",
 )
 def fuse_one_head(loop):
     return moved(loop, heads=1)
@@ -1556,8 +1568,8 @@ def fuse_one_head(loop):
 @misconception(
     "fuse",
     label="W_o shared with the loop",
-    hint="`fused.W_o = loop.W_o` makes both layers use one `W_o`: training the one changes the other. Copy what is "
-    "in it, with `load_state_dict` or `copy_`.",
+    hint="`fused.W_o = loop.W_o` makes both layers share one `W_o`: training one changes the other. Copy the "
+    "values, with `load_state_dict` or `copy_`.",
 )
 def fuse_shares_W_o(loop):
     own = moved(loop)
@@ -1568,8 +1580,8 @@ def fuse_shares_W_o(loop):
 @misconception(
     "fuse",
     label="parameters of W_o shared",
-    hint="`fused.W_o.weight = loop.W_o.weight`, or `.data` of it, is the same tensor under two names: to train the "
-    "one changes the other. Copy the numbers: `.clone()` or `copy_`.",
+    hint="`fused.W_o.weight = loop.W_o.weight`, or its `.data`, is the same tensor under two names: training one "
+    "changes the other. Copy the numbers with `.clone()` or `copy_`.",
 )
 def fuse_shares_data(loop):
     own = moved(loop)
@@ -1580,7 +1592,7 @@ def fuse_shares_data(loop):
 @misconception(
     "fuse",
     label="the loop itself returned",
-    hint="The list of heads came back. Make a `MultiHeadAttention`, and put the weights into it.",
+    hint="The list of heads itself is returned. Create a `MultiHeadAttention` and copy the weights into it.",
 )
 def fuse_itself(loop):
     return loop
@@ -1589,7 +1601,7 @@ def fuse_itself(loop):
 @misconception(
     "fuse",
     label="a dictionary of weights returned",
-    hint="The weights came back, and no layer. Load them into a `MultiHeadAttention` and return that.",
+    hint="The weights are returned, but no layer. Load them into a `MultiHeadAttention` and return that.",
 )
 def fuse_state(loop):
     return moved(loop).state_dict()
@@ -1598,7 +1610,7 @@ def fuse_state(loop):
 @misconception(
     "fuse",
     label="layer not returned",
-    hint="The function ends without `return`: the new layer is made, and gone.",
+    hint="The function ends without `return`, so the new layer is lost.",
 )
 def fuse_returns_nothing(loop):
     moved(loop)
@@ -1606,9 +1618,9 @@ def fuse_returns_nothing(loop):
 
 @misconception(
     "fuse",
-    label="gradients of the loop switched off",
-    hint="`requires_grad_(False)` was called on the list of heads, and nobody can train that any more. To copy "
-    "numbers, stay inside `with torch.no_grad():`.",
+    label="gradients of the loop turned off",
+    hint="`requires_grad_(False)` is called on the list of heads, so it can no longer be trained. To copy numbers, "
+    "use `with torch.no_grad():`.",
 )
 def fuse_freezes(loop):
     own = moved(loop)
@@ -1618,9 +1630,9 @@ def fuse_freezes(loop):
 
 @misconception(
     "fuse",
-    label="loop set to evaluation",
-    hint="`loop.eval()` changes what you were given: whoever trains it goes on in the wrong mode. Weights are moved "
-    "in either mode.",
+    label="loop set to evaluation mode",
+    hint="`loop.eval()` changes the caller's module, which may still be in training. Weights can be copied in "
+    "either mode.",
 )
 def fuse_evaluates(loop):
     return moved(loop.eval())
@@ -1628,8 +1640,8 @@ def fuse_evaluates(loop):
 
 @misconception(
     "fuse",
-    label="a note left on the loop",
-    hint="An attribute was set on what you were given. Keep it in a variable of your own.",
+    label="attribute set on the loop",
+    hint="An attribute is set on the given module. Keep the value in a local variable.",
 )
 def fuse_notes(loop):
     loop.d_head = loop.d_model // loop.num_heads
@@ -1639,7 +1651,7 @@ def fuse_notes(loop):
 @misconception(
     "fuse",
     label="always float32",
-    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
+    hint="A new layer is float32, and `copy_` converts the values to that. Convert the layer first: "
     "`.to(loop.W_o.weight.dtype)`.",
 )
 def fuse_float32(loop):
@@ -1650,7 +1662,7 @@ def fuse_float32(loop):
 
 
 def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, heads=None):
-    """Return the layer that was moved, where one step or another may be done otherwise."""
+    """Return the new layer; subclasses replace single steps."""
     bias = module.in_proj_bias is not None
     weight = module.in_proj_weight
     own = new_layer(module.embed_dim, heads or module.num_heads, bias, weight)
@@ -1669,9 +1681,9 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
 
 @misconception(
     "from_torch",
-    label="keys first",
-    hint="The rows are taken as keys, queries, values. In `in_proj_weight` the queries' come first, then the keys', "
-    "then the values'.",
+    label="blocks read as keys first",
+    hint="The rows are read as keys, queries, values. In `in_proj_weight`, the queries come first, then the keys, "
+    "then the values.",
 )
 def from_torch_k_q_v(module):
     return unpacked(module, (1, 0, 2))
@@ -1679,9 +1691,9 @@ def from_torch_k_q_v(module):
 
 @misconception(
     "from_torch",
-    label="rows taken head by head",
-    hint="The rows are taken as if each head had its queries', keys' and values' side by side. They lie in three "
-    "blocks of d_model rows, each with all heads.",
+    label="rows read head by head",
+    hint="The rows are read as if each head's queries, keys and values were adjacent. They are in three blocks of "
+    "d_model rows, each with all heads.",
 )
 def from_torch_head_by_head(module):
     def by_heads(own):
@@ -1692,8 +1704,8 @@ def from_torch_head_by_head(module):
 
 @misconception(
     "from_torch",
-    label="weights turned over",
-    hint="`in_proj_weight` has rows as `nn.Linear` has them, (d_out, d_in): no `.T`.",
+    label="weights transposed",
+    hint="`in_proj_weight` has the same layout as `nn.Linear`, (d_out, d_in): do not transpose it.",
 )
 def from_torch_turned(module):
     return unpacked(module, cut=lambda own: [part.T for part in own.chunk(3)])
@@ -1701,8 +1713,8 @@ def from_torch_turned(module):
 
 @misconception(
     "from_torch",
-    label="W_o not moved",
-    hint="`W_o` is as a new layer draws it. `out_proj` holds it.",
+    label="W_o not copied",
+    hint="`W_o` still has its random initial values. Copy them from `out_proj`.",
 )
 def from_torch_without_W_o(module):
     return unpacked(module, last=False)
@@ -1710,8 +1722,8 @@ def from_torch_without_W_o(module):
 
 @misconception(
     "from_torch",
-    label="in_proj_bias not moved",
-    hint="The biases of `W_q`, `W_k` and `W_v` are as a new layer draws them. They are the three blocks of "
+    label="in_proj_bias not copied",
+    hint="The biases of `W_q`, `W_k` and `W_v` still have their random initial values. They are the three blocks of "
     "`in_proj_bias`.",
 )
 def from_torch_without_biases(module):
@@ -1721,8 +1733,7 @@ def from_torch_without_biases(module):
 @misconception(
     "from_torch",
     label="biases always there",
-    hint="The new layer has biases where PyTorch's has none, drawn at random. Ask it: `module.in_proj_bias is not "
-    "None`.",
+    hint="The new layer has random biases although PyTorch's has none. Check `module.in_proj_bias is not None`.",
 )
 def from_torch_always_bias(module):
     if module.in_proj_bias is not None:
@@ -1735,7 +1746,7 @@ def from_torch_always_bias(module):
 @misconception(
     "from_torch",
     label="biases never there",
-    hint="The biases are left out. The new layer has them where `module.in_proj_bias` is not None.",
+    hint="The biases are missing. The new layer has them if `module.in_proj_bias` is not None.",
 )
 def from_torch_never_bias(module):
     own = new_layer(module.embed_dim, module.num_heads, False, module.in_proj_weight)
@@ -1745,8 +1756,8 @@ def from_torch_never_bias(module):
 
 @misconception(
     "from_torch",
-    label="error where there are no biases",
-    hint="With `bias=False`, `module.in_proj_bias` is None, and has no `chunk`. Ask first.",
+    label="error without biases",
+    hint="With `bias=False`, `module.in_proj_bias` is None and has no `chunk`. Check first.",
 )
 def from_torch_needs_bias(module):
     module.in_proj_bias.chunk(3)
@@ -1756,8 +1767,8 @@ def from_torch_needs_bias(module):
 @misconception(
     "from_torch",
     label="batch_first carried over",
-    hint="Where PyTorch's layer has `batch_first=False`, the new one takes tokens first too. Yours takes (b, n, "
-    "d_model), wherever its weights came from: of `batch_first` nothing has to be moved.",
+    hint="If PyTorch's layer has `batch_first=False`, the new one also takes tokens first. Yours takes (b, n, "
+    "d_model) wherever its weights come from, so nothing about `batch_first` has to be copied.",
 )
 def from_torch_batch_first(module):
     own = unpacked(module)
@@ -1769,9 +1780,9 @@ def from_torch_batch_first(module):
 
 @misconception(
     "from_torch",
-    label="batch_first of the module set",
-    hint="`module.batch_first = True` was written on the layer that you were given, and from then on it takes the "
-    "first axis for the batch. Your own layer does so anyway: leave that one as it is.",
+    label="batch_first of the module changed",
+    hint="`module.batch_first = True` changes the given layer, which then reads its first axis as the batch. Your "
+    "own layer does so anyway: leave the given one alone.",
 )
 def from_torch_sets_batch_first(module):
     module.batch_first = True
@@ -1780,9 +1791,9 @@ def from_torch_sets_batch_first(module):
 
 @misconception(
     "from_torch",
-    label="module set to evaluation",
-    hint="`module.eval()` changes what you were given: whoever trains it goes on without its dropout. Weights are "
-    "moved in either mode.",
+    label="module set to evaluation mode",
+    hint="`module.eval()` changes the caller's layer, which would then train without dropout. Weights can be copied "
+    "in either mode.",
 )
 def from_torch_evaluates(module):
     return unpacked(module.eval())
@@ -1791,8 +1802,7 @@ def from_torch_evaluates(module):
 @misconception(
     "from_torch",
     label="dropout of the module set to 0",
-    hint="`module.dropout = 0` was written on the layer that you were given. Its dropout is left behind by itself: "
-    "yours has none.",
+    hint="`module.dropout = 0` changes the given layer. Nothing has to be done about dropout: your layer has none.",
 )
 def from_torch_sets_dropout(module):
     module.dropout = 0.0
@@ -1801,9 +1811,9 @@ def from_torch_sets_dropout(module):
 
 @misconception(
     "from_torch",
-    label="gradients of the module switched off",
-    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that any more. "
-    "To copy numbers, stay inside `with torch.no_grad():`.",
+    label="gradients of the module turned off",
+    hint="`requires_grad_(False)` is called on the given layer, so it can no longer be trained. To copy numbers, "
+    "use `with torch.no_grad():`.",
 )
 def from_torch_freezes(module):
     own = unpacked(module)
@@ -1814,7 +1824,7 @@ def from_torch_freezes(module):
 @misconception(
     "from_torch",
     label="one head in the new layer",
-    hint="The weights are right, and the new layer has another number of heads. Hand `module.num_heads` on.",
+    hint="The weights are right, but the new layer has the wrong number of heads. Pass `module.num_heads`.",
 )
 def from_torch_one_head(module):
     return unpacked(module, heads=1)
@@ -1823,8 +1833,8 @@ def from_torch_one_head(module):
 @misconception(
     "from_torch",
     label="out_proj shared",
-    hint="`W_o = module.out_proj` makes both layers use one `W_o`: training the one changes the other. Copy what is "
-    "in it, with `load_state_dict` or `copy_`.",
+    hint="`W_o = module.out_proj` makes both layers share one `W_o`: training one changes the other. Copy the "
+    "values, with `load_state_dict` or `copy_`.",
 )
 def from_torch_shares_out_proj(module):
     own = unpacked(module)
@@ -1834,9 +1844,9 @@ def from_torch_shares_out_proj(module):
 
 @misconception(
     "from_torch",
-    label="rows shared with in_proj_weight",
-    hint="A slice of `in_proj_weight` is a view: as a parameter of the new layer, or as its `.data`, it is still the "
-    "same memory, and to train the one changes the other. `.clone()` it, or `copy_` it into the new layer.",
+    label="memory shared with in_proj_weight",
+    hint="A slice of `in_proj_weight` is a view: used as a parameter of the new layer, or as its `.data`, it shares "
+    "memory, and training one changes the other. `.clone()` it, or `copy_` it into the new layer.",
 )
 def from_torch_shares_rows(module):
     own = unpacked(module)
@@ -1848,7 +1858,7 @@ def from_torch_shares_rows(module):
 @misconception(
     "from_torch",
     label="always float32",
-    hint="A new layer is float32, and `copy_` converts what is put into it. Convert the layer first: "
+    hint="A new layer is float32, and `copy_` converts the values to that. Convert the layer first: "
     "`.to(module.in_proj_weight.dtype)`.",
 )
 def from_torch_float32(module):
@@ -1858,7 +1868,7 @@ def from_torch_float32(module):
 @misconception(
     "from_torch",
     label="PyTorch's layer returned",
-    hint="Make a `MultiHeadAttention`, and put the weights of PyTorch's into it.",
+    hint="Create a `MultiHeadAttention`, and copy the weights of PyTorch's layer into it.",
 )
 def from_torch_itself(module):
     return module
@@ -1867,7 +1877,7 @@ def from_torch_itself(module):
 @misconception(
     "from_torch",
     label="layer not returned",
-    hint="The function ends without `return`: the new layer is made, and gone.",
+    hint="The function ends without `return`, so the new layer is lost.",
 )
 def from_torch_returns_nothing(module):
     unpacked(module)

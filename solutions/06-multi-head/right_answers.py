@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import copy
@@ -109,7 +109,7 @@ class MultiHeadAttentionLoop_head_by_head(nn.Module):
 
 @right("MultiHeadAttentionLoop")
 class MultiHeadAttentionLoop_summed(MultiHeadAttentionLoop):
-    """W_o cut into the heads' columns: what each adds to the stream."""
+    """W_o split into the heads' columns, so that each head adds its part to the stream."""
 
     def together(self, Z):
         return Z
@@ -195,7 +195,7 @@ class MultiHeadAttention_einsum(MultiHeadAttention):
 
 @right("MultiHeadAttention")
 class MultiHeadAttention_sdpa(MultiHeadAttention):
-    """The library's attention twice: for the values, and for the identity, which shows the weights."""
+    """The library's attention twice: for the values, and for the identity, which gives the weights."""
 
     def forward(self, query, key=None, value=None, mask=None):
         query, key, value = self.sources(query, key, value)
@@ -231,7 +231,7 @@ class MultiHeadAttention_head_by_head(MultiHeadAttention):
 
 @right("MultiHeadAttention")
 class MultiHeadAttention_folded(MultiHeadAttention):
-    """Heads folded into the batch, as older code has it, and `torch.bmm`."""
+    """Heads folded into the batch, as in older code, and `torch.bmm`."""
 
     def forward(self, query, key=None, value=None, mask=None):
         query, key, value = self.sources(query, key, value)
@@ -244,7 +244,7 @@ class MultiHeadAttention_folded(MultiHeadAttention):
 
 @right("MultiHeadAttention")
 class MultiHeadAttention_float32_softmax(MultiHeadAttention):
-    """Scores of a shorter dtype are weighed in float32, and come back."""
+    """Softmax of a shorter dtype in float32, converted back."""
 
     def weigh(self, S, mask):
         wide = S.float() if S.dtype in (torch.float16, torch.bfloat16) else S

@@ -1,4 +1,5 @@
-"""What is asked in exercise 6, with einsum and without splits: what its checks compare with, only in the archive."""
+"""Exercise 6 computed with einsum and without splits: its checks compare with this. Students get it only inside the
+archive."""
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ def columns(X, h):
 
 
 def attended(values, h, query, key=None, value=None, mask=None):
-    """Return what multi-head attention with these parameters is: (out, weights)."""
+    """Return the results of multi-head attention with these parameters: (out, weights)."""
     key = query if key is None else key
     value = key if value is None else value
     found = []

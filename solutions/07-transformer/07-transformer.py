@@ -1,30 +1,30 @@
 # %% title [markdown]
 # # 7. The transformer
 #
-# You put layers together: a `FeedForward` network, an `EncoderLayer` and a `DecoderLayer`, each around the multi-head attention
-# of exercise 6, and of encoder layers a small language model, `TinyGPT`. It is trained in seconds, and your `generate` lets it
-# go on writing. The two layers compute what PyTorch's own do, up to rounding, when the weights are the same. Read chapter 7
-# of the book first.
+# You build layers: a `FeedForward` network, and an `EncoderLayer` and a `DecoderLayer` around the multi-head attention of
+# exercise 6. From encoder layers you build a small language model, `TinyGPT`. It trains in seconds, and your `generate`
+# continues a text with it. With the same weights, the two layers compute the same as PyTorch's own, up to rounding. Read
+# chapter 7 of the book first.
 #
 # *About 125 minutes · hard ●●●*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
+# time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("FeedForward", points=2, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. Later classes may use earlier ones, so mend from the top.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("FeedForward", points=2, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook. Later classes may use earlier ones, so fix errors from the top.
 # *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `07-transformer.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `07-transformer.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import math
@@ -34,24 +34,24 @@ from torch import nn
 
 
 def masked_softmax(S, mask=None):
-    """Softmax over the keys that may be attended to, weight 0 for the others (given; exercise 5 is about it).
+    """Return the softmax over the keys that may be attended to, and weight 0 for the others (given; see exercise 5).
 
     Parameters
     ----------
     S : tensor, shape (..., n_q, n_k)
         Scores.
     mask : tensor of bool, optional
-        True where the query may attend to the key. It broadcasts to `S`, as shapes do: from the last axis on, which is n_k. None: everywhere.
+        True where the query may attend to the key. It broadcasts to `S`, starting at the last axis, n_k. None means everywhere.
 
     Returns
     -------
     tensor, shape (..., n_q, n_k)
-        Weights of the dtype of `S`. Each row sums to 1, or is all 0 where the mask leaves nothing.
+        Weights in the dtype of `S`. Each row sums to 1, or is all 0 if it is fully masked.
 
     Raises
     ------
     ValueError, RuntimeError
-        If the mask does not fit the scores, which are never stretched to it.
+        If the mask does not match the scores, which are never stretched to it.
     """
     if mask is None:
         return S.softmax(-1)
@@ -63,7 +63,7 @@ def masked_softmax(S, mask=None):
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, all heads in one tensor (given; exercise 6 is about it).
+    """Multi-head attention, with all heads in one tensor (given; see exercise 6).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class MultiHeadAttention(nn.Module):
     Raises
     ------
     ValueError
-        If d_model is no multiple of num_heads.
+        If d_model is not a multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, bias=True):
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(self, query, key=None, value=None, mask=None):
-        """Attend with all heads at once, and mix what they found.
+        """Attend with all heads at once, and mix the results.
 
         Parameters
         ----------
@@ -101,18 +101,18 @@ class MultiHeadAttention(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, optional
-            True where the query may attend to the key: (n_q, n_k), (b, n_q or 1, n_k), or four axes. None: everywhere.
+            True where the query may attend to the key: (n_q, n_k), (b, n_q or 1, n_k), or four axes. None means everywhere.
 
         Returns
         -------
         out : tensor, shape (b, n_q, d_model)
         weights : tensor, shape (b, h, n_q, n_k)
-            Both come in a tuple, in this order.
+            Both are returned in a tuple, in this order.
 
         Raises
         ------
         ValueError, RuntimeError
-            If sizes do not fit.
+            If sizes do not match.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -130,9 +130,9 @@ class MultiHeadAttention(nn.Module):
 #
 # *About 15 minutes · medium ●●○*
 #
-# A sequence has a single token, $x = (1, 1, 5, 5)$. It goes through an encoder layer: attention with the weights below, then a
-# feed-forward network with two hidden units, which is how wide it is inside ($d_\text{ff} = 2$). Both layer norms have gain 1 (PyTorch
-# calls it `weight`) and bias 0, nothing else has a bias, and rows stand on the left of matrices.
+# A sequence has a single token, $x = (1, 1, 5, 5)$. It goes through an encoder layer: attention with the weights below,
+# then a feed-forward network with two hidden units ($d_\text{ff} = 2$, its inner width). Both layer norms have gain 1
+# (PyTorch calls it `weight`) and bias 0, nothing else has a bias, and row vectors are on the left of matrices.
 #
 # $$
 # W_v = I \qquad
@@ -141,18 +141,18 @@ class MultiHeadAttention(nn.Module):
 # W_2 = \begin{pmatrix} 0.5 & 1 & 0 & -0.2 \\ 1 & 0 & 2 & 1 \end{pmatrix}
 # $$
 #
-# **Find what comes out**, four numbers: $x' = x + \text{attention}(\text{norm}(x))$, then $x' + \text{feed-forward}(\text{norm}(x'))$.
-# Nobody asks for $W_q$ and $W_k$: why? To two decimals, $\text{GELU}(10) = 10$ and $\text{GELU}(-10) = 0$, and the
-# $10^{-5}$ that a layer norm adds to the variance does not show.
+# **Find the output**, four numbers: $x' = x + \text{attention}(\text{norm}(x))$, then
+# $x' + \text{feed-forward}(\text{norm}(x'))$. You do not need $W_q$ and $W_k$: why? To two decimals, $\text{GELU}(10) = 10$
+# and $\text{GELU}(-10) = 0$, and the $10^{-5}$ that a layer norm adds to the variance has no visible effect.
 
 # %% by_hand
 def by_hand():
-    """Return what comes out of the layer for this token, worked out with a pencil.
+    """Return the output of the layer for this token, computed by hand.
 
     Returns
     -------
     list of 4 numbers
-        A tuple, an array or a tensor will do as well.
+        A tuple, an array or a tensor also works.
     """
     ### BEGIN SOLUTION
     return [8, 11, 3, 7]
@@ -166,43 +166,44 @@ checks.run("by_hand", points=0)
 # %% conventions [markdown]
 # ## Rules for this notebook
 #
-# - b is the number of sequences, n the number of tokens, m that of a `memory`, and h = `num_heads`. Everything comes in batches: three
-#   axes (b, n, d_model), or two, (b, n), where tokens are whole numbers.
-# - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k), (b, n_q, n_k), (b, 1, n_k), or four axes
-#   that fit (b, h, n_q, n_k). The given `MultiHeadAttention` takes all of them: hand a mask on as it is.
-# - Layers are **pre-norm**: each part gets the *normed* stream, and what it finds is added to the stream *as it was*.
-# - `nn.LayerNorm` and `nn.Linear` are used as they come, with biases. There is no dropout; in training mode the results are the same.
-# - Parameters have the names of the text, because weights are moved by name: `self_attn.W_q.weight`, `feed_forward.linear1.bias`. In
-#   `TinyGPT` they are yours to choose.
-# - A mask for another number of tokens raises `ValueError`, `RuntimeError` or `IndexError`, as the given attention does. Advice, worth
-#   no points: so does whatever else does not fit; each class names it under *Raises*.
-# - Arguments may be given by name, `layer(x, mask=mask)`, any of them without the others. A layer keeps nothing from one call to the
+# - b is the number of sequences, n the number of tokens, m the number of tokens in a `memory`, and h = `num_heads`.
+#   Everything is batched: three axes (b, n, d_model), or two, (b, n), for tokens that are whole numbers.
+# - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k), (b, n_q, n_k), (b, 1, n_k), or four
+#   axes that match (b, h, n_q, n_k). The given `MultiHeadAttention` accepts all of them: pass a mask on unchanged.
+# - Layers are **pre-norm**: each part gets the *normed* stream, and its result is added to the stream *before the norm*.
+# - Use `nn.LayerNorm` and `nn.Linear` with their defaults, including biases. There is no dropout; the results in training
+#   mode are the same.
+# - Parameters have the names that the text gives, because weights are loaded by name: `self_attn.W_q.weight`,
+#   `feed_forward.linear1.bias`. In `TinyGPT` you can choose the names.
+# - A mask for another number of tokens raises `ValueError`, `RuntimeError` or `IndexError`, as in the given attention.
+#   Advice, worth no points: other mismatches also raise one of these; each class lists them under *Raises*.
+# - Arguments may be passed by name, `layer(x, mask=mask)`, in any combination. A layer keeps nothing from one call to the
 #   next.
-# - The result has the floating dtype of the parameters, gradients flow to everything, and the inputs are left as they were.
+# - The result has the floating dtype of the parameters, gradients flow to everything, and inputs are not changed.
 
 # %% ask_FeedForward [markdown]
 # ## 7.1 `FeedForward`: each token by itself
 #
 # *About 10 minutes · easy ●○○*
 #
-# Attention moves information between tokens; this network works on what each token has. It widens it to d_ff
-# numbers, the *hidden units*, bends each with GELU, and comes back to d_model:
+# Attention moves information between tokens; this network processes each token separately. It maps a token to d_ff
+# numbers, the *hidden units*, applies GELU to each, and maps them back to d_model:
 #
 # $$ \text{feed-forward}(x) = \text{linear}_2(\text{GELU}(\text{linear}_1(x))), \qquad \text{GELU}(t) = t \, \Phi(t), $$
 #
-# where $\Phi(t)$ is the share of a standard normal distribution that lies below t. That is `nn.functional.gelu` as it comes.
+# where $\Phi(t)$ is the share of a standard normal distribution below t. This is `nn.functional.gelu` with its defaults;
 # `approximate="tanh"` is another curve.
 #
 # By hand, with d_model = d_ff = 1, weights 1 and biases 0: $1 \to \Phi(1) \approx 0.841$ and $-1 \to -\Phi(-1) \approx -0.159$.
 
 # %% FeedForward
 class FeedForward(nn.Module):
-    """A network of two layers, which treats each token by itself.
+    """A network of two layers that processes each token separately.
 
     Parameters
     ----------
     d_model : int
-        The width of what comes in and goes out.
+        The width of inputs and outputs.
     d_ff : int
         The number of hidden units.
 
@@ -222,7 +223,7 @@ class FeedForward(nn.Module):
         ### END SOLUTION
 
     def forward(self, x):
-        """Widen, bend, come back.
+        """Apply `linear1`, GELU and `linear2`.
 
         Parameters
         ----------
@@ -255,7 +256,7 @@ checks.run("FeedForward", points=2)
 #
 # *About 25 minutes · medium ●●○*
 #
-# The *stream* x goes straight through, and two parts add to it. Each of them is given the stream after a layer norm of its own:
+# The *stream* x passes straight through, and two parts add to it. Each part gets the stream after its own layer norm:
 #
 # $$ x' = x + \text{self-attention}(\text{norm}_1(x)) \qquad \text{result} = x' + \text{feed-forward}(\text{norm}_2(x')) $$
 #
@@ -263,7 +264,7 @@ checks.run("FeedForward", points=2)
 #
 # `MultiHeadAttention` returns a tuple, its output and its weights; a layer returns a tensor.
 #
-# By hand: where `W_o` and `linear2` have weights and biases 0, both parts add nothing, and the layer returns x.
+# By hand: if the weights and biases of `W_o` and `linear2` are 0, both parts add nothing, and the layer returns x.
 
 # %% EncoderLayer
 class EncoderLayer(nn.Module):
@@ -278,12 +279,12 @@ class EncoderLayer(nn.Module):
     self_attn : MultiHeadAttention
     feed_forward : FeedForward
     norm1, norm2 : nn.LayerNorm
-        `norm1` stands before `self_attn`, `norm2` before `feed_forward`.
+        `norm1` comes before `self_attn`, `norm2` before `feed_forward`.
 
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is not a multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, d_ff):
@@ -296,13 +297,13 @@ class EncoderLayer(nn.Module):
         ### END SOLUTION
 
     def forward(self, x, mask=None):
-        """Attend, then think it over.
+        """Apply attention, then the feed-forward network.
 
         Parameters
         ----------
         x : tensor, shape (b, n, d_model)
         mask : tensor of bool, optional
-            True where a token may attend to another; for its shapes see the rules above. None: everywhere.
+            True where a token may attend to another; the rules above list its shapes. None means everywhere.
 
         Returns
         -------
@@ -330,20 +331,21 @@ import checks
 checks.run("EncoderLayer", points=5)
 
 # %% ask_DecoderLayer [markdown]
-# ## 7.3 `DecoderLayer`: and a look at the memory
+# ## 7.3 `DecoderLayer`: attention to a memory
 #
 # *About 25 minutes · hard ●●●*
 #
-# A decoder layer has one part more. Between self-attention and feed-forward stands *cross-attention*, `multihead_attn`: the queries
-# come from the stream, keys and values from `memory`, which is what an encoder made of another sequence.
+# A decoder layer has one more part. *Cross-attention*, `multihead_attn`, comes between self-attention and the feed-forward
+# network: the queries come from the stream, keys and values from `memory`, an encoder's output for another sequence.
 #
 # $$ x' = x + \text{self-attention}(\text{norm}_1(x)) \qquad x'' = x' + \text{cross-attention}(\text{norm}_2(x'), \text{memory}) \qquad
 # \text{result} = x'' + \text{feed-forward}(\text{norm}_3(x'')) $$
 #
-# The memory is taken as it comes: whoever made it has normed it, or not. `mask` belongs to self-attention, of shape (n, n), `memory_mask` to
-# cross-attention, of shape (n, m). The layer makes no mask of its own: it is causal if the mask that it is given is.
+# The memory is used as it is: the layer does not norm it. `mask`, of shape (n, n), is for self-attention, and `memory_mask`,
+# of shape (n, m), for cross-attention. The layer does not create a mask itself: it is causal if the given mask is causal.
 #
-# By hand: where `multihead_attn.W_o` has weights and bias 0, a decoder layer computes what an encoder layer does, whatever the memory is.
+# By hand: if the weights and bias of `multihead_attn.W_o` are 0, a decoder layer computes the same as an encoder layer, for
+# any memory.
 
 # %% DecoderLayer
 class DecoderLayer(nn.Module):
@@ -356,7 +358,7 @@ class DecoderLayer(nn.Module):
     Attributes
     ----------
     self_attn, multihead_attn : MultiHeadAttention
-        `multihead_attn` is the cross-attention; the name is that of PyTorch's layer.
+        `multihead_attn` is the cross-attention; PyTorch's layer uses the same name.
     feed_forward : FeedForward
     norm1, norm2, norm3 : nn.LayerNorm
         Before `self_attn`, `multihead_attn` and `feed_forward`, in this order.
@@ -364,7 +366,7 @@ class DecoderLayer(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is not a multiple of num_heads.
     """
 
     def __init__(self, d_model, num_heads, d_ff):
@@ -379,16 +381,16 @@ class DecoderLayer(nn.Module):
         ### END SOLUTION
 
     def forward(self, x, memory, mask=None, memory_mask=None):
-        """Attend to each other, then to the memory, then think it over.
+        """Apply self-attention, attention to the memory, then the feed-forward network.
 
         Parameters
         ----------
         x : tensor, shape (b, n, d_model)
         memory : tensor, shape (b, m, d_model)
         mask : tensor of bool, optional
-            Of self-attention: (n, n), or another shape that the rules above have. None: everywhere.
+            For self-attention: (n, n), or another shape from the rules above. None means everywhere.
         memory_mask : tensor of bool, optional
-            Of cross-attention: (n, m), (b, 1, m) and so on. None: everywhere.
+            For cross-attention: (n, m), (b, 1, m) and so on. None means everywhere.
 
         Returns
         -------
@@ -418,26 +420,27 @@ import checks
 checks.run("DecoderLayer", points=5)
 
 # %% ask_TinyGPT [markdown]
-# ## 7.4 `TinyGPT`: a model of language
+# ## 7.4 `TinyGPT`: a language model
 #
 # *About 30 minutes · hard ●●●*
 #
-# Tokens, here words, are whole numbers below `vocab_size`. Each becomes a vector, `nn.Embedding`; its position is added; `num_layers` layers
-# follow, each with weights of its own, in an `nn.ModuleList`; and a last linear layer makes `vocab_size` numbers of each token's stream,
-# its **logits**. Softmax would make of them the probabilities of the *next* token.
+# Tokens, here words, are whole numbers below `vocab_size`. `nn.Embedding` turns each into a vector, and its position is
+# added. `num_layers` layers follow, each with its own weights, in an `nn.ModuleList`. A last linear layer turns each token's
+# stream into `vocab_size` numbers, its **logits**. Softmax would turn them into the probabilities of the *next* token.
 #
-# A token may attend to itself and to those before it, never to later ones. So a GPT needs no cross-attention and no memory: its layers are your
-# `EncoderLayer`, with a causal mask. That makes n predictions at once, and each of them is honest.
+# A token may attend to itself and to earlier tokens, never to later ones. So a GPT needs no cross-attention and no memory:
+# its layers are your `EncoderLayer`, with a causal mask. That gives n predictions at once, none of which can cheat.
 #
-# This time the parameters are yours, and so is much else: positions learned, sinusoidal or rotary (d_model / num_heads is even in the checks), a
-# norm before the last linear layer or none, any d_ff (4 d_model is usual). The checks ask for what any such model has:
+# This time you choose the parameters, and much else: learned, sinusoidal or rotary positions (d_model / num_heads is even in
+# the checks), a norm before the last linear layer or none, and any d_ff (4 d_model is usual). The checks test what all such
+# models have in common:
 #
-# - logits (b, n, vocab_size) for any n from 1 to `max_len`, and an error beyond;
-# - the logits at token i depend on all of the tokens 0 to i and their order, and on nothing else: not on later tokens, on how many there are,
-#   or on other sequences;
-# - each layer has parameters of its own, which `parameters()` finds;
+# - logits (b, n, vocab_size) for any n from 1 to `max_len`, and an error for longer sequences;
+# - the logits at token i depend on all of the tokens 0 to i and their order, and on nothing else: not on later tokens, their
+#   number, or other sequences;
+# - each layer has its own parameters, which `parameters()` includes;
 # - a new model knows nothing: its loss is about the natural logarithm of `vocab_size`, as if it guessed;
-# - it can be trained: in 25 steps it learns to go on with two tokens that take turns, such as 4, 1, 4, 1, 4, ...
+# - it can be trained: in 25 steps it learns to continue two alternating tokens, such as 4, 1, 4, 1, 4, ...
 
 # %% TinyGPT
 class TinyGPT(nn.Module):
@@ -449,7 +452,7 @@ class TinyGPT(nn.Module):
         The number of different tokens.
     d_model, num_heads, num_layers : int
     max_len : int
-        The most tokens that the model can look at.
+        The largest number of tokens that the model can see.
 
     Attributes
     ----------
@@ -458,7 +461,7 @@ class TinyGPT(nn.Module):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d_model is no multiple of num_heads.
+        Advice, worth no points: if d_model is not a multiple of num_heads.
     """
 
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -473,17 +476,17 @@ class TinyGPT(nn.Module):
         ### END SOLUTION
 
     def forward(self, tokens):
-        """Say of each token what may come next.
+        """Predict the next token at each token.
 
         Parameters
         ----------
         tokens : tensor of int64, shape (b, n)
-            Numbers from 0 to vocab_size - 1; n from 1 to max_len.
+            Numbers from 0 to vocab_size - 1, with n from 1 to max_len.
 
         Returns
         -------
         tensor, shape (b, n, vocab_size)
-            Logits: at [:, i], of what follows tokens 0 to i.
+            Logits: at [:, i], for the token that follows tokens 0 to i.
 
         Raises
         ------
@@ -516,20 +519,22 @@ checks.run("TinyGPT", points=5)
 #
 # *About 15 minutes · medium ●●○*
 #
-# To write, the model is shown what there is, at first the *prompt*, the most likely next token is put behind it, and the model is shown
-# the result. That is *greedy*: the largest logit is taken, nothing is drawn. Of the logits, only those at the last token matter.
+# To generate text, pass the current tokens to the model, at first the *prompt*. Append the most likely next token, and pass
+# the result to the model again. This is *greedy*: the largest logit wins, nothing is drawn. Only the logits at the last
+# token matter.
 #
-# The model can look at `model.max_len` tokens. Once there are more, it is shown the **last** `max_len` of them; what is returned has them all.
+# The model can see `model.max_len` tokens. Once there are more, pass only the **last** `max_len`; return all of them.
 #
-# By hand, a model with `max_len` = 2 whose next token is the sum of those that it sees, modulo 10, goes on from 1, 2 with 3, 5, 8, 3, 1.
+# By hand, a model with `max_len` = 2 whose next token is the sum of the tokens that it sees, modulo 10, continues 1, 2 with
+# 3, 5, 8, 3, 1.
 #
-# In which mode the model writes, training or evaluation, is yours to choose; afterwards the model is as it was before, in its mode, with
-# all of its parts, and in all else: parameters and whether they ask for gradients, hooks, attributes. That holds where no token is to be
-# added, too. The prompt is left as it was. With no token to add, the result may be the prompt itself.
+# You can choose the mode in which the model generates, training or evaluation. Afterwards the model must be unchanged: the
+# mode of all its parts, parameters, their `requires_grad`, hooks and attributes. The same applies if no token is to be added;
+# then the result may be the prompt itself. The prompt is not changed.
 
 # %% generate
 def generate(model, prompt, num_new_tokens):
-    """Let a model go on from a prompt, with the most likely token each time.
+    """Continue a prompt with a model, adding the most likely token each time.
 
     Parameters
     ----------
@@ -543,7 +548,7 @@ def generate(model, prompt, num_new_tokens):
     Returns
     -------
     tensor of int64, shape (b, n + m)
-        The prompt, and the new tokens behind it.
+        The prompt, followed by the new tokens.
     """
     ### BEGIN SOLUTION
     was_training = model.training
@@ -569,9 +574,9 @@ checks.run("generate", points=3)
 # %% training [markdown]
 # ## Let it learn
 #
-# A little language: "the cat sees the dogs ." There are two animals and their plurals, and the verb agrees with its subject, the first animal,
-# whatever stands between. A model that guessed would have a loss of $\ln 9$, the dotted line. Sentences are drawn at random, so that even a
-# perfect model cannot know what comes: its loss is above 0.
+# This is a small language: "the cat sees the dogs ." There are two animals and their plurals, and the verb agrees with its
+# subject, the first animal, even if there are words in between. A model that guesses has a loss of $\ln 9$, the dotted
+# line. Sentences are drawn at random, so even a perfect model cannot predict every word: its loss is above 0.
 
 # %% demo_training
 import matplotlib.pyplot as plt
@@ -581,7 +586,7 @@ number = {word: i for i, word in enumerate(words)}
 
 
 def sentence(generator):
-    """Draw a sentence: an animal, sometimes with another one beside it, a verb that agrees with the first, an animal."""
+    """Draw a sentence: an animal, sometimes with a second one, a verb that agrees with the first, and an animal."""
 
     def draw(*some):
         return some[torch.randint(len(some), (), generator=generator)]
@@ -624,8 +629,9 @@ for beginning in ("the cats that the dog sees", "the cat that the dogs see"):
 # %% theirs [markdown]
 # ## Your layer and PyTorch's
 #
-# The same weights, the same numbers. PyTorch's layer has the two linear layers of the feed-forward network beside each other, its attention keeps
-# three projections in one matrix, and its boolean masks mean the opposite. By default it is post-norm, with ReLU and dropout.
+# With the same weights, both layers give the same numbers. In PyTorch's layer, the two linear layers of the feed-forward
+# network are direct attributes, attention keeps three projections in one matrix, and boolean masks mean the opposite. By
+# default it is post-norm, with ReLU and dropout.
 
 # %% demo_theirs
 theirs = nn.TransformerEncoderLayer(
@@ -649,16 +655,17 @@ print(f"results differ by {(mine(x, causal) - theirs(x, src_mask=~causal)).abs()
 #
 # *About 5 minutes · medium ●●○*
 #
-# Somebody forgets the causal mask in `TinyGPT`, and trains it to predict the next token at each place, as above. What becomes of the loss? What does
-# `generate` write with this model? And why does BERT, which has no causal mask, not suffer from it? Nothing is checked here.
+# Someone forgets the causal mask in `TinyGPT`, and trains it to predict the next token at each position, as above. What
+# happens to the loss? What does `generate` write with this model? And why is this no problem for BERT, which has no causal
+# mask? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# The token to be predicted at place i stands at place i + 1, in full view. The model learns to look one to the right and to copy, and its loss
-# falls to almost 0, far below what the language allows: a loss that is too good is a reason to look for a leak. At the last place there is
-# nothing to the right to be copied, and that is the only place that `generate` uses: what it writes there was hardly ever trained. BERT is asked
-# something else: some tokens are replaced by a [MASK] token, and only those are to be predicted, from both sides. What is to be found
-# out is not in view.
+# The token to be predicted at position i is at position i + 1, in full view. The model learns to look one to the right and
+# copy, and its loss falls to almost 0, far below what the language allows: if a loss is too good, look for a leak. At the
+# last position there is nothing to the right to copy, and that is the only position that `generate` uses: its prediction was
+# hardly ever trained. BERT has another task: some tokens are replaced by a [MASK] token, and the model predicts only those,
+# from both sides. The answer is not in view.
 #
 # </details>
 
@@ -667,11 +674,11 @@ print(f"results differ by {(mine(x, causal) - theirs(x, src_mask=~causal)).abs()
 #
 # *About 45 minutes · hard ●●●*
 #
-# `TinyGPT` never uses your `DecoderLayer`. Build a model that does: an encoder of `EncoderLayer`s reads a sequence of six random digits, without
-# a mask; a decoder of `DecoderLayer`s, with a causal mask, writes it **in reverse**, and looks at what the encoder made of it as its memory. Positions
-# have to be told to both. Train it with teacher forcing: the decoder is shown the right answer, shifted by one place. Then let it write
-# by itself. Look at the weights of the cross-attention, `multihead_attn`: which digit does each place look at? There are no points for it, and no
-# check.
+# `TinyGPT` never uses your `DecoderLayer`. Build a model that does: an encoder of `EncoderLayer`s reads a sequence of six
+# random digits, without a mask; a decoder of `DecoderLayer`s, with a causal mask, writes it **in reverse**, with the
+# encoder's output as its memory. Both need positions. Train it with teacher forcing: the decoder gets the right answer,
+# shifted by one position. Then let it generate by itself. Look at the cross-attention weights, `multihead_attn`: which digit
+# does each position look at? This task has no points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

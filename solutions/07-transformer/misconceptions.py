@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import math
@@ -19,8 +19,8 @@ from checking import families, misconception, right
 @misconception(
     "by_hand",
     label="post-norm instead of pre-norm",
-    hint="The norms were taken after the sums. Here each part gets the normed stream, and what it finds is added to "
-    "the stream as it was.",
+    hint="The norms come after the sums. In this layer, each part gets the normed stream, and its result is added "
+    "to the stream before the norm.",
 )
 def by_hand_post_norm():
     return [0.19, 0.67, -1.71, 0.84]
@@ -28,8 +28,8 @@ def by_hand_post_norm():
 
 @misconception(
     "by_hand",
-    label="the second residual left out",
-    hint="This is what the feed-forward network adds. It still has to be added to x'.",
+    label="second residual missing",
+    hint="This is the result of the feed-forward network. It still has to be added to x'.",
 )
 def by_hand_without_residual():
     return [5, 10, 0, -2]
@@ -38,8 +38,8 @@ def by_hand_without_residual():
 @misconception(
     "by_hand",
     label="added to x instead of x'",
-    hint="What the feed-forward network finds was added to x. It is added to x', which has what attention found in "
-    "it.",
+    hint="The result of the feed-forward network is added to x. Add it to x', which contains the result of "
+    "attention.",
 )
 def by_hand_added_to_x():
     return [6, 11, 5, 3]
@@ -47,8 +47,8 @@ def by_hand_added_to_x():
 
 @misconception(
     "by_hand",
-    label="GELU left out",
-    hint="The hidden number -10 went on to the second matrix. GELU makes 0 of it, to two decimals.",
+    label="GELU missing",
+    hint="The hidden number -10 goes to the second matrix unchanged. GELU turns it into 0, to two decimals.",
 )
 def by_hand_without_gelu():
     return [-2, 11, -17, -3]
@@ -56,8 +56,8 @@ def by_hand_without_gelu():
 
 @misconception(
     "by_hand",
-    label="feed-forward left out",
-    hint="This is x', what the stream is after attention. It goes on through the feed-forward network.",
+    label="feed-forward network missing",
+    hint="This is x', the stream after attention. It still goes through the feed-forward network.",
 )
 def by_hand_attention_alone():
     return [3, 1, 3, 9]
@@ -66,13 +66,13 @@ def by_hand_attention_alone():
 @misconception(
     "by_hand",
     label="residual from the normed stream",
-    hint="What each part finds was added to the normed stream. It is added to the stream as it was before the norm.",
+    hint="The result of each part is added to the normed stream. Add it to the stream before the norm.",
 )
 def by_hand_residual_after_norm():
     return [4.67, 9, -0.33, -0.33]
 
 
-# FeedForward, in steps that a mistake can take the place of
+# FeedForward, in steps that a mistake can replace
 
 
 class FeedForward(nn.Module):
@@ -93,7 +93,7 @@ class FeedForward(nn.Module):
 @misconception(
     "FeedForward",
     label="ReLU instead of GELU",
-    hint="The curve is ReLU, which is 0 below 0. GELU is a little below: `nn.functional.gelu`.",
+    hint="The curve is ReLU, which is 0 below 0. GELU is slightly negative there: `nn.functional.gelu`.",
 )
 class FeedForward_relu(FeedForward):
     def curve(self, hidden):
@@ -102,8 +102,9 @@ class FeedForward_relu(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="the approximate GELU",
-    hint='`approximate="tanh"` is close to GELU and is another curve, which shows where t is about -3. Leave it out.',
+    label="approximate GELU",
+    hint='`approximate="tanh"` is close to GELU, but it is another curve, and near t = -3 the difference is '
+    "visible. Leave it out.",
 )
 class FeedForward_tanh_gelu(FeedForward):
     def curve(self, hidden):
@@ -112,8 +113,9 @@ class FeedForward_tanh_gelu(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="erf without the root of 2",
-    hint="`erf(t)` stands where `erf(t / sqrt(2))` should: the normal distribution is (1 + erf(t / sqrt(2))) / 2.",
+    label="square root of 2 missing",
+    hint="The code uses `erf(t)` instead of `erf(t / sqrt(2))`. The normal distribution function is (1 + erf(t / "
+    "sqrt(2))) / 2.",
 )
 class FeedForward_erf(FeedForward):
     def curve(self, hidden):
@@ -122,8 +124,8 @@ class FeedForward_erf(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="nothing between the layers",
-    hint="There is no GELU between the two layers, and two linear layers in a row are one.",
+    label="no GELU between the layers",
+    hint="There is no GELU between the two layers, and two linear layers in a row are equivalent to one.",
 )
 class FeedForward_linear(FeedForward):
     def curve(self, hidden):
@@ -132,8 +134,8 @@ class FeedForward_linear(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="GELU at the end only",
-    hint="GELU stands after the second layer. It stands between the two.",
+    label="GELU after the second layer",
+    hint="GELU is applied after the second layer. It belongs between the two layers.",
 )
 class FeedForward_at_the_end(FeedForward):
     def forward(self, x):
@@ -142,8 +144,9 @@ class FeedForward_at_the_end(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="x added to the result",
-    hint="The residual connection is the layer's work, in 7.2, and not this network's.",
+    label="residual added in the network",
+    hint="The network adds x to its result. The residual connection belongs to the layer, in 7.2, not to this "
+    "network.",
 )
 class FeedForward_residual(FeedForward):
     def forward(self, x):
@@ -152,8 +155,8 @@ class FeedForward_residual(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="x normed first",
-    hint="The norm is the layer's work, in 7.2, and not this network's.",
+    label="norm inside the network",
+    hint="The network norms x first. The norm belongs to the layer, in 7.2, not to this network.",
 )
 class FeedForward_normed(FeedForward):
     def forward(self, x):
@@ -162,8 +165,8 @@ class FeedForward_normed(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="d_ff and d_model exchanged",
-    hint="The first layer goes from d_ff to d_model. It goes from d_model to d_ff, and the second one back.",
+    label="d_ff and d_model swapped",
+    hint="The first layer goes from d_ff to d_model. It should go from d_model to d_ff, and the second one back.",
 )
 class FeedForward_exchanged(FeedForward):
     def __init__(self, d_model, d_ff):
@@ -172,8 +175,8 @@ class FeedForward_exchanged(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="four times d_model whatever d_ff",
-    hint="There are 4 d_model hidden units whatever d_ff is. That is a usual size, and d_ff says which it is here.",
+    label="d_ff ignored",
+    hint="There are always 4 d_model hidden units. That is a common size, but here d_ff gives the number.",
 )
 class FeedForward_four_times(FeedForward):
     def __init__(self, d_model, d_ff):
@@ -183,7 +186,7 @@ class FeedForward_four_times(FeedForward):
 @misconception(
     "FeedForward",
     label="layers with other names",
-    hint="Weights are moved by name: the two layers are called `linear1` and `linear2`, as PyTorch calls them.",
+    hint="Weights are loaded by name: the two layers are called `linear1` and `linear2`, as in PyTorch.",
 )
 class FeedForward_names(nn.Module):
     def __init__(self, d_model, d_ff):
@@ -196,8 +199,8 @@ class FeedForward_names(nn.Module):
 
 @misconception(
     "FeedForward",
-    label="biases left out",
-    hint="The layers have no biases. `nn.Linear` has them unless told otherwise: leave `bias=False` out.",
+    label="biases missing",
+    hint="The layers have no biases. `nn.Linear` has them by default: drop `bias=False`.",
 )
 class FeedForward_no_bias(FeedForward):
     def __init__(self, d_model, d_ff):
@@ -207,8 +210,8 @@ class FeedForward_no_bias(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="module not begun",
-    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+    label="super().__init__ missing or late",
+    hint="`super().__init__()` is missing or comes too late. It must come first in `__init__`, before any layer.",
 )
 class FeedForward_not_begun(FeedForward):
     def __init__(self, d_model, d_ff):
@@ -218,7 +221,7 @@ class FeedForward_not_begun(FeedForward):
 @misconception(
     "FeedForward",
     label="dropout in training mode",
-    hint="Nobody asked for dropout here: same inputs give the same result.",
+    hint="This network has no dropout: the same inputs always give the same result.",
 )
 class FeedForward_dropout(FeedForward):
     def curve(self, hidden):
@@ -228,7 +231,7 @@ class FeedForward_dropout(FeedForward):
 @misconception(
     "FeedForward",
     label="sizes of 1 stretched",
-    hint="A row with a single number was stretched to d_model. `nn.Linear` raises by itself: leave it to that.",
+    hint="A row with a single number is stretched to d_model. `nn.Linear` raises by itself: do not stretch the row.",
 )
 class FeedForward_stretched(FeedForward):
     def forward(self, x):
@@ -238,7 +241,7 @@ class FeedForward_stretched(FeedForward):
 @misconception(
     "FeedForward",
     label="x changed in place",
-    hint="`+=`, `*=` and whatever ends in `_` do that. Whoever called still needs `x`.",
+    hint="`+=`, `*=` and methods that end in `_` change `x` in place, but the caller still needs it.",
 )
 class FeedForward_in_place(FeedForward):
     def forward(self, x):
@@ -250,7 +253,7 @@ class FeedForward_in_place(FeedForward):
 @misconception(
     "FeedForward",
     label="result always float32",
-    hint="Leave `.float()` out: the result has the dtype of the parameters.",
+    hint="Drop `.float()`: the result has the dtype of the parameters.",
 )
 class FeedForward_float32(FeedForward):
     def forward(self, x):
@@ -259,9 +262,9 @@ class FeedForward_float32(FeedForward):
 
 @misconception(
     "FeedForward",
-    label="hidden units cut off",
-    hint="`linear1` learns nothing: behind it `detach` or `.data` cuts autograd off. `linear2` still gets its "
-    "gradient.",
+    label="hidden units detached",
+    hint="`linear1` learns nothing, because `detach` or `.data` after it cuts the gradient off. `linear2` still "
+    "gets its gradient.",
 )
 class FeedForward_detached(FeedForward):
     def curve(self, hidden):
@@ -269,9 +272,10 @@ class FeedForward_detached(FeedForward):
 
 
 LAYERS = {
-    "a list instead of an array": "Lists came back. Leave `.tolist()` out: the result is a tensor.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is a batch, a token a row.",
-    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+    "a list instead of an array": "The result is a list. Drop `.tolist()` and return a tensor.",
+    "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. One sequence is still a batch, and "
+    "one token is still a row.",
+    "only the first sequence": "`[0]` takes the first sequence and drops the rest of the batch. Keep the axis b.",
 }
 FAMILIES = [*LAYERS, "returns nothing", "an array instead of a tensor", "cut off from autograd"]
 
@@ -285,19 +289,19 @@ class FeedForward_in_steps(FeedForward):
     pass
 
 
-# What both layers are made of
+# The parts of both layers
 
 
 class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
         if d_model % num_heads:
-            raise ValueError("d_model is no multiple of num_heads")
+            raise ValueError("d_model is not a multiple of num_heads")
         self.num_heads = num_heads
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
 
     def turn(self, x):
-        """Turn the heads of queries or keys, where positions are told so."""
+        """Rotate the heads of queries or keys, for rotary positions."""
         return x
 
     def forward(self, query, key=None, value=None, mask=None):
@@ -347,7 +351,7 @@ class EncoderLayer(nn.Module):
         return nn.LayerNorm(d_model)
 
     def own(self, x, mask):
-        """Self-attention of what is normed already."""
+        """Return self-attention of an input that is already normed."""
         return self.self_attn(x, mask=mask)[0]
 
     def fed(self, x):
@@ -358,7 +362,7 @@ class EncoderLayer(nn.Module):
         return x + part(norm(x))
 
     def parts(self, memory, mask, memory_mask):
-        """The parts in their order, each with its norm."""
+        """Apply the parts in order, each with its norm."""
         return [(self.norm1, lambda x: self.own(x, mask)), (self.norm2, self.fed)]
 
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -378,7 +382,7 @@ class DecoderLayer(EncoderLayer):
         self.multihead_attn = self.attention(d_model, num_heads)
 
     def cross(self, x, memory, mask):
-        """Cross-attention of what is normed already."""
+        """Return cross-attention of an input that is already normed."""
         return self.multihead_attn(x, memory, mask=mask)[0]
 
     def parts(self, memory, mask, memory_mask):
@@ -412,7 +416,8 @@ def of_both(label, hint):
 
 @of_both(
     label="post-norm instead of pre-norm",
-    hint="The norm comes after the sum, norm(x + part(x)), as in the first transformer. Pre-norm: x + part(norm(x)).",
+    hint="The norm comes after the sum, norm(x + part(x)), as in the first transformer. Pre-norm is x + "
+    "part(norm(x)).",
 )
 class post_norm:
     def add(self, x, norm, part):
@@ -421,7 +426,7 @@ class post_norm:
 
 @of_both(
     label="parts without a norm",
-    hint="The norms are there and never used: each part is given the stream as it is. `part(norm(x))`.",
+    hint="The norms exist but are never used: each part gets the stream without a norm. Use `part(norm(x))`.",
 )
 class without_norm:
     def add(self, x, norm, part):
@@ -429,8 +434,8 @@ class without_norm:
 
 
 @of_both(
-    label="what a part finds is normed",
-    hint="x + norm(part(x)) has the norm behind the part. It belongs before: x + part(norm(x)).",
+    label="result of a part normed",
+    hint="x + norm(part(x)) applies the norm after the part. It belongs before the part: x + part(norm(x)).",
 )
 class norm_of_the_part:
     def add(self, x, norm, part):
@@ -439,7 +444,7 @@ class norm_of_the_part:
 
 @of_both(
     label="residual connections missing",
-    hint="Each part takes the place of the stream. What it finds is added to it: `x = x + part(norm(x))`.",
+    hint="Each part replaces the stream. Add its result to the stream: `x = x + part(norm(x))`.",
 )
 class without_residual:
     def add(self, x, norm, part):
@@ -448,8 +453,8 @@ class without_residual:
 
 @of_both(
     label="residual from the normed stream",
-    hint="What a part finds is added to the *normed* stream: `x = norm(x); x = x + part(x)`. Give the normed stream "
-    "another name, and add to x as it was.",
+    hint="The result of a part is added to the *normed* stream: `x = norm(x); x = x + part(x)`. Give the normed "
+    "stream another name, and add to the original x.",
 )
 class residual_after_norm:
     def add(self, x, norm, part):
@@ -458,9 +463,9 @@ class residual_after_norm:
 
 
 @of_both(
-    label="parts beside each other",
-    hint="All parts are given x as it came in, and what they find is added at the end. Each gets the stream as the "
-    "one before left it.",
+    label="parts applied in parallel",
+    hint="All parts get the original x, and their results are added at the end. Each part should get the stream "
+    "after the previous part.",
 )
 class parallel:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -469,7 +474,7 @@ class parallel:
 
 @of_both(
     label="feed-forward before attention",
-    hint="The feed-forward network comes first. Attention does, so that there is something to think over.",
+    hint="The feed-forward network comes first. Attention comes first, and the network processes its result.",
 )
 class feed_forward_first:
     def parts(self, *given):
@@ -478,8 +483,8 @@ class feed_forward_first:
 
 
 @of_both(
-    label="feed-forward forgotten",
-    hint="The feed-forward network is there and never used. It is the last part: x + feed_forward(norm(x)).",
+    label="feed-forward network not used",
+    hint="The feed-forward network exists but is never used. It is the last part: x + feed_forward(norm(x)).",
 )
 class without_feed_forward:
     def parts(self, *given):
@@ -487,8 +492,8 @@ class without_feed_forward:
 
 
 @of_both(
-    label="self-attention forgotten",
-    hint="`self_attn` is there and never used. It is the first part: x + self_attn(norm1(x)).",
+    label="self-attention not used",
+    hint="`self_attn` exists but is never used. It is the first part: x + self_attn(norm1(x)).",
 )
 class without_attention:
     def parts(self, *given):
@@ -496,8 +501,8 @@ class without_attention:
 
 
 @of_both(
-    label="norm1 before every part",
-    hint="The other norms are never used. Each part has its own.",
+    label="norm1 used for every part",
+    hint="The other norms are never used. Each part has its own norm.",
 )
 class norm1_for_all:
     def parts(self, *given):
@@ -506,7 +511,7 @@ class norm1_for_all:
 
 @of_both(
     label="one norm for all parts",
-    hint="There is a single norm. Each part has its own, `norm1` for the first and so on.",
+    hint="There is only one norm. Each part has its own, `norm1` for the first and so on.",
 )
 class single_norm:
     def __init__(self, d_model, num_heads, d_ff):
@@ -519,9 +524,9 @@ class single_norm:
 
 
 @of_both(
-    label="a norm too many",
-    hint="There is one norm more than asked for, at the end. In a pre-norm model it stands once, after the last "
-    "layer, and belongs to the model.",
+    label="one norm too many",
+    hint="There is an extra norm at the end. A pre-norm model has it once, after the last layer; it belongs to the "
+    "model, not the layer.",
 )
 class norm_at_the_end:
     def __init__(self, d_model, num_heads, d_ff):
@@ -547,7 +552,7 @@ class OwnNorm(nn.LayerNorm):
 
 @of_both(
     label="mean not subtracted in the norm",
-    hint="To divide alone is RMSNorm; `nn.LayerNorm` does both.",
+    hint="The norm only divides, as in RMSNorm; `nn.LayerNorm` also subtracts the mean.",
 )
 class rms_norm:
     def norm_of(self, d_model):
@@ -558,8 +563,7 @@ class rms_norm:
 
 @of_both(
     label="standard deviation with n - 1",
-    hint="`x.std()` divides by n - 1 unless told otherwise. A layer norm divides by n: use `nn.LayerNorm`, or "
-    "`unbiased=False`.",
+    hint="`x.std()` divides by n - 1 by default. A layer norm divides by n: use `nn.LayerNorm`, or `unbiased=False`.",
 )
 class unbiased:
     def norm_of(self, d_model):
@@ -569,9 +573,9 @@ class unbiased:
 
 
 @of_both(
-    label="another number below the root",
-    hint="The norm adds another number than 1e-5 to the variance, such as `eps=1e-6`. Leave it as `nn.LayerNorm` has "
-    "it.",
+    label="different epsilon in the norm",
+    hint="The norm does not add 1e-5 to the variance, but another number, such as `eps=1e-6`. Keep the default of "
+    "`nn.LayerNorm`.",
 )
 class other_eps:
     def norm_of(self, d_model):
@@ -579,8 +583,8 @@ class other_eps:
 
 
 @of_both(
-    label="1e-5 added outside the root",
-    hint="The 1e-5 is added to the standard deviation. It is added to the variance, before the root is taken.",
+    label="epsilon outside the square root",
+    hint="1e-5 is added to the standard deviation. Add it to the variance, before taking the square root.",
 )
 class eps_outside:
     def norm_of(self, d_model):
@@ -590,9 +594,9 @@ class eps_outside:
 
 
 @of_both(
-    label="normed over the whole sequence",
-    hint="Mean and variance are taken over all tokens of a sequence together. A layer norm takes them of each token "
-    "by itself: over the last axis.",
+    label="norm over the whole sequence",
+    hint="Mean and variance are computed over all tokens of a sequence. A layer norm computes them for each token "
+    "separately, over the last axis.",
 )
 class normed_over_tokens:
     def norm_of(self, d_model):
@@ -604,7 +608,7 @@ class normed_over_tokens:
 
 @of_both(
     label="norms without weight and bias",
-    hint="`elementwise_affine=False` takes both away. Leave `nn.LayerNorm(d_model)` as it comes.",
+    hint="`elementwise_affine=False` removes weight and bias. Use the default `nn.LayerNorm(d_model)`.",
 )
 class norms_bare:
     def norm_of(self, d_model):
@@ -615,8 +619,8 @@ class norms_bare:
 
 
 @of_both(
-    label="module not begun",
-    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+    label="super().__init__ missing or late",
+    hint="`super().__init__()` is missing or comes too late. It must come first in `__init__`, before any layer.",
 )
 class not_begun:
     def __init__(self, d_model, num_heads, d_ff):
@@ -625,9 +629,9 @@ class not_begun:
 
 
 @of_both(
-    label="feed-forward layers without their network",
-    hint="The two linear layers stand in the layer itself, as in PyTorch's. Here they belong to a `FeedForward`, "
-    "`self.feed_forward = FeedForward(d_model, d_ff)`.",
+    label="linear layers outside FeedForward",
+    hint="The two linear layers are attributes of the layer itself, as in PyTorch. Here they belong to a "
+    "`FeedForward`, `self.feed_forward = FeedForward(d_model, d_ff)`.",
 )
 class layers_inside:
     def network(self, d_model, d_ff):
@@ -637,7 +641,7 @@ class layers_inside:
 
 @of_both(
     label="attention with another name",
-    hint="Weights are moved by name: the attention is called `self_attn`, as in PyTorch's layer.",
+    hint="Weights are loaded by name: the attention is called `self_attn`, as in PyTorch's layer.",
 )
 class other_name:
     def state_dict(self, *arguments, **more):
@@ -648,7 +652,7 @@ class other_name:
 
 @of_both(
     label="PyTorch's attention inside",
-    hint="`nn.MultiheadAttention` keeps its weights under other names. Use the `MultiHeadAttention` that is given.",
+    hint="`nn.MultiheadAttention` stores its weights under other names. Use the given `MultiHeadAttention`.",
 )
 class torch_inside:
     def attention(self, d_model, num_heads):
@@ -658,8 +662,8 @@ class torch_inside:
 
 
 @of_both(
-    label="d_ff not handed on",
-    hint="The feed-forward network has 4 d_model hidden units, or as many as d_model. Hand d_ff on to it.",
+    label="d_ff not passed on",
+    hint="The feed-forward network has 4 d_model or d_model hidden units. Pass d_ff to it.",
 )
 class ignores_d_ff:
     def network(self, d_model, d_ff):
@@ -667,8 +671,8 @@ class ignores_d_ff:
 
 
 @of_both(
-    label="one head whatever num_heads is",
-    hint="Hand it on: `MultiHeadAttention(d_model, num_heads)`.",
+    label="num_heads not passed on",
+    hint="There is always one head. Pass the number on: `MultiHeadAttention(d_model, num_heads)`.",
 )
 class one_head:
     def attention(self, d_model, num_heads):
@@ -677,7 +681,7 @@ class one_head:
 
 @of_both(
     label="ReLU instead of GELU",
-    hint="The feed-forward network bends with ReLU, which is what PyTorch's layer has by default. Here it is GELU.",
+    hint="The feed-forward network uses ReLU, the default of PyTorch's layer. Here it should use GELU.",
 )
 class relu:
     def fed(self, x):
@@ -686,8 +690,8 @@ class relu:
 
 @of_both(
     label="keys and values not normed",
-    hint="Queries come from the normed stream, keys and values from the stream as it is. In self-attention all three "
-    "are the same: `self_attn(norm1(x))`.",
+    hint="Queries come from the normed stream, but keys and values come from the stream before the norm. In "
+    "self-attention all three are the same: `self_attn(norm1(x))`.",
 )
 class queries_normed_alone:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -699,8 +703,8 @@ class queries_normed_alone:
 
 
 @of_both(
-    label="tuple handed on or returned",
-    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer goes on with the output, `[0]`, and "
+    label="tuple passed on or returned",
+    hint="`MultiHeadAttention` returns a tuple, output and weights. A layer continues with the output, `[0]`, and "
     "returns a tensor.",
 )
 class tuple_returned:
@@ -709,8 +713,8 @@ class tuple_returned:
 
 
 @of_both(
-    label="batch and tokens exchanged",
-    hint="The first axis is taken for the tokens, as PyTorch's layers do without `batch_first=True`. Here the batch "
+    label="batch and tokens swapped",
+    hint="The first axis is read as the tokens, as in PyTorch's layers without `batch_first=True`. Here the batch "
     "comes first.",
 )
 class tokens_first:
@@ -723,7 +727,7 @@ class tokens_first:
 
 @of_both(
     label="mask ignored",
-    hint="`mask` is not handed on to self-attention: `self.self_attn(h, mask=mask)`.",
+    hint="`mask` is not passed to self-attention: `self.self_attn(h, mask=mask)`.",
 )
 class unmasked:
     def own(self, x, mask):
@@ -731,9 +735,9 @@ class unmasked:
 
 
 @of_both(
-    label="mask kept from the call before",
-    hint="The mask was noted on the layer, and hides something in a later call that has none. A call knows nothing "
-    "of others: leave `self` out.",
+    label="mask kept from an earlier call",
+    hint="The mask is stored on the layer and affects a later call without a mask. Calls are independent: do not "
+    "store it on `self`.",
 )
 class mask_kept:
     noted = None
@@ -746,8 +750,9 @@ class mask_kept:
 
 
 @of_both(
-    label="mask turned round",
-    hint="True means: may attend here. PyTorch's layers mean the opposite; yours hands the mask on as it is.",
+    label="mask inverted",
+    hint='In this notebook True means "may attend". PyTorch\'s layers use the opposite; yours passes the mask on '
+    "unchanged.",
 )
 class inverted:
     def own(self, x, mask):
@@ -755,8 +760,8 @@ class inverted:
 
 
 @of_both(
-    label="causal where no mask is given",
-    hint="Without a mask, the layer makes a causal one. None means that everything may be seen.",
+    label="causal when no mask is given",
+    hint="Without a mask, the layer creates a causal one. None means that every token may be attended to.",
 )
 class causal_by_default:
     def own(self, x, mask):
@@ -764,9 +769,9 @@ class causal_by_default:
 
 
 @of_both(
-    label="NaN where nothing may be seen",
-    hint="A token that may attend to nothing comes out as NaN. The given `MultiHeadAttention` makes the weighted sum "
-    "0 there; `scaled_dot_product_attention` and other softmaxes may not.",
+    label="NaN for fully masked tokens",
+    hint="A fully masked token becomes NaN. The given `MultiHeadAttention` returns a weighted sum of 0 there; "
+    "`scaled_dot_product_attention` and other softmaxes may not.",
 )
 class nan_rows:
     def own(self, x, mask):
@@ -777,8 +782,8 @@ class nan_rows:
 
 
 @of_both(
-    label="mask of one key stretched",
-    hint="A mask with a single column was stretched to all keys. Its last size is the number of keys.",
+    label="mask with one column stretched",
+    hint="A mask with a single column is stretched to all keys. Its last size must be the number of keys.",
 )
 class mask_stretched:
     def own(self, x, mask):
@@ -788,9 +793,9 @@ class mask_stretched:
 
 
 @of_both(
-    label="mask cut to fit",
-    hint="A mask for more tokens was cut to the first n rows and columns, where it may be another one: a causal mask "
-    "is aligned at the end. Hand it on as it is; attention raises where it does not fit.",
+    label="mask cropped to fit",
+    hint="A larger mask is cropped to the first n rows and columns, which may mean something else: a causal mask is "
+    "aligned at the end. Pass it on unchanged; attention raises on a shape mismatch.",
 )
 class mask_cut:
     def own(self, x, mask):
@@ -798,8 +803,9 @@ class mask_cut:
 
 
 @of_both(
-    label="mask given as the key",
-    hint="The mask stands where the key belongs: `self_attn(h, mask)`. Name it: `self_attn(h, mask=mask)`.",
+    label="mask passed as the key",
+    hint="The mask is passed in the place of the key: `self_attn(h, mask)`. Pass it by name: `self_attn(h, "
+    "mask=mask)`.",
 )
 class mask_as_key:
     def own(self, x, mask):
@@ -807,9 +813,9 @@ class mask_as_key:
 
 
 @of_both(
-    label="an axis more for the mask",
-    hint="The mask got an axis in front, so that a mask for each sequence is taken for one of each head. Hand it on "
-    "as it is: attention knows all its shapes.",
+    label="extra axis added to the mask",
+    hint="The mask gets an axis in front, so a mask per sequence is read as a mask per head. Pass it on unchanged: "
+    "attention accepts all its shapes.",
 )
 class mask_with_an_axis:
     def own(self, x, mask):
@@ -820,9 +826,9 @@ class mask_with_an_axis:
 
 
 @of_both(
-    label="stream cut off",
-    hint="The stream is detached before a part is added: what stands before this layer learns through the parts "
-    "alone. Leave `detach` and `.data` out.",
+    label="stream detached before the sum",
+    hint="The stream is detached before a part is added, so the layers before this one learn only through the "
+    "parts. Avoid `detach` and `.data`.",
 )
 class stream_detached:
     def add(self, x, norm, part):
@@ -830,8 +836,8 @@ class stream_detached:
 
 
 @of_both(
-    label="attention cut off",
-    hint="What attention found is detached, so that its parameters learn nothing. Leave `detach` and `no_grad` out.",
+    label="output of attention detached",
+    hint="The result of attention is detached, so its parameters learn nothing. Avoid `detach` and `no_grad`.",
 )
 class attention_detached:
     def own(self, x, mask):
@@ -840,7 +846,7 @@ class attention_detached:
 
 @of_both(
     label="dropout in training mode",
-    hint="PyTorch's layers drop some of what a part finds by default. Nobody asked for it here.",
+    hint="PyTorch's layers apply dropout to the result of each part by default. This layer has none.",
 )
 class dropout:
     def add(self, x, norm, part):
@@ -849,7 +855,7 @@ class dropout:
 
 @of_both(
     label="result always float32",
-    hint="Leave `.float()` out, also around the norms: the result has the dtype of the parameters.",
+    hint="Drop `.float()`, also around the norms: the result has the dtype of the parameters.",
 )
 class always_float32:
     def through(self, *arguments, **masks):
@@ -858,7 +864,7 @@ class always_float32:
 
 @of_both(
     label="x changed in place",
-    hint="`x += ...` changes the tensor that the caller still has. Write `x = x + ...`, which makes a new one.",
+    hint="`x += ...` changes the caller's tensor. Use `x = x + ...`, which creates a new one.",
 )
 class in_place:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -869,7 +875,7 @@ class in_place:
 
 @of_both(
     label="sizes of 1 stretched",
-    hint="A token with a single number was stretched to d_model: `+` and `*` do that. Its last size is d_model.",
+    hint="A token with a single number is stretched to d_model by `+` and `*`. Its last size must be d_model.",
 )
 class stretched:
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -880,7 +886,7 @@ class stretched:
 
 @of_both(
     label="only the first 512 tokens",
-    hint="Tokens after the 512th cannot be seen: a length is written into the code.",
+    hint="Tokens after the 512th cannot be seen, because a length is hard-coded.",
 )
 class first_512:
     def own(self, x, mask):
@@ -894,8 +900,8 @@ class first_512:
 @misconception(
     "EncoderLayer",
     label="mask under another name",
-    hint="`src_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, mask=mask)` wants it to be called "
-    "`mask`.",
+    hint="The mask is called `src_mask`, as in PyTorch's layer. Here the argument is called `mask`, as in `layer(x, "
+    "mask=mask)`.",
 )
 class EncoderLayer_renamed(EncoderLayer):
     def forward(self, x, src_mask=None):
@@ -904,8 +910,9 @@ class EncoderLayer_renamed(EncoderLayer):
 
 @misconception(
     "EncoderLayer",
-    label="parameters of a decoder layer",
-    hint="`multihead_attn` and `norm3` are among them, a cross-attention and its norm. An encoder layer has neither.",
+    label="parameters of a decoder layer included",
+    hint="`multihead_attn` and `norm3`, a cross-attention and its norm, are among the parameters. An encoder layer "
+    "has neither.",
 )
 class EncoderLayer_decoder(DecoderLayer):
     def forward(self, x, mask=None):
@@ -914,8 +921,8 @@ class EncoderLayer_decoder(DecoderLayer):
 
 @misconception(
     "EncoderLayer",
-    label="no module of PyTorch",
-    hint="The class is not derived from `nn.Module`: it has no parameters and no `state_dict`. `class "
+    label="not an nn.Module",
+    hint="The class does not inherit from `nn.Module`, so it has no parameters and no `state_dict`. Use `class "
     "EncoderLayer(nn.Module)`.",
 )
 class EncoderLayer_no_module:
@@ -926,8 +933,8 @@ class EncoderLayer_no_module:
 @misconception(
     "EncoderLayer",
     label="fewer heads than asked for",
-    hint="A d_model that is no multiple of num_heads was accepted: the heads were made fewer. Let "
-    "`MultiHeadAttention` raise.",
+    hint="A d_model that is not a multiple of num_heads is accepted with fewer heads. Let `MultiHeadAttention` "
+    "raise.",
 )
 class EncoderLayer_rounds(EncoderLayer):
     def attention(self, d_model, num_heads):
@@ -949,8 +956,8 @@ class EncoderLayer_in_steps(EncoderLayer):
 @misconception(
     "DecoderLayer",
     label="masks under other names",
-    hint="`tgt_mask` is what PyTorch's layer calls it. Whoever writes `layer(x, memory, mask=mask)` wants it to be "
-    "called `mask`, and the other `memory_mask`.",
+    hint="The mask is called `tgt_mask`, as in PyTorch's layer. Here the arguments are called `mask` and "
+    "`memory_mask`, as in `layer(x, memory, mask=mask)`.",
 )
 class DecoderLayer_renamed(DecoderLayer):
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None):
@@ -959,9 +966,9 @@ class DecoderLayer_renamed(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory_mask kept from the call before",
-    hint="`memory_mask` was noted on the layer, and hides something in a later call that has none. A call knows "
-    "nothing of others: leave `self` out.",
+    label="memory_mask kept from an earlier call",
+    hint="`memory_mask` is stored on the layer and affects a later call without one. Calls are independent: do not "
+    "store it on `self`.",
 )
 class DecoderLayer_memory_mask_kept(DecoderLayer):
     noted = None
@@ -976,8 +983,8 @@ class DecoderLayer_memory_mask_kept(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="self-attention twice",
-    hint="Cross-attention takes keys and values from the stream: the memory is never looked at. Hand it on as the "
-    "key: `multihead_attn(norm2(x), memory)`.",
+    hint="Cross-attention takes keys and values from the stream, so the memory is never used. Pass the memory as "
+    "the key: `multihead_attn(norm2(x), memory)`.",
 )
 class DecoderLayer_self_twice(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -987,7 +994,7 @@ class DecoderLayer_self_twice(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="values from the stream",
-    hint="Cross-attention takes both from the memory, keys and values.",
+    hint="Cross-attention takes the values from the stream. It should take both keys and values from the memory.",
 )
 class DecoderLayer_values_of_x(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -997,8 +1004,8 @@ class DecoderLayer_values_of_x(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="queries from the memory",
-    hint="There are as many results then as the memory has tokens. The queries come from the stream: they ask, the "
-    "memory answers.",
+    hint="The queries come from the memory, so there is a result for each memory token. Queries come from the "
+    "stream, keys and values from the memory.",
 )
 class DecoderLayer_queries_of_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1008,7 +1015,7 @@ class DecoderLayer_queries_of_memory(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory normed with norm2",
-    hint="The memory is taken as it comes; only the stream is normed.",
+    hint="The memory is normed. Use it as it is; only the stream is normed.",
 )
 class DecoderLayer_norms_memory(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1018,7 +1025,7 @@ class DecoderLayer_norms_memory(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="cross-attention before self-attention",
-    hint="Cross-attention comes first. Self-attention does, with `norm1`; then cross-attention, with `norm2`.",
+    hint="Cross-attention comes first. The order is self-attention with `norm1`, then cross-attention with `norm2`.",
 )
 class DecoderLayer_cross_first(DecoderLayer):
     def parts(self, *given):
@@ -1028,8 +1035,8 @@ class DecoderLayer_cross_first(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="the two attentions exchanged",
-    hint="`self_attn` looks at the memory, and `multihead_attn` at the stream. It is the other way round.",
+    label="the two attentions swapped",
+    hint="`self_attn` attends to the memory, and `multihead_attn` to the stream. It should be the other way round.",
 )
 class DecoderLayer_attentions_exchanged(DecoderLayer):
     def own(self, x, mask):
@@ -1041,8 +1048,8 @@ class DecoderLayer_attentions_exchanged(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="cross-attention forgotten",
-    hint="The memory is never looked at: `multihead_attn` is there and not used.",
+    label="cross-attention not used",
+    hint="The memory is never used: `multihead_attn` exists but is not called.",
 )
 class DecoderLayer_without_cross(DecoderLayer):
     def parts(self, *given):
@@ -1052,9 +1059,9 @@ class DecoderLayer_without_cross(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="the two masks exchanged",
-    hint="`mask` went to cross-attention, and `memory_mask` to self-attention. It is the other way round; where m = "
-    "n, nobody complains.",
+    label="the two masks swapped",
+    hint="`mask` is passed to cross-attention and `memory_mask` to self-attention. It should be the other way "
+    "round; if m = n, there is no error.",
 )
 class DecoderLayer_masks_exchanged(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -1064,7 +1071,7 @@ class DecoderLayer_masks_exchanged(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory_mask ignored",
-    hint="Hand it on to cross-attention: `multihead_attn(h, memory, mask=memory_mask)`.",
+    hint="`memory_mask` is not used. Pass it to cross-attention: `multihead_attn(h, memory, mask=memory_mask)`.",
 )
 class DecoderLayer_memory_unmasked(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1074,7 +1081,7 @@ class DecoderLayer_memory_unmasked(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="mask used for both attentions",
-    hint="`mask` serves cross-attention as well, where it is (n, n) and should be (n, m). That has `memory_mask`.",
+    hint="`mask`, of shape (n, n), is also used for cross-attention. That needs `memory_mask`, of shape (n, m).",
 )
 class DecoderLayer_mask_for_both(DecoderLayer):
     def through(self, x, memory=None, mask=None, memory_mask=None):
@@ -1084,8 +1091,8 @@ class DecoderLayer_mask_for_both(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="cross-attention causal",
-    hint="Cross-attention hides later parts of the memory. All of the other sequence is there already: only "
-    "`memory_mask` hides something.",
+    hint="Cross-attention hides later parts of the memory. The whole other sequence is available: only "
+    "`memory_mask` hides parts of it.",
 )
 class DecoderLayer_causal_cross(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1095,8 +1102,8 @@ class DecoderLayer_causal_cross(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory cut off",
-    hint="The memory is detached: the encoder that made it learns nothing from the decoder.",
+    label="memory detached from the encoder",
+    hint="The memory is detached, so the encoder that computed it learns nothing from the decoder.",
 )
 class DecoderLayer_memory_detached(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1106,7 +1113,7 @@ class DecoderLayer_memory_detached(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="memory returned as well",
-    hint="The stream and the memory came back. The memory stays as it is: return the stream.",
+    hint="The stream and the memory are returned. Return only the stream.",
 )
 class DecoderLayer_returns_memory(DecoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
@@ -1115,9 +1122,9 @@ class DecoderLayer_returns_memory(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="parameters of an encoder layer alone",
-    hint="`multihead_attn` and `norm3` are missing among the parameters. Cross-attention has weights and a norm of "
-    "its own: make both in `__init__`, as attributes of these names.",
+    label="parameters of an encoder layer only",
+    hint="`multihead_attn` and `norm3` are missing in the parameters. Cross-attention has its own weights and norm: "
+    "create both in `__init__`, as attributes with these names.",
 )
 class DecoderLayer_encoder(EncoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
@@ -1126,8 +1133,8 @@ class DecoderLayer_encoder(EncoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory cut to the stream's length",
-    hint="Of a longer memory only the first n tokens are looked at. It may have any length.",
+    label="memory cropped to the stream's length",
+    hint="Only the first n tokens of a longer memory are used. The memory may have any length.",
 )
 class DecoderLayer_memory_cut(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1137,8 +1144,8 @@ class DecoderLayer_memory_cut(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="only the first 512 of the memory",
-    hint="What stands after the 512th token of the memory is not looked at: a length is written into the code.",
+    label="only the first 512 memory tokens",
+    hint="Memory tokens after the 512th are not used, because a length is hard-coded.",
 )
 class DecoderLayer_memory_512(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1148,7 +1155,7 @@ class DecoderLayer_memory_512(DecoderLayer):
 @misconception(
     "DecoderLayer",
     label="first sequence's memory_mask for all",
-    hint="Each sequence of the batch may have its own.",
+    hint="The memory_mask of the first sequence is used for the whole batch. Each sequence may have its own.",
 )
 class DecoderLayer_first_memory_mask(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1157,8 +1164,8 @@ class DecoderLayer_first_memory_mask(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory_mask of one key stretched",
-    hint="A `memory_mask` with a single column was stretched to the whole memory. Its last size is m.",
+    label="memory_mask with one column stretched",
+    hint="A `memory_mask` with a single column is stretched to the whole memory. Its last size must be m.",
 )
 class DecoderLayer_memory_mask_stretched(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1169,9 +1176,9 @@ class DecoderLayer_memory_mask_stretched(DecoderLayer):
 
 @misconception(
     "DecoderLayer",
-    label="memory_mask cut to fit",
-    hint="A `memory_mask` for a longer memory was cut to its first m columns. Hand it on as it is; attention raises "
-    "where it does not fit.",
+    label="memory_mask cropped to fit",
+    hint="A `memory_mask` for a longer memory is cropped to its first m columns. Pass it on unchanged; attention "
+    "raises on a shape mismatch.",
 )
 class DecoderLayer_memory_mask_cut(DecoderLayer):
     def cross(self, x, memory, mask):
@@ -1187,7 +1194,7 @@ class DecoderLayer_in_steps(DecoderLayer):
     pass
 
 
-# TinyGPT, in steps that a mistake can take the place of
+# TinyGPT, in steps that a mistake can replace
 
 
 class TinyGPT(nn.Module):
@@ -1248,8 +1255,8 @@ def waves(max_len, d_model):
 @misconception(
     "TinyGPT",
     label="no causal mask",
-    hint="Tokens see later ones: no mask is handed to the layers. While it is trained, the model reads off what it "
-    "should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
+    hint="Tokens see later ones, because no mask is passed to the layers. In training, the model can read the "
+    "tokens that it should predict. `torch.ones(n, n, dtype=torch.bool).tril()`.",
 )
 class TinyGPT_unmasked(TinyGPT):
     def mask(self, x):
@@ -1259,7 +1266,7 @@ class TinyGPT_unmasked(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mask transposed",
-    hint="The mask is turned over: each token sees itself and later ones. Row i belongs to token i, which sees "
+    hint="The mask is transposed, so each token sees itself and later ones. Row i belongs to token i, which sees "
     "columns 0 to i: `tril`, not `triu`.",
 )
 class TinyGPT_turned(TinyGPT):
@@ -1269,9 +1276,9 @@ class TinyGPT_turned(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="one token too many seen",
-    hint="Each token sees the next one, which it is to predict: the mask is one diagonal too wide. `tril()` without "
-    "a `diagonal`.",
+    label="next token visible",
+    hint="Each token sees the next one, which it has to predict: the mask is one diagonal too wide. Use `tril()` "
+    "without a `diagonal`.",
 )
 class TinyGPT_next_seen(TinyGPT):
     def mask(self, x):
@@ -1281,7 +1288,7 @@ class TinyGPT_next_seen(TinyGPT):
 @misconception(
     "TinyGPT",
     label="only the first layer masked",
-    hint="Later tokens come in through the others. Every layer needs the mask.",
+    hint="Later tokens are visible through the other layers. Every layer needs the mask.",
 )
 class TinyGPT_first_masked(TinyGPT):
     def through(self, x):
@@ -1292,9 +1299,9 @@ class TinyGPT_first_masked(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="mask of a fixed size",
-    hint="The mask is made for a few tokens, and those behind them see everything. Make it as long as the sequence: "
-    "`torch.ones(n, n, dtype=torch.bool).tril()` with n of the tokens at hand.",
+    label="mask with a fixed size",
+    hint="The mask is created for a few tokens, and later tokens see everything. Make it as long as the sequence: "
+    "`torch.ones(n, n, dtype=torch.bool).tril()`, where n is the current number of tokens.",
 )
 class TinyGPT_masked_at_first(TinyGPT):
     def mask(self, x):
@@ -1306,9 +1313,9 @@ class TinyGPT_masked_at_first(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="mask only while training",
-    hint="The mask is left out after `eval()`. A token must not see later ones then either: that is how it was "
-    "trained.",
+    label="mask only in training",
+    hint="The mask is not used after `eval()`. A token must not see later ones then either, since it was trained "
+    "without them.",
 )
 class TinyGPT_masked_in_training(TinyGPT):
     def mask(self, x):
@@ -1318,8 +1325,8 @@ class TinyGPT_masked_in_training(TinyGPT):
 @misconception(
     "TinyGPT",
     label="no positions",
-    hint="Nothing tells the model where a token stands: exchanged tokens give the same logits after them. Add "
-    "positions to the embedding.",
+    hint="The model gets no positions: after swapped tokens, the logits are the same. Add positions to the "
+    "embedding.",
 )
 class TinyGPT_unplaced(TinyGPT):
     def placed(self, x):
@@ -1329,7 +1336,8 @@ class TinyGPT_unplaced(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions looked up by token",
-    hint="A token says what stands there and not where. Look them up by `torch.arange(n)`.",
+    hint="The positions are looked up by token. A token encodes which word it is, not where: use `torch.arange(n)` "
+    "to look up positions.",
 )
 class TinyGPT_position_of_token(TinyGPT):
     def place(self, max_len, d_model):
@@ -1343,8 +1351,8 @@ class TinyGPT_position_of_token(TinyGPT):
 @misconception(
     "TinyGPT",
     label="whole table of positions added",
-    hint="All `max_len` positions are added whatever n is, which raises, or stretches a single token. Take the first "
-    "n: `torch.arange(n)`, or `[:n]`.",
+    hint="All `max_len` positions are added for any n, which raises, or stretches a single token. Use the first n: "
+    "`torch.arange(n)`, or `[:n]`.",
 )
 class TinyGPT_whole_table(TinyGPT):
     def placed(self, x):
@@ -1354,8 +1362,8 @@ class TinyGPT_whole_table(TinyGPT):
 @misconception(
     "TinyGPT",
     label="positions counted from the end",
-    hint="The last token gets position 0, or the last position: where a token stands then depends on how many "
-    "follow. Count from the first.",
+    hint="The last token gets position 0 or the last position, so a token's position depends on how many follow. "
+    "Count from the first token.",
 )
 class TinyGPT_from_the_end(TinyGPT):
     def placed(self, x):
@@ -1364,9 +1372,9 @@ class TinyGPT_from_the_end(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="too many tokens cut without a word",
-    hint="More than max_len tokens are cut to max_len, and the caller never learns of it. Raise `ValueError`; to cut "
-    "is the work of `generate`.",
+    label="too many tokens silently cut",
+    hint="More than max_len tokens are cut to max_len, and the caller is not informed. Raise `ValueError`; cutting "
+    "is the task of `generate`.",
 )
 class TinyGPT_cuts(TinyGPT):
     def forward(self, tokens):
@@ -1376,7 +1384,7 @@ class TinyGPT_cuts(TinyGPT):
 @misconception(
     "TinyGPT",
     label="more tokens than max_len accepted",
-    hint="Sinusoidal and rotary positions have no end. Compare n with `max_len`, and raise `ValueError`.",
+    hint="Sinusoidal and rotary positions have no limit. Compare n with `max_len`, and raise `ValueError`.",
 )
 class TinyGPT_no_end(TinyGPT):
     def fits(self, n):
@@ -1392,7 +1400,8 @@ class TinyGPT_no_end(TinyGPT):
 @misconception(
     "TinyGPT",
     label="one token more than max_len accepted",
-    hint="max_len + 1 tokens go through: the table has a position too many, or `>` compares with the wrong number.",
+    hint="max_len + 1 tokens are accepted: the table has one position too many, or `>` compares with the wrong "
+    "number.",
 )
 class TinyGPT_one_more(TinyGPT):
     def fits(self, n):
@@ -1405,7 +1414,7 @@ class TinyGPT_one_more(TinyGPT):
 @misconception(
     "TinyGPT",
     label="max_len tokens refused",
-    hint="max_len tokens raise, and they are allowed: compare with `>`, not `>=`.",
+    hint="max_len tokens raise an error although they are allowed: compare with `>`, not `>=`.",
 )
 class TinyGPT_one_less(TinyGPT):
     def fits(self, n):
@@ -1414,8 +1423,8 @@ class TinyGPT_one_less(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="max_len not kept",
-    hint="`self.max_len = max_len`: `generate` wants to read it.",
+    label="max_len not stored",
+    hint="`generate` reads max_len from the model: `self.max_len = max_len`.",
 )
 class TinyGPT_forgets(TinyGPT):
     def __init__(self, *sizes):
@@ -1430,8 +1439,8 @@ class TinyGPT_forgets(TinyGPT):
 @misconception(
     "TinyGPT",
     label="probabilities instead of logits",
-    hint="Softmax is taken at the end. The loss takes softmax itself, and of shares between 0 and 1 it can make "
-    "little: return the logits.",
+    hint="Softmax is applied at the end. The loss applies softmax itself, and learns badly from numbers between 0 "
+    "and 1: return the logits.",
 )
 class TinyGPT_probabilities(TinyGPT):
     def said(self, x):
@@ -1440,8 +1449,9 @@ class TinyGPT_probabilities(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="logits at the last token alone",
-    hint="Those at every token are asked for: each is a prediction to learn from.",
+    label="logits at the last token only",
+    hint="Only the logits at the last token are returned. Return those at every token: each is a prediction to "
+    "learn from.",
 )
 class TinyGPT_last(TinyGPT):
     def forward(self, tokens):
@@ -1451,7 +1461,7 @@ class TinyGPT_last(TinyGPT):
 @misconception(
     "TinyGPT",
     label="vocabulary before the tokens",
-    hint="The logits came as (b, vocab_size, n), as `cross_entropy` wants them. Here tokens come before the "
+    hint="The logits have shape (b, vocab_size, n), as `cross_entropy` expects. Here tokens come before the "
     "vocabulary.",
 )
 class TinyGPT_transposed(TinyGPT):
@@ -1461,8 +1471,8 @@ class TinyGPT_transposed(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="the stream instead of logits",
-    hint="The stream came back, d_model numbers of each token. A linear layer makes vocab_size logits of it.",
+    label="stream instead of logits",
+    hint="The stream is returned, d_model numbers for each token. A linear layer turns it into vocab_size logits.",
 )
 class TinyGPT_stream(TinyGPT):
     def said(self, x):
@@ -1471,9 +1481,8 @@ class TinyGPT_stream(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="vocab_size and d_model exchanged",
-    hint="The embedding was made as `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, then the "
-    "width.",
+    label="vocab_size and d_model swapped",
+    hint="The embedding is `nn.Embedding(d_model, vocab_size)`. The number of tokens comes first, then the width.",
 )
 class TinyGPT_exchanged(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -1482,9 +1491,9 @@ class TinyGPT_exchanged(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="one layer taken num_layers times",
-    hint="`[layer] * num_layers` is the same layer over and over: they share their weights. Make a new one each "
-    "time, `[EncoderLayer(...) for _ in range(num_layers)]`.",
+    label="one layer used num_layers times",
+    hint="`[layer] * num_layers` repeats the same layer, so all share their weights. Create a new one each time, "
+    "`[EncoderLayer(...) for _ in range(num_layers)]`.",
 )
 class TinyGPT_shared_layers(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -1494,8 +1503,8 @@ class TinyGPT_shared_layers(TinyGPT):
 @misconception(
     "TinyGPT",
     label="layers not registered",
-    hint="The layers are in a Python list, and a module does not look into lists: `parameters()` does not have them, "
-    "and no optimiser trains them. `nn.ModuleList([...])`.",
+    hint="The layers are in a Python list, and a module does not search lists: they are missing in `parameters()`, "
+    "and no optimizer trains them. Use `nn.ModuleList([...])`.",
 )
 class TinyGPT_list(TinyGPT):
     def stack(self, d_model, num_heads, num_layers):
@@ -1509,8 +1518,8 @@ class TinyGPT_list(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="last layer never used",
-    hint="It is made, and the stream never comes to it. The stream goes through all layers.",
+    label="last layer not used",
+    hint="The last layer exists, but the stream never passes through it. The stream goes through all layers.",
 )
 class TinyGPT_skips_last(TinyGPT):
     def through(self, x):
@@ -1521,9 +1530,9 @@ class TinyGPT_skips_last(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="every layer from the embedding",
-    hint="Each layer is given the embedding, and only what the last one makes goes on. The stream goes through them "
-    "one after another: `x = layer(x, mask)`.",
+    label="embedding passed to every layer",
+    hint="Each layer gets the embedding, and only the last layer's result is used. The stream goes through them one "
+    "after another: `x = layer(x, mask)`.",
 )
 class TinyGPT_from_the_embedding(TinyGPT):
     def through(self, x):
@@ -1535,7 +1544,8 @@ class TinyGPT_from_the_embedding(TinyGPT):
 @misconception(
     "TinyGPT",
     label="only three tokens back",
-    hint="A token sees only the last few before it. It sees all from the first on; a window is for chapter 10.",
+    hint="A token sees only the last few tokens before it. It should see all earlier tokens; chapter 10 is about "
+    "windows.",
 )
 class TinyGPT_window(TinyGPT):
     def mask(self, x):
@@ -1545,8 +1555,8 @@ class TinyGPT_window(TinyGPT):
 @misconception(
     "TinyGPT",
     label="only the last 512 tokens",
-    hint="Tokens that are more than 512 places back are hidden: a length is written into the code. Each token sees "
-    "all before it.",
+    hint="Tokens more than 512 places back are hidden, because a length is hard-coded. Each token sees all earlier "
+    "tokens.",
 )
 class TinyGPT_window_of_512(TinyGPT):
     def mask(self, x):
@@ -1555,9 +1565,9 @@ class TinyGPT_window_of_512(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="nothing behind the first 512 tokens seen",
-    hint="Tokens behind the 512th are hidden from all: a length is written into the code. Each token sees itself and "
-    "all before it.",
+    label="tokens after the 512th hidden",
+    hint="Tokens after the 512th are hidden from all tokens, because a length is hard-coded. Each token sees itself "
+    "and all earlier tokens.",
 )
 class TinyGPT_first_512(TinyGPT):
     def mask(self, x):
@@ -1567,8 +1577,8 @@ class TinyGPT_first_512(TinyGPT):
 @misconception(
     "TinyGPT",
     label="tokens shifted to the right",
-    hint="The tokens are shifted by one, so that the logits at a token do not depend on it. That shift belongs to a "
-    "decoder's training; here the logits at token i say what follows token i.",
+    hint="The tokens are shifted by one, so the logits at a token do not depend on it. That shift belongs to the "
+    "training of a decoder; here the logits at token i predict what follows token i.",
 )
 class TinyGPT_shifted(TinyGPT):
     def forward(self, tokens):
@@ -1577,8 +1587,8 @@ class TinyGPT_shifted(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="sequences seen by each other",
-    hint="The first axis is taken for the tokens, so that sequences attend to each other. The batch comes first.",
+    label="sequences attend to each other",
+    hint="The first axis is read as the tokens, so sequences attend to each other. The batch comes first.",
 )
 class TinyGPT_across(TinyGPT):
     def through(self, x):
@@ -1590,7 +1600,8 @@ class TinyGPT_across(TinyGPT):
 @misconception(
     "TinyGPT",
     label="mean over the batch subtracted",
-    hint="What a sequence gets depends on the others then. `nn.LayerNorm` takes the mean of each token by itself.",
+    hint="The result for a sequence then depends on the other sequences. `nn.LayerNorm` computes the mean of each "
+    "token separately.",
 )
 class TinyGPT_batch_norm(TinyGPT):
     def said(self, x):
@@ -1599,8 +1610,8 @@ class TinyGPT_batch_norm(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="normed over the tokens",
-    hint="The mean is one of later tokens, too. `nn.LayerNorm` takes that of each token by itself.",
+    label="norm over the tokens",
+    hint="The mean includes later tokens. `nn.LayerNorm` computes the mean of each token separately.",
 )
 class TinyGPT_normed_over_tokens(TinyGPT):
     def said(self, x):
@@ -1610,9 +1621,9 @@ class TinyGPT_normed_over_tokens(TinyGPT):
 @misconception(
     "TinyGPT",
     label="embedding too large for the last layer",
-    hint="The logits of a new model are large: it is sure of something, and has learnt nothing. Embeddings drawn "
-    "with variance 1 and used as the last layer's weights do that, or embeddings times sqrt(d_model): draw them "
-    "smaller.",
+    hint="The logits of a new model are large: it is confident, but has learned nothing. This happens when "
+    "embeddings with variance 1 are also the last layer's weights, or are multiplied by sqrt(d_model): use smaller "
+    "initial values.",
 )
 class TinyGPT_tied_too_large(TinyGPT):
     def __init__(self, *sizes):
@@ -1622,9 +1633,9 @@ class TinyGPT_tied_too_large(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="tokens taken for numbers",
-    hint="The token's number is multiplied with a vector: token 8 is then twice token 4, and large numbers make "
-    "large logits. A token is a name: `nn.Embedding`.",
+    label="tokens used as numbers",
+    hint="The token's number is multiplied by a vector, so token 8 is twice token 4, and large numbers give large "
+    "logits. Tokens are names, not quantities: use `nn.Embedding`.",
 )
 class TinyGPT_numbers(TinyGPT):
     def embed(self, vocab_size, d_model):
@@ -1639,7 +1650,7 @@ class TinyGPT_numbers(TinyGPT):
 @misconception(
     "TinyGPT",
     label="dropout in training mode",
-    hint="Nobody asked for dropout here: same tokens give the same logits.",
+    hint="This model has no dropout: the same tokens always give the same logits.",
 )
 class TinyGPT_dropout(TinyGPT):
     def placed(self, x):
@@ -1648,9 +1659,9 @@ class TinyGPT_dropout(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="positions no part of the module",
-    hint="The table of positions is a plain tensor: it keeps its dtype and its device when the model changes its "
-    'own. `self.register_buffer("positions", ...)`.',
+    label="positions not registered",
+    hint="The table of positions is a plain tensor, so its dtype and device do not change with the model. Use "
+    '`self.register_buffer("positions", ...)`.',
 )
 class TinyGPT_plain_table(TinyGPT):
     def place(self, max_len, d_model):
@@ -1662,8 +1673,8 @@ class TinyGPT_plain_table(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="module not begun",
-    hint="`super().__init__()` is missing, or comes too late: it stands first in `__init__`, before any layer.",
+    label="super().__init__ missing or late",
+    hint="`super().__init__()` is missing or comes too late. It must come first in `__init__`, before any layer.",
 )
 class TinyGPT_not_begun(TinyGPT):
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
@@ -1672,8 +1683,9 @@ class TinyGPT_not_begun(TinyGPT):
 
 @misconception(
     "TinyGPT",
-    label="heads made to fit",
-    hint="A d_model that is no multiple of num_heads is accepted. Hand both on, and let `MultiHeadAttention` raise.",
+    label="indivisible d_model accepted",
+    hint="A d_model that is not a multiple of num_heads is accepted. Pass both on, and let `MultiHeadAttention` "
+    "raise.",
 )
 class TinyGPT_rounds(TinyGPT):
     def layer(self, d_model, num_heads):
@@ -1684,9 +1696,9 @@ class TinyGPT_rounds(TinyGPT):
 
 
 GPT = {
-    "a list instead of an array": "Lists came back. Leave `.tolist()` out: logits are a tensor.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch.",
-    "only the first sequence": "`[0]` takes the first sequence and forgets the rest of the batch. Keep the axis b.",
+    "a list instead of an array": "The result is a list. Drop `.tolist()`: logits are a tensor.",
+    "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. One sequence is still a batch.",
+    "only the first sequence": "`[0]` takes the first sequence and drops the rest of the batch. Keep the axis b.",
 }
 
 
@@ -1710,7 +1722,7 @@ def seen(model, tokens):
 
 
 def written(model, prompt, num_new_tokens, see=seen, choose=chosen):
-    """Generate, where the one step or the other may be done otherwise."""
+    """Generate tokens; subclasses replace single steps."""
     tokens = prompt
     for _ in range(num_new_tokens):
         tokens = torch.cat([tokens, choose(model(see(model, tokens)))], dim=1)
@@ -1731,8 +1743,9 @@ def generate_samples(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="logits at the first token",
-    hint="`[:, 0]` says what follows the first. What follows all of them stands at the last: `[:, -1]`.",
+    label="logits at the first token used",
+    hint="`[:, 0]` predicts what follows the first token. The prediction after all tokens is at the last one: `[:, "
+    "-1]`.",
 )
 def generate_first_place(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, 0].argmax(-1, keepdim=True))
@@ -1740,8 +1753,8 @@ def generate_first_place(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="logits at the last token but one",
-    hint="They say what the last one might be. What follows it stands at the last, `[:, -1]`.",
+    label="logits at the second-to-last token",
+    hint="The code predicts the last token again. The prediction of the next token is at the last one, `[:, -1]`.",
 )
 def generate_last_but_one(model, prompt, num_new_tokens):
     def choose(logits):
@@ -1752,8 +1765,8 @@ def generate_last_but_one(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="largest logit of all places",
-    hint="The largest logit is looked for at all tokens together. Only those at the last one say what follows.",
+    label="argmax over all positions",
+    hint="The largest logit is taken over all tokens. Only the logits at the last token predict the next one.",
 )
 def generate_of_all_places(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, choose=lambda logits: logits.amax(1).argmax(-1, keepdim=True))
@@ -1762,7 +1775,7 @@ def generate_of_all_places(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="argmax over the batch",
-    hint="It runs over the vocabulary, the last axis, for each sequence by itself.",
+    hint="argmax runs over the batch. Use the vocabulary, the last axis, for each sequence separately.",
 )
 def generate_over_the_batch(model, prompt, num_new_tokens):
     def choose(logits):
@@ -1774,7 +1787,7 @@ def generate_over_the_batch(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="only the last token shown",
-    hint="The model is shown all that there is, up to max_len tokens.",
+    hint="The model sees only the last token. Pass it all tokens, up to max_len.",
 )
 def generate_last_token(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, -1:])
@@ -1782,8 +1795,8 @@ def generate_last_token(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="the prompt shown each time",
-    hint="What was written since is never shown: the same token comes again and again.",
+    label="only the prompt shown each time",
+    hint="The model never sees the new tokens, so it generates the same token again and again.",
 )
 def generate_prompt_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: seen(model, prompt))
@@ -1792,7 +1805,8 @@ def generate_prompt_alone(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="more than max_len tokens shown",
-    hint="The model raises then. Show it the last max_len: `tokens[:, -model.max_len:]`.",
+    hint="The model raises an error for more than max_len tokens. Pass the last max_len: `tokens[:, "
+    "-model.max_len:]`.",
 )
 def generate_no_window(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens)
@@ -1800,8 +1814,8 @@ def generate_no_window(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="the first max_len tokens shown",
-    hint="What is new is cut off. Show the model the last ones: `tokens[:, -model.max_len:]`.",
+    label="first max_len tokens shown",
+    hint="The newest tokens are cut off. Pass the last ones to the model: `tokens[:, -model.max_len:]`.",
 )
 def generate_first_window(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len])
@@ -1810,7 +1824,7 @@ def generate_first_window(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="stopped when the window is full",
-    hint="Nothing is written beyond max_len tokens. The model goes on, and is shown the last max_len.",
+    hint="Nothing is generated after max_len tokens. Continue, and pass the last max_len to the model.",
 )
 def generate_stops(model, prompt, num_new_tokens):
     return written(model, prompt, min(num_new_tokens, max(model.max_len - prompt.shape[1], 0)))
@@ -1819,7 +1833,7 @@ def generate_stops(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="long prompts cut for good",
-    hint="What the model was not shown is missing from the result: the window is for the model, `tokens` keeps all.",
+    hint="Tokens outside the window are missing in the result. The window is only for the model; `tokens` keeps all.",
 )
 def generate_cut(model, prompt, num_new_tokens):
     tokens = seen(model, prompt)
@@ -1831,7 +1845,7 @@ def generate_cut(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="only the new tokens returned",
-    hint="The prompt comes first: (b, n + m).",
+    hint="Only the new tokens are returned. The prompt comes first: (b, n + m).",
 )
 def generate_new_alone(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens)[:, prompt.shape[1] :]
@@ -1840,7 +1854,7 @@ def generate_new_alone(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="one token too many",
-    hint="There is one token more than asked for: `range(num_new_tokens)` counts them.",
+    hint="There is one token more than requested: use `range(num_new_tokens)`.",
 )
 def generate_one_more(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens + 1)
@@ -1849,7 +1863,7 @@ def generate_one_more(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="prompt counted among the new tokens",
-    hint="The result has num_new_tokens tokens in all. So many are added to the prompt.",
+    hint="The result has num_new_tokens tokens in total. That number is added to the prompt.",
 )
 def generate_in_all(model, prompt, num_new_tokens):
     return written(model, prompt, max(num_new_tokens - prompt.shape[1], 0))
@@ -1858,7 +1872,7 @@ def generate_in_all(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="at least one token added",
-    hint="With num_new_tokens = 0 a token was added all the same. Then the prompt comes back as it is.",
+    hint="With num_new_tokens = 0, a token is still added. Return the prompt unchanged then.",
 )
 def generate_never_none(model, prompt, num_new_tokens):
     return written(model, prompt, max(num_new_tokens, 1))
@@ -1866,9 +1880,9 @@ def generate_never_none(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="all new tokens from one look",
-    hint="The model is asked once, and its predictions at all tokens are put behind the prompt. Each new token has "
-    "to be shown to the model before the next.",
+    label="all new tokens from one call",
+    hint="The model is called once, and its predictions at all tokens are appended to the prompt. The model has to "
+    "see each new token before it predicts the next.",
 )
 def generate_at_once(model, prompt, num_new_tokens):
     places = model(seen(model, prompt)).argmax(-1)
@@ -1880,8 +1894,8 @@ def generate_at_once(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="tokens as floating numbers",
-    hint="Tokens are names: keep them int64.",
+    label="tokens as floats",
+    hint="Tokens are names, not quantities: keep them int64.",
 )
 def generate_floats(model, prompt, num_new_tokens):
     return written(model, prompt, num_new_tokens).float()
@@ -1890,8 +1904,8 @@ def generate_floats(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="left in evaluation mode",
-    hint="`model.eval()` is called and never taken back: whoever goes on training does so in the wrong mode. "
-    "Remember `model.training`, and end with `model.train(...)`.",
+    hint="`model.eval()` is called but never reverted, so later training uses the wrong mode. Store "
+    "`model.training`, and end with `model.train(...)`.",
 )
 def generate_leaves_eval(model, prompt, num_new_tokens):
     model.eval()
@@ -1901,8 +1915,8 @@ def generate_leaves_eval(model, prompt, num_new_tokens):
 @misconception(
     "generate",
     label="left in training mode",
-    hint="`model.train()` is called at the end whatever the mode was before. Remember `model.training`, and put that "
-    "back.",
+    hint="`model.train()` is called at the end, regardless of the earlier mode. Store `model.training`, and restore "
+    "it.",
 )
 def generate_leaves_training(model, prompt, num_new_tokens):
     model.eval()
@@ -1913,8 +1927,8 @@ def generate_leaves_training(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="mode lost where nothing is written",
-    hint="With no token to add the function returns early, after `model.eval()` and before the mode is put back. "
+    label="mode not restored without new tokens",
+    hint="With no token to add, the function returns early, after `model.eval()` and before the mode is restored. "
     "Return before the one, or after the other.",
 )
 def generate_returns_early(model, prompt, num_new_tokens):
@@ -1929,9 +1943,9 @@ def generate_returns_early(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="mode put back on the outside alone",
-    hint="`model.training = True` sets the mode of the outermost module, and its parts stay as `eval()` left them. "
-    "`model.train(...)` reaches all of them.",
+    label="mode restored only at the top",
+    hint="`model.training = True` sets the mode of the outermost module, but its submodules stay in evaluation "
+    "mode. `model.train(...)` sets all of them.",
 )
 def generate_mode_outside(model, prompt, num_new_tokens):
     before = model.training
@@ -1943,9 +1957,9 @@ def generate_mode_outside(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="gradients of the model switched off",
-    hint="`requires_grad_(False)` was called on the model, and nobody can train it any more. To write without "
-    "gradients, stay inside `with torch.no_grad():`.",
+    label="gradients of the model turned off",
+    hint="`requires_grad_(False)` is called on the model, so it can no longer be trained. To generate without "
+    "gradients, use `with torch.no_grad():`.",
 )
 def generate_freezes(model, prompt, num_new_tokens):
     return written(model.requires_grad_(False), prompt, num_new_tokens)
@@ -1953,8 +1967,8 @@ def generate_freezes(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="a note left on the model",
-    hint="An attribute was set on the model. Keep what you need in a variable of your own.",
+    label="attribute set on the model",
+    hint="An attribute is set on the model. Keep the value in a local variable.",
 )
 def generate_notes(model, prompt, num_new_tokens):
     model.written = written(model, prompt, num_new_tokens)
@@ -1963,8 +1977,8 @@ def generate_notes(model, prompt, num_new_tokens):
 
 @misconception(
     "generate",
-    label="prompt moved in place",
-    hint="The prompt itself was changed: its tokens were moved to make room. Put together a new tensor.",
+    label="prompt changed in place",
+    hint="The tokens of the prompt are moved in place to make room. Create a new tensor.",
 )
 def generate_in_place(model, prompt, num_new_tokens):
     tokens = written(model, prompt, num_new_tokens)
@@ -1976,9 +1990,9 @@ def generate_in_place(model, prompt, num_new_tokens):
 
 
 TOKENS = {
-    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "an array instead of a tensor": "An array of NumPy's came back. Tokens are a tensor.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch.",
+    "a list instead of an array": "The result is a list. Drop `.tolist()` and return a tensor.",
+    "an array instead of a tensor": "The result is a NumPy array. Return a tensor of tokens.",
+    "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it. One sequence is still a batch.",
 }
 
 

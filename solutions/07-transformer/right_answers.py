@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import math
@@ -39,7 +39,7 @@ class FeedForward_by_ndtr(FeedForward):
 
 @right("FeedForward")
 class FeedForward_sequential_beside(nn.Module):
-    """Its parameters have two names each."""
+    """Each of its parameters has two names."""
 
     def __init__(self, d_model, d_ff):
         super().__init__()
@@ -109,7 +109,7 @@ class EncoderLayer_no_dropout(EncoderLayer):
 
 @right("EncoderLayer")
 class EncoderLayer_deltas(EncoderLayer):
-    """The stream as x and what has been added to it."""
+    """The stream as x plus the sum of all additions."""
 
     def forward(self, x, mask=None):
         first = self.self_attn(self.norm1(x), mask=mask)[0]
@@ -155,7 +155,7 @@ class DecoderLayer_written_out(nn.Module):
 
 @right("DecoderLayer")
 class DecoderLayer_on_top_of_an_encoder_layer(EncoderLayer):
-    """Made by adding to what an encoder layer has."""
+    """An encoder layer with added parts."""
 
     def __init__(self, d_model, num_heads, d_ff):
         super().__init__(d_model, num_heads, d_ff)
@@ -222,7 +222,7 @@ class TinyGPT_rotary(TinyGPT):
 
 @right("TinyGPT")
 class TinyGPT_tied(TinyGPT):
-    """One matrix for the first layer and the last, drawn small, and positions that begin at 0."""
+    """One matrix for the first and the last layer, with small initial values, and positions that start at 0."""
 
     def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
         super().__init__(vocab_size, d_model, num_heads, num_layers, max_len)
@@ -239,7 +239,7 @@ class TinyGPT_tied(TinyGPT):
 
 @right("TinyGPT")
 class TinyGPT_log_probabilities(TinyGPT):
-    """Logarithms of probabilities are logits: softmax makes the same of them."""
+    """Log probabilities are also logits: their softmax is the same."""
 
     def said(self, x):
         return super().said(x).log_softmax(-1)
@@ -306,7 +306,7 @@ def generate_sequence_by_sequence(model, prompt, num_new_tokens):
 
 @right("generate")
 def generate_padded(model, prompt, num_new_tokens):
-    """Always max_len tokens are shown, those behind the last being nothing: a causal model does not see them."""
+    """The model always gets max_len tokens, padded at the end: a causal model does not see the padding."""
     tokens = prompt
     for _ in range(num_new_tokens):
         window = tokens[:, -model.max_len :]

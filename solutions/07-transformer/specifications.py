@@ -1,4 +1,5 @@
-"""What is asked in exercise 7, by PyTorch's layers or by hand: what its checks compare with, only in the archive."""
+"""Exercise 7 computed by PyTorch's layers or by hand: its checks compare with this. Students get it only inside the
+archive."""
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ PARTS = {"EncoderLayer": ("self_attn",), "DecoderLayer": ("self_attn", "multihea
 
 
 def fed(values, x, before=""):
-    """Return what a feed-forward network with these parameters makes of x."""
+    """Return the output of a feed-forward network with these parameters for x."""
     hidden = x @ values[f"{before}linear1.weight"].T + values[f"{before}linear1.bias"]
     hidden = hidden * torch.special.ndtr(hidden)
     return hidden @ values[f"{before}linear2.weight"].T + values[f"{before}linear2.bias"]
@@ -21,7 +22,7 @@ def normed(values, name, x):
 
 
 def attended(values, part, h, query, source, mask):
-    """Return what multi-head attention with these parameters finds in `source`."""
+    """Return the output of multi-head attention with these parameters to `source`."""
     found = []
     for name, X in zip(PROJECTIONS, (query, source, source), strict=True):
         rows, bias = values[f"{part}.{name}.weight"], values[f"{part}.{name}.bias"]
@@ -29,7 +30,7 @@ def attended(values, part, h, query, source, mask):
     q, k, v = found
     if mask is not None:
         mask = mask[:, None] if mask.ndim == 3 else mask
-        seen = mask.flatten(0, -2).any(0)  # the keys that somebody sees; along a long axis, only few
+        seen = mask.flatten(0, -2).any(0)  # the keys that any query sees; in a long sequence, only few
         k, v, mask = k[..., seen, :], v[..., seen, :], mask[..., seen]
     S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
     allowed = torch.ones(S.shape, dtype=torch.bool)
@@ -45,7 +46,7 @@ def attended(values, part, h, query, source, mask):
 
 
 def specified(kind, values, h, *arguments):
-    """Return what a layer with these parameters makes of its arguments, as `forward` takes them."""
+    """Return the output of a layer with these parameters; the arguments are those of `forward`."""
     x, memory, *masks = arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
     mask, memory_mask = [*masks, None, None][:2]
     own = normed(values, "norm1", x)
@@ -58,7 +59,7 @@ def specified(kind, values, h, *arguments):
 
 
 def of_torch(kind, values, h, *arguments):
-    """Return what PyTorch's own layer with these parameters makes of the same arguments."""
+    """Return the output of PyTorch's own layer with these parameters for the same arguments."""
     d_ff, d_model = values["feed_forward.linear1.weight"].shape
     theirs = nn.TransformerEncoderLayer if kind == "EncoderLayer" else nn.TransformerDecoderLayer
     layer = theirs(d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64)
@@ -70,11 +71,11 @@ def of_torch(kind, values, h, *arguments):
             state[f"{part}.out_proj.{own}"] = state.pop(f"{part}.W_o.{own}")
     layer.load_state_dict(state)
     turned = [None if own is None else ~own if own.dtype == torch.bool else own for own in arguments]
-    return layer(*turned).detach()  # their masks are True where nothing may be seen
+    return layer(*turned).detach()  # their masks are True where attention is forbidden
 
 
 def continued(model, prompt, num_new_tokens):
-    """Return what greedy generation makes of a prompt, sequence by sequence."""
+    """Return the greedy continuation of a prompt, computed sequence by sequence."""
     rows = []
     for row in prompt.tolist():
         for _ in range(num_new_tokens):

@@ -1,28 +1,28 @@
 # %% title [markdown]
 # # 8. What heads learn
 #
-# You write the four tools with which heads are looked into: a score for heads that look at the word before
-# (`previous_token_score`), how many directions a table of weights really has (`effective_rank`), a layer without one of its
-# heads (`ablate_head`), and what that costs (`head_importance`). Read chapter 8 of the book first.
+# You write four tools for inspecting heads: a score for heads that look at the previous word (`previous_token_score`), the
+# number of directions that a table of weights really has (`effective_rank`), a layer without one of its heads
+# (`ablate_head`), and the cost of removing it (`head_importance`). Read chapter 8 of the book first.
 #
 # *About 70 minutes · medium ●●○*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
+# time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("ablate_head", points=6, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("ablate_head", points=6, seed=...)` in a cell of your own. You can earn partial points, and the checks are
+# readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `08-heads.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `08-heads.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import copy
@@ -33,7 +33,7 @@ from torch import nn
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, all heads in one tensor (given; exercise 6 is about it).
+    """Multi-head attention, with all heads in one tensor (given; see exercise 6).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(self, query, key=None, value=None, mask=None):
-        """Attend with all heads at once, and mix what they found.
+        """Attend with all heads at once, and mix the results.
 
         Parameters
         ----------
@@ -65,13 +65,13 @@ class MultiHeadAttention(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, shape (n_q, n_k), optional
-            True where the query may attend to the key. None: everywhere.
+            True where the query may attend to the key. None means everywhere.
 
         Returns
         -------
         out : tensor, shape (b, n_q, d_model)
         weights : tensor, shape (b, h, n_q, n_k)
-            Both come in a tuple, in this order.
+            Both are returned in a tuple, in this order.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -88,26 +88,26 @@ class MultiHeadAttention(nn.Module):
 #
 # *About 10 minutes · easy ●○○*
 #
-# Two heads of one number each pass on $z = (3 \mid 2)$. Two words are scored by $y = z\, W_o$ with
+# Two heads pass on one number each, $z = (3 \mid 2)$. Two words get the scores $y = z\, W_o$ with
 #
 # $$
 # W_o = \begin{pmatrix} \frac13 \ln 4 & 0 \\ \frac12 \ln 2 & 0 \end{pmatrix}
 # $$
 #
-# and softmax makes probabilities of the two scores; the first word is right. A third head's table of weights, and its singular
-# values, are
+# and softmax turns the two scores into probabilities; the first word is right. A third head has this table of weights and
+# these singular values:
 #
 # $$
 # A = \begin{pmatrix} 1 & 0 & 0 & 0 \\ 0.6 & 0.4 & 0 & 0 \\ 0 & 0.9 & 0.1 & 0 \\ 0.3 & 0.3 & 0 & 0.4 \end{pmatrix}
 # \qquad \sigma = (1.4,\ 0.8,\ 0.4,\ 0.1)
 # $$
 #
-# (rounded). **Find four numbers**: the probability of the right word with both heads, and with the first one cut; the previous-token
-# score of $A$; and how many singular values it takes for 0.9 of the sum of their squares.
+# (rounded). **Find four numbers**: the probability of the right word with both heads, and without the first one; the
+# previous-token score of $A$; and the number of singular values needed for 0.9 of the sum of their squares.
 
 # %% by_hand
 def by_hand():
-    """Return the four numbers, worked out with a pencil.
+    """Return the four numbers, computed by hand.
 
     Returns
     -------
@@ -126,26 +126,26 @@ checks.run("by_hand", points=0)
 # %% conventions [markdown]
 # ## Four rules for this notebook
 #
-# - Heads are counted from 0, and so are tokens. A head that is not there, such as −1 or h, raises `ValueError`, `RuntimeError` or
-#   `IndexError`. What else has to, and what is advice, stands under *Raises*.
-# - The layer that you are given is left as it was, all of it: its parameters and whether they ask for gradients, its mode, its
-#   hooks, its attributes.
+# - Heads and tokens are counted from 0. A head that does not exist, such as −1 or h, raises `ValueError`, `RuntimeError` or
+#   `IndexError`. Each function lists other errors, and those that are advice, under *Raises*.
+# - The given layer is not changed in any way: its parameters, their `requires_grad`, its mode, its hooks and its attributes
+#   stay the same.
 # - A score has the floating dtype of its weights, and gradients flow through it.
-# - Same inputs, same result: nothing is drawn.
+# - The same inputs give the same result: nothing is random.
 
 # %% ask_previous_token_score [markdown]
-# ## 8.1 `previous_token_score`: does a head look at the word before?
+# ## 8.1 `previous_token_score`: does a head look at the previous word?
 #
 # *About 10 minutes · easy ●○○*
 #
-# For each head, the mean of the weights $A_{i, i-1}$, over all $i \ge 1$ and over the batch. A head that always looks at the word
-# before has 1. The first token has no word before it, and does not count.
+# For each head, compute the mean of the weights $A_{i, i-1}$, over all $i \ge 1$ and over the batch. A head that always looks
+# at the previous word has the score 1. The first token has no word before it and does not count.
 #
-# `A.diagonal(offset, dim1, dim2)` takes a diagonal out of two axes; $A_{i, i-1}$ stands below the main one.
+# `A.diagonal(offset, dim1, dim2)` takes a diagonal of two axes; $A_{i, i-1}$ is below the main one.
 
 # %% previous_token_score
 def previous_token_score(A):
-    """Return each head's mean weight on the token before.
+    """Return each head's mean weight on the previous token.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ def previous_token_score(A):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if A is not square in its last two axes, or if n is 1: then there is no token before
-        another.
+        Advice, worth no points: if A is not square in its last two axes, or if n is 1, so that no token has another
+        before it.
     """
     ### BEGIN SOLUTION
     if A.shape[-2] != A.shape[-1] or A.shape[-1] < 2:
@@ -179,35 +179,36 @@ import checks
 checks.run("previous_token_score", points=3)
 
 # %% ask_effective_rank [markdown]
-# ## 8.2 `effective_rank`: how many directions count
+# ## 8.2 `effective_rank`: how many directions matter
 #
 # *About 10 minutes · easy ●○○*
 #
-# The fewest singular values, the largest first, whose squares sum to at least the share `energy` of the sum of all squares. With
-# singular values 3, 2 and 1 the squares are 9, 4 and 1: two of them make 13 of 14, which is 93%. A share that is met exactly is
-# reached: of two equal singular values, one makes 0.5. Advice, worth no points: a matrix of zeros has the effective rank 1.
+# The effective rank is the smallest number of singular values, largest first, whose squares sum to at least the share
+# `energy` of the sum of all squares. With singular values 3, 2 and 1 the squares are 9, 4 and 1: the first two add up to 13
+# of 14, or 93%. A share that is met exactly counts as reached: one of two equal singular values is 0.5. Advice, worth no
+# points: a matrix of zeros has the effective rank 1.
 #
 # `torch.linalg.svdvals(A)` gives the singular values, largest first.
 
 # %% effective_rank
 def effective_rank(A, energy=0.9):
-    """Return how many singular values make most of a matrix.
+    """Return how many singular values account for most of a matrix.
 
     Parameters
     ----------
     A : tensor, shape (n, m)
     energy : float
-        The share of the sum of squares that is asked for, above 0 and below 1.
+        The share of the sum of squares to reach, above 0 and below 1.
 
     Returns
     -------
     int
-        At least 1, be A all 0, and at most min(n, m).
+        At least 1, even if A is all 0, and at most min(n, m).
 
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If A has not two axes: the ranks of several heads are no single number.
+        If A does not have two axes: the ranks of several heads are not a single number.
     """
     ### BEGIN SOLUTION
     if A.dim() != 2:
@@ -230,19 +231,18 @@ checks.run("effective_rank", points=4)
 #
 # *About 20 minutes · medium ●●○*
 #
-# What the heads found stands side by side before it is mixed, $Y = (Z^{(0)} \mid \cdots \mid Z^{(h-1)})\, W_o + b_o$. Return a
-# copy of the layer in which the part of one head adds nothing. The other heads, their weights and $b_o$ stay as they are, and so does
-# the layer that you are given, even when the copy is trained later. The copy does not lean on the layer either: when that is
-# trained, the copy stays as it is.
+# The heads' results are concatenated before they are mixed, $Y = (Z^{(0)} \mid \cdots \mid Z^{(h-1)})\, W_o + b_o$. Return a
+# copy of the layer in which one head adds nothing. The other heads, their weights and $b_o$ stay the same. The given layer
+# also stays the same, even if the copy is trained later; and training the layer later does not change the copy.
 #
-# The copy is a layer like the one that you are given. It is called in the same ways: with a query alone, with values that are not the
-# keys, with a mask, and with any of these by name, such as `mask=mask`. It has the layer's dtype and mode, and gradients flow back from
-# both of its results.
-# Its weights of the head that was cut may be anything.
+# The copy is a layer like the given one. It is called in the same ways: with only a query, with values that are not the keys,
+# with a mask, and with any of these by name, such as `mask=mask`. It has the layer's dtype and mode, and gradients flow back
+# from both of its results.
+# Its weights for the removed head may be anything.
 #
-# `copy.deepcopy(layer)` copies a module with its parameters and its mode. `nn.Linear` stores its weight transposed: rows of $W_o$ are
-# columns of `W_o.weight`. To write into a parameter, stay inside `with torch.no_grad():`. There is more than one place where a head
-# can be silenced; zeros in $W_q$ or $W_k$ are none.
+# `copy.deepcopy(layer)` copies a module with its parameters and its mode. `nn.Linear` stores its weight transposed: rows of
+# $W_o$ are columns of `W_o.weight`. To write into a parameter, use `with torch.no_grad():`. There are several places where a
+# head can be silenced, but zeros in $W_q$ or $W_k$ do not silence it.
 
 # %% ablate_head
 def ablate_head(layer, head):
@@ -251,20 +251,20 @@ def ablate_head(layer, head):
     Parameters
     ----------
     layer : MultiHeadAttention
-        Of any size, with or without biases, of any floating dtype.
+        Any size, with or without biases, any floating dtype.
     head : int
         From 0 to h - 1.
 
     Returns
     -------
     module
-        Called as the layer is, with the same names of arguments: it returns the result, and then the weights. In the layer's
-        mode. None of its parameters is the layer's.
+        Called like the layer, with the same argument names; it returns the result and then the weights. It has the layer's
+        mode and shares no parameters with it.
 
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If there is no such head, a negative number included.
+        If there is no such head; this includes negative numbers.
     """
     ### BEGIN SOLUTION
     if not 0 <= head < layer.num_heads:
@@ -291,11 +291,12 @@ checks.run("ablate_head", points=6)
 #
 # *About 15 minutes · medium ●●○*
 #
-# `loss` is a function that takes a layer and returns a number. The importance of a head is the loss of the layer without it, minus the
-# loss of the whole layer. Each head is cut from the whole layer. It may well be negative: then the layer does better without the head.
-# You may cut heads in the layer itself, if it is afterwards as it was: put every number back, and take every hook off.
+# `loss` is a function that takes a layer and returns a number. The importance of a head is the loss of the layer without it,
+# minus the loss of the whole layer. Each head is removed from the whole layer. The importance may be negative: then the
+# layer does better without the head. You may remove heads in the layer itself if you restore it afterwards: put every number
+# back, and remove every hook.
 #
-# You may use your `ablate_head`. The number may be a float of Python's or a tensor with one number in it.
+# You may use your `ablate_head`. The loss may be a Python float or a tensor with one number.
 
 # %% head_importance
 def head_importance(layer, loss):
@@ -305,7 +306,7 @@ def head_importance(layer, loss):
     ----------
     layer : MultiHeadAttention
     loss : function
-        Takes a layer that is called as `MultiHeadAttention` is, and returns a number: a float, or a tensor of shape ().
+        Takes a layer that is called like `MultiHeadAttention`, and returns a number: a float, or a tensor of shape ().
 
     Returns
     -------
@@ -330,8 +331,8 @@ checks.run("head_importance", points=5)
 # %% copying [markdown]
 # ## What four heads learn
 #
-# One layer of four heads reads rows of 12 random letters, and has to say at each place which letter stood before. It trains in seconds. Then
-# your functions look into it: which head does the work? Is it the one with the highest score?
+# One layer with four heads reads rows of 12 random letters and predicts at each position which letter came before. It trains
+# in seconds. Then your functions inspect it: which head does the work? Is it the one with the highest score?
 
 # %% demo_training
 def trained(seed=0, letters=6, n=12, d_model=16, steps=250):
@@ -375,18 +376,19 @@ panels[0].set_ylabel("query")
 plt.show()
 
 # %% think [markdown]
-# ## To think about: two that do the same
+# ## To think about: heads that do the same
 #
 # *About 5 minutes · medium ●●○*
 #
-# A layer has three heads. The importances of all are 0, and yet the loss is enormous when all three are cut. How can that be? And what
-# would you measure to find out which heads can be taken away together? Nothing is checked here.
+# A layer has three heads. All have importance 0, and yet the loss is enormous when all three are removed. How can that be?
+# And what would you measure to find out which heads can be removed together? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# Each head is measured while the others speak. If two of the three are enough for the job, whichever two, no single cut does any
-# harm, and no head has any importance. To find a set that can go, cut sets: take the least important head away for good,
-# measure the importances of those that are left *anew*, and go on. That is not certain to find the best set, but it does not fall for copies.
+# Each head is measured while the others are active. If any two of the three are enough for the job, removing one does no
+# harm, and no head has any importance. To find heads that can be removed together, remove sets: remove the least important
+# head for good, measure the importances of the remaining heads *again*, and repeat. This may not find the best set, but
+# copies do not mislead it.
 #
 # </details>
 
@@ -395,9 +397,10 @@ plt.show()
 #
 # *About 30 minutes · hard ●●●*
 #
-# Put a gate $g_t = 1$ before each head's part of $W_o$, and let autograd find $\partial L / \partial g_t$, for all heads in one
-# backward pass. To first order, cutting head t, which takes $g_t$ to 0, changes the loss by $-\partial L / \partial g_t$. Compare
-# with `head_importance` for the trained layer. Where do the two agree, and where not, and why? There are no points for it, and no check.
+# Put a gate $g_t = 1$ before each head's part of $W_o$, and let autograd compute $\partial L / \partial g_t$ for all heads in
+# one backward pass. To first order, removing head t, which sets $g_t$ to 0, changes the loss by $-\partial L / \partial g_t$.
+# Compare with `head_importance` for the trained layer. Where do the two agree, where do they not, and why? This task has no
+# points and no check.
 
 # %%
 # Yours: the stretch task, or anything else.

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import copy
@@ -15,18 +15,18 @@ from checking import families, misconception, right
 
 
 def square(A, least=2):
-    """Raise where weights are not square, or of too few tokens."""
+    """Raise if weights are not square, or if there are too few tokens."""
     if A.shape[-2] != A.shape[-1] or A.shape[-1] < least:
         raise ValueError("sizes that do not fit")
 
 
 def over_batch(scores, axes):
-    """Return the mean over the batch, where there is one: A had 4 axes."""
+    """Return the mean over the batch if A has 4 axes."""
     return scores.mean(0) if axes == 4 else scores
 
 
 def there(layer, head):
-    """Return the numbers of a head's columns; raise where there is no such head."""
+    """Return the range of a head's columns; raise if there is no such head."""
     if not 0 <= head < layer.num_heads:
         raise ValueError("no such head")
     d_head = layer.d_model // layer.num_heads
@@ -48,7 +48,7 @@ def squares_of(A):
 
 
 def reached(squares, energy):
-    """Return how many of these squares make the share."""
+    """Return how many of these squares reach the share."""
     return int((squares.cumsum(0) < energy * squares.sum()).sum()) + 1
 
 
@@ -57,8 +57,9 @@ def reached(squares, energy):
 
 @misconception(
     "by_hand",
-    label="scores taken for probabilities",
-    hint="These are the scores of the first word, ln 4 + ln 2 and ln 2. Softmax makes probabilities of both scores.",
+    label="scores used as probabilities",
+    hint="These are the scores of the first word, ln 4 + ln 2 and ln 2. Softmax turns both words' scores into "
+    "probabilities.",
 )
 def by_hand_scores():
     return [np.log(8), np.log(2), 0.5, 2]
@@ -66,8 +67,8 @@ def by_hand_scores():
 
 @misconception(
     "by_hand",
-    label="the other head cut",
-    hint="Without the first head the second one is left, which adds ln 2. You left out the second.",
+    label="wrong head removed",
+    hint="Without the first head, the second remains and adds ln 2. You removed the second head.",
 )
 def by_hand_other_head():
     return [8 / 9, 4 / 5, 0.5, 2]
@@ -75,8 +76,8 @@ def by_hand_other_head():
 
 @misconception(
     "by_hand",
-    label="the first token counted",
-    hint="The sum of the three entries below the diagonal was divided by 4. The first token has no word before it.",
+    label="first token counted",
+    hint="The sum of the three entries below the diagonal is divided by 4. The first token has no word before it.",
 )
 def by_hand_of_four():
     return [8 / 9, 2 / 3, 0.375, 2]
@@ -85,7 +86,8 @@ def by_hand_of_four():
 @misconception(
     "by_hand",
     label="singular values not squared",
-    hint="The singular values themselves were added up. It is their squares that count: 1.96, 0.64, 0.16 and 0.01.",
+    hint="The singular values themselves are added. The share is of the sum of their squares: 1.96, 0.64, 0.16 and "
+    "0.01.",
 )
 def by_hand_not_squared():
     return [8 / 9, 2 / 3, 0.5, 3]
@@ -96,9 +98,9 @@ def by_hand_not_squared():
 
 @misconception(
     "previous_token_score",
-    label="next token instead of the previous",
-    hint="The diagonal above the main one holds A[i, i + 1]: the weight on the word after. Below it, the offset is "
-    "-1.",
+    label="next token instead of previous",
+    hint="The diagonal above the main one contains A[i, i + 1], the weight on the next word. Below it, the offset "
+    "is -1.",
 )
 def previous_token_score_next(A):
     square(A)
@@ -107,8 +109,8 @@ def previous_token_score_next(A):
 
 @misconception(
     "previous_token_score",
-    label="the token itself",
-    hint="The main diagonal holds A[i, i]: how much a word looks at itself.",
+    label="main diagonal used",
+    hint="The main diagonal contains A[i, i]: how much a word attends to itself.",
 )
 def previous_token_score_itself(A):
     square(A)
@@ -117,8 +119,8 @@ def previous_token_score_itself(A):
 
 @misconception(
     "previous_token_score",
-    label="divided by n",
-    hint="There are n - 1 tokens with one before them: the mean is over these.",
+    label="divided by n, not n - 1",
+    hint="The sum is divided by n. Only n - 1 tokens have a token before them, so take the mean over these.",
 )
 def previous_token_score_of_n(A):
     square(A)
@@ -128,7 +130,7 @@ def previous_token_score_of_n(A):
 @misconception(
     "previous_token_score",
     label="sum instead of mean",
-    hint="The weights were added up over the tokens and not divided by how many there are: n - 1.",
+    hint="The weights are added over the tokens, but not divided by their number, n - 1.",
 )
 def previous_token_score_summed(A):
     square(A)
@@ -137,8 +139,9 @@ def previous_token_score_summed(A):
 
 @misconception(
     "previous_token_score",
-    label="last token before the first",
-    hint="`roll` and an index of -1 wrap around: A[0, -1] was counted, though nothing stands before the first token.",
+    label="first token wraps around",
+    hint="`roll` and an index of -1 wrap around: A[0, -1] is counted although there is nothing before the first "
+    "token.",
 )
 def previous_token_score_wrapped(A):
     square(A)
@@ -148,9 +151,9 @@ def previous_token_score_wrapped(A):
 
 @misconception(
     "previous_token_score",
-    label="all earlier tokens",
-    hint="`tril(-1)` keeps everything below the diagonal. Only the entries right below it belong to the token "
-    "before.",
+    label="all earlier tokens counted",
+    hint="`tril(-1)` keeps everything below the diagonal. Only the entries directly below it belong to the previous "
+    "token.",
 )
 def previous_token_score_all_earlier(A):
     square(A)
@@ -159,8 +162,8 @@ def previous_token_score_all_earlier(A):
 
 @misconception(
     "previous_token_score",
-    label="batch left in the result",
-    hint="With a batch the result is (b, h). Take the mean over the batch as well.",
+    label="no mean over the batch",
+    hint="With a batch, the result has shape (b, h). Take the mean over the batch as well.",
 )
 def previous_token_score_of_each(A):
     square(A)
@@ -169,8 +172,8 @@ def previous_token_score_of_each(A):
 
 @misconception(
     "previous_token_score",
-    label="one number for all heads",
-    hint="The mean was taken over the heads too. Each head has a score of its own.",
+    label="mean over the heads taken",
+    hint="The mean includes the heads. Each head has its own score.",
 )
 def previous_token_score_in_all(A):
     square(A)
@@ -179,8 +182,9 @@ def previous_token_score_in_all(A):
 
 @misconception(
     "previous_token_score",
-    label="only where it is the largest",
-    hint="This counts the tokens whose largest weight is on the one before. The score is the mean of the weights.",
+    label="largest weights counted instead of averaged",
+    hint="This counts the tokens whose largest weight is on the previous token. The score is the mean of the "
+    "weights.",
 )
 def previous_token_score_largest(A):
     square(A)
@@ -191,7 +195,8 @@ def previous_token_score_largest(A):
 @misconception(
     "previous_token_score",
     label="works with a batch only",
-    hint="A may have three axes, (h, n, n). `b, h, n, n = A.shape` and `.mean(0)` then mean something else.",
+    hint="A may have three axes, (h, n, n). `b, h, n, n = A.shape` fails then, and `.mean(0)` averages over the "
+    "heads.",
 )
 def previous_token_score_with_batch(A):
     _, _, _, _ = A.shape
@@ -201,8 +206,8 @@ def previous_token_score_with_batch(A):
 
 @misconception(
     "previous_token_score",
-    label="a single token gives NaN",
-    hint="With n = 1 there is nothing to take the mean of, and 0 / 0 is NaN. Raise `ValueError`.",
+    label="NaN for a single token",
+    hint="With n = 1 there is nothing to average, and 0 / 0 is NaN. Raise `ValueError`.",
 )
 def previous_token_score_of_one(A):
     square(A, least=1)
@@ -211,8 +216,8 @@ def previous_token_score_of_one(A):
 
 @misconception(
     "previous_token_score",
-    label="rectangles accepted",
-    hint="With more keys than queries, or fewer, the diagonal is not where the token before is. Raise `ValueError`.",
+    label="non-square weights accepted",
+    hint="With different numbers of queries and keys, the diagonal is not at the previous token. Raise `ValueError`.",
 )
 def previous_token_score_of_rectangles(A):
     if min(A.shape[-2:]) < 2:
@@ -222,8 +227,8 @@ def previous_token_score_of_rectangles(A):
 
 @misconception(
     "previous_token_score",
-    label="one head taken for a batch",
-    hint="(1, n, n) is one head without a batch. Its first axis was taken away, and the score came without an axis.",
+    label="single head treated as a batch",
+    hint="(1, n, n) is one head without a batch. Its first axis is removed, so the score has no axis.",
 )
 def previous_token_score_one_head(A):
     square(A)
@@ -256,7 +261,8 @@ def previous_token_score_reference(A):
 @misconception(
     "effective_rank",
     label="singular values not squared",
-    hint="The share is one of the sum of squares, which is the sum of the squares of all entries. Square first.",
+    hint="The share refers to the sum of squared singular values, which is the sum of the squares of all entries. "
+    "Square them first.",
 )
 def effective_rank_not_squared(A, energy=0.9):
     return reached(squares_of(A).sqrt(), energy)
@@ -264,8 +270,8 @@ def effective_rank_not_squared(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="squared singular values squared again",
-    hint="The singular values of A times its transpose are the squares already. Squaring those again is too much.",
+    label="singular values squared twice",
+    hint="The singular values of A times its transpose are already the squares. They must not be squared again.",
 )
 def effective_rank_squared_twice(A, energy=0.9):
     return reached(squares_of(A) ** 2, energy)
@@ -273,8 +279,8 @@ def effective_rank_squared_twice(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="the last one not counted",
-    hint="This counts the singular values before the share is reached. The one with which it is reached counts too.",
+    label="last singular value not counted",
+    hint="This counts the singular values before the share is reached. Also count the one that reaches it.",
 )
 def effective_rank_one_too_few(A, energy=0.9):
     return reached(squares_of(A), energy) - 1
@@ -282,8 +288,8 @@ def effective_rank_one_too_few(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="one counted twice",
-    hint="One was added twice: the place of the first sum that reaches the share, counted from 0, and 1, is enough.",
+    label="one singular value too many",
+    hint="1 is added twice. Add it only once to the zero-based index of the first sum that reaches the share.",
 )
 def effective_rank_one_too_many(A, energy=0.9):
     return reached(squares_of(A), energy) + 1
@@ -291,8 +297,8 @@ def effective_rank_one_too_many(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="the plain rank",
-    hint="That is the rank, which counts every direction, however small. `energy` has to come in.",
+    label="plain rank",
+    hint="This is the rank, which counts every direction, even a tiny one. The result has to depend on `energy`.",
 )
 def effective_rank_plain(A, energy=0.9):
     squares_of(A)
@@ -302,7 +308,8 @@ def effective_rank_plain(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="compared with the largest",
-    hint="This counts singular values above a share of the largest one. What counts is the sum of squares so far.",
+    hint="This counts singular values above a fraction of the largest one. Compare the cumulative sum of squares "
+    "instead.",
 )
 def effective_rank_by_the_largest(A, energy=0.9):
     squares = squares_of(A)
@@ -311,8 +318,8 @@ def effective_rank_by_the_largest(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="smallest singular values added first",
-    hint="`svdvals` gives the largest first; `eigvalsh` does not.",
+    label="smallest singular values first",
+    hint="The smallest values are added first. `svdvals` returns the largest first; `eigvalsh` does not.",
 )
 def effective_rank_smallest_first(A, energy=0.9):
     return reached(squares_of(A).flip(0), energy)
@@ -320,8 +327,8 @@ def effective_rank_smallest_first(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="columns centred",
-    hint="The mean of each column was subtracted, as principal components do. Here A counts as it is.",
+    label="columns centered",
+    hint="The mean of each column is subtracted, as for principal components. Use A without centering.",
 )
 def effective_rank_centred(A, energy=0.9):
     squares = squares_of(A)
@@ -331,7 +338,7 @@ def effective_rank_centred(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="energy ignored",
-    hint="0.9 stands in the code. Use the argument `energy`.",
+    hint="The number 0.9 is hard-coded. Use the argument `energy`.",
 )
 def effective_rank_always_09(A, energy=0.9):
     return reached(squares_of(A), 0.9)
@@ -340,8 +347,8 @@ def effective_rank_always_09(A, energy=0.9):
 @misconception(
     "effective_rank",
     label="participation ratio",
-    hint="The square of the sum over the sum of squares is another effective rank, and no whole number. This one "
-    "counts.",
+    hint="The square of the sum divided by the sum of squares is another effective rank, and not a whole number. "
+    "Count singular values instead.",
 )
 def effective_rank_participation(A, energy=0.9):
     squares = squares_of(A)
@@ -350,8 +357,8 @@ def effective_rank_participation(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="no int of Python's",
-    hint="A tensor or a float came back. A count is a whole number: `int(...)` makes one of either.",
+    label="result is not an int",
+    hint="The result is a tensor or a float. A count is a whole number: `int(...)` converts either.",
 )
 def effective_rank_tensor(A, energy=0.9):
     return torch.tensor(reached(squares_of(A), energy))
@@ -364,8 +371,8 @@ def effective_rank_nothing(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="any number of axes accepted",
-    hint="`svdvals` takes several matrices at once, and the counts were mixed. Raise `ValueError` unless A has two "
+    label="any number of axes",
+    hint="`svdvals` accepts several matrices at once, and the counts are mixed. Raise `ValueError` unless A has two "
     "axes.",
 )
 def effective_rank_any_axes(A, energy=0.9):
@@ -375,8 +382,8 @@ def effective_rank_any_axes(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="scaled in place",
-    hint="A was divided in place, and whoever called still needs it. `A = A / ...` makes a new tensor.",
+    label="A scaled in place",
+    hint="A is divided in place, but the caller still needs it. `A = A / ...` creates a new tensor.",
 )
 def effective_rank_in_place(A, energy=0.9):
     squares = squares_of(A)
@@ -386,9 +393,9 @@ def effective_rank_in_place(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="share to be exceeded",
-    hint="A share that is met exactly is reached: of two equal singular values one makes half of all. Compare with "
-    "`>=` where you count what is enough, and with `<` where you count what is not.",
+    label="exact share not enough",
+    hint="A share that is met exactly counts as reached: of two equal singular values, one is half of the total. "
+    "Use `>=` to count sums that are enough, and `<` to count sums that are not.",
 )
 def effective_rank_exceeded(A, energy=0.9):
     squares = squares_of(A)
@@ -397,9 +404,9 @@ def effective_rank_exceeded(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="zeros have no rank of 1",
-    hint="Where all is 0 the shares are 0 / 0, which is NaN, and no comparison with NaN holds. Without dividing, 0 "
-    "reaches 0.9 of 0.",
+    label="wrong rank for zeros",
+    hint="If A is all 0, the shares are 0 / 0, which is NaN, and every comparison with NaN is false. Without "
+    "dividing, 0 reaches 0.9 of 0.",
 )
 def effective_rank_of_zeros(A, energy=0.9):
     squares = squares_of(A)
@@ -419,8 +426,8 @@ def ablate_head_zeroed(layer, head):
 
 @misconception(
     "ablate_head",
-    label="rows of W_o.weight",
-    hint="`W_o.weight[own, :]` takes outputs of the layer away. `nn.Linear` stores its weight transposed: a head's "
+    label="rows of W_o.weight set to 0",
+    hint="`W_o.weight[own, :]` removes outputs of the layer. `nn.Linear` stores its weight transposed: a head's "
     "rows of W_o are columns of `weight`, `weight[:, own]`.",
 )
 def ablate_head_rows(layer, head):
@@ -432,8 +439,8 @@ def ablate_head_rows(layer, head):
 
 @misconception(
     "ablate_head",
-    label="the layer itself changed",
-    hint="Zeros were written into the layer that was given. Copy it first: `copy.deepcopy(layer)`.",
+    label="given layer changed",
+    hint="Zeros are written into the given layer. Copy it first: `copy.deepcopy(layer)`.",
 )
 def ablate_head_in_place(layer, head):
     own = there(layer, head)
@@ -445,8 +452,8 @@ def ablate_head_in_place(layer, head):
 @misconception(
     "ablate_head",
     label="copy shares the other parameters",
-    hint="The copy has the layer's own parameters in it, all but one: training it trains the layer. `copy.copy` "
-    "copies the outside alone, `copy.deepcopy` everything.",
+    hint="The copy contains all but one of the layer's own parameters, so training it trains the layer. `copy.copy` "
+    "copies only the outer module, `copy.deepcopy` everything.",
 )
 def ablate_head_shallow(layer, head):
     own, made = there(layer, head), copy.copy(layer)
@@ -460,7 +467,7 @@ def ablate_head_shallow(layer, head):
 @misconception(
     "ablate_head",
     label="bias of W_o set to 0",
-    hint="The bias of W_o went as well. It belongs to no head, and stays.",
+    hint="The bias of W_o is also set to 0. It belongs to no head and must stay.",
 )
 def ablate_head_without_bias(layer, head):
     made = silenced(layer, head)
@@ -473,8 +480,8 @@ def ablate_head_without_bias(layer, head):
 @misconception(
     "ablate_head",
     label="zeros in W_q and W_k",
-    hint="Without query and key all scores are 0, and softmax makes equal weights of them: the head passes on the "
-    "average of the values. Silence it behind the softmax.",
+    hint="Without queries and keys all scores are 0, and softmax gives equal weights: the head still passes on the "
+    "average of the values. Silence the head after the softmax.",
 )
 def ablate_head_queries(layer, head):
     made, own = copy.deepcopy(layer), there(layer, head)
@@ -488,8 +495,8 @@ def ablate_head_queries(layer, head):
 
 @misconception(
     "ablate_head",
-    label="bias of W_v left",
-    hint="The rows of `W_v.weight` are 0, and its bias is not: the head still passes on that bias.",
+    label="bias of W_v not set to 0",
+    hint="The rows of `W_v.weight` are 0, but its bias is not, so the head still passes on that bias.",
 )
 def ablate_head_value_bias(layer, head):
     made, own = copy.deepcopy(layer), there(layer, head)
@@ -501,7 +508,8 @@ def ablate_head_value_bias(layer, head):
 @misconception(
     "ablate_head",
     label="every h-th column",
-    hint="A head's columns stand side by side, from head * d_head on. `[:, head::num_heads]` takes one of each head.",
+    hint="A head's columns are adjacent, starting at head * d_head. `[:, head::num_heads]` takes one column of each "
+    "head.",
 )
 def ablate_head_interleaved(layer, head):
     there(layer, head)
@@ -514,7 +522,7 @@ def ablate_head_interleaved(layer, head):
 @misconception(
     "ablate_head",
     label="heads counted from 1",
-    hint="The head before was cut: the first head has the number 0.",
+    hint="The previous head is cut: the first head has the number 0.",
 )
 def ablate_head_from_one(layer, head):
     there(layer, head)
@@ -523,7 +531,7 @@ def ablate_head_from_one(layer, head):
 
 @misconception(
     "ablate_head",
-    label="all the other heads cut",
+    label="all other heads cut",
     hint="This keeps one head and cuts the others.",
 )
 def ablate_head_the_others(layer, head):
@@ -538,7 +546,7 @@ def ablate_head_the_others(layer, head):
 @misconception(
     "ablate_head",
     label="no head cut",
-    hint="The copy returns what the layer returns. Were the zeros written into another tensor, such as a copy of the "
+    hint="The copy returns the same as the layer. Were the zeros written into another tensor, such as a copy of the "
     "weight?",
 )
 def ablate_head_unchanged(layer, head):
@@ -548,8 +556,8 @@ def ablate_head_unchanged(layer, head):
 
 @misconception(
     "ablate_head",
-    label="a new layer with new parameters",
-    hint="`load_state_dict` brings in the parameters of the layer, or copy the whole of it.",
+    label="new layer with random parameters",
+    hint="The parameters are not those of the layer. Load them with `load_state_dict`, or copy the whole layer.",
 )
 def ablate_head_new(layer, head):
     there(layer, head)
@@ -559,8 +567,8 @@ def ablate_head_new(layer, head):
 
 @misconception(
     "ablate_head",
-    label="mode of the copy forgotten",
-    hint="The copy is in training mode, and the layer was not. A new module starts in training mode: "
+    label="mode not copied",
+    hint="The copy is in training mode although the layer was not. A new module starts in training mode: "
     "`made.train(layer.training)`.",
 )
 def ablate_head_in_training(layer, head):
@@ -570,8 +578,7 @@ def ablate_head_in_training(layer, head):
 @misconception(
     "ablate_head",
     label="always float32",
-    hint="The copy has float32 parameters whatever the layer has. `made.to(layer.W_o.weight.dtype)`, or copy the "
-    "layer.",
+    hint="The copy is always float32. Use `made.to(layer.W_o.weight.dtype)`, or copy the layer.",
 )
 def ablate_head_float32(layer, head):
     class Float32(nn.Module):
@@ -589,8 +596,8 @@ def ablate_head_float32(layer, head):
 @misconception(
     "ablate_head",
     label="head not checked",
-    hint="Python takes a negative number as counted from the end, and a slice beyond the end is empty. Compare "
-    "`head` with 0 and `num_heads`, and raise `ValueError`.",
+    hint="Python counts a negative number from the end, and a slice beyond the end is empty. Compare `head` with 0 "
+    "and `num_heads`, and raise `ValueError`.",
 )
 def ablate_head_unchecked(layer, head):
     made, d_head = copy.deepcopy(layer), layer.d_model // layer.num_heads
@@ -602,7 +609,7 @@ def ablate_head_unchecked(layer, head):
 @misconception(
     "ablate_head",
     label="negative heads accepted",
-    hint="head = -1 was taken as the last one. A head that is not there raises `ValueError`.",
+    hint="head = -1 is treated as the last head. For a head that does not exist, raise `ValueError`.",
 )
 def ablate_head_negative(layer, head):
     return silenced(layer, head + layer.num_heads if -layer.num_heads <= head < 0 else head)
@@ -610,8 +617,8 @@ def ablate_head_negative(layer, head):
 
 @misconception(
     "ablate_head",
-    label="needs biases",
-    hint="A layer may have no biases: then `W_v.bias` is None, and cannot be written to.",
+    label="biases required",
+    hint="A layer may have no biases: then `W_v.bias` is None and cannot be written to.",
 )
 def ablate_head_needs_bias(layer, head):
     made, own = copy.deepcopy(layer), there(layer, head)
@@ -623,9 +630,8 @@ def ablate_head_needs_bias(layer, head):
 
 @misconception(
     "ablate_head",
-    label="hook put on the layer, then copied",
-    hint="From then on the layer that you were given lacks the head as well. Copy it first, and put the hook on the "
-    "copy.",
+    label="hook on the layer before copying",
+    hint="The hook also silences the head in the given layer. Copy the layer first, and put the hook on the copy.",
 )
 def ablate_head_hook_on_layer(layer, head):
     own = there(layer, head)
@@ -641,9 +647,9 @@ def ablate_head_hook_on_layer(layer, head):
 
 @misconception(
     "ablate_head",
-    label="gradients of the layer switched off",
-    hint="`requires_grad_(False)` was called on the layer that you were given, and nobody can train that layer any "
-    "more. To write into parameters, stay inside `with torch.no_grad():`.",
+    label="gradients of the layer turned off",
+    hint="`requires_grad_(False)` is called on the given layer, so it can no longer be trained. To write into "
+    "parameters, use `with torch.no_grad():`.",
 )
 def ablate_head_layer_frozen(layer, head):
     layer.requires_grad_(False)
@@ -652,9 +658,9 @@ def ablate_head_layer_frozen(layer, head):
 
 @misconception(
     "ablate_head",
-    label="layer set to evaluation",
-    hint="`layer.eval()` changes the layer that you were given, and whoever trains it goes on in the wrong mode. "
-    "Nothing here depends on the mode: leave it as it is.",
+    label="layer set to evaluation mode",
+    hint="`layer.eval()` changes the given layer, which may still be in training. Nothing here depends on the mode: "
+    "do not change it.",
 )
 def ablate_head_eval(layer, head):
     layer.eval()
@@ -663,8 +669,8 @@ def ablate_head_eval(layer, head):
 
 @misconception(
     "ablate_head",
-    label="a note left on the layer",
-    hint="An attribute was set on the layer that you were given. Set it on the copy, if you need it.",
+    label="attribute set on the layer",
+    hint="An attribute is set on the given layer. Set it on the copy if you need it.",
 )
 def ablate_head_note(layer, head):
     made = silenced(layer, head)
@@ -673,7 +679,7 @@ def ablate_head_note(layer, head):
 
 
 class Around(nn.Module):
-    """A layer without a head, and around it what a mistake may be in."""
+    """A layer without a head, in steps that a mistake can replace."""
 
     def __init__(self, layer, head):
         super().__init__()
@@ -683,9 +689,9 @@ class Around(nn.Module):
 
 @misconception(
     "ablate_head",
-    label="mask not taken by the copy",
-    hint="The copy's `forward` takes `query` and `key` alone. It is called as the layer is: give it all four "
-    "arguments, or copy the layer itself.",
+    label="copy does not accept a mask",
+    hint="The copy's `forward` takes only `query` and `key`. It must accept the layer's four arguments: add them, "
+    "or copy the layer itself.",
 )
 def ablate_head_two_arguments(layer, head):
     class TwoArguments(Around):
@@ -697,8 +703,8 @@ def ablate_head_two_arguments(layer, head):
 
 @misconception(
     "ablate_head",
-    label="mask lost on the way",
-    hint="The copy takes a mask and does not hand it on, so that hidden keys are seen.",
+    label="mask not used by the copy",
+    hint="The copy accepts a mask but does not pass it on, so hidden keys are visible.",
 )
 def ablate_head_mask_lost(layer, head):
     class MaskLost(Around):
@@ -710,8 +716,8 @@ def ablate_head_mask_lost(layer, head):
 
 @misconception(
     "ablate_head",
-    label="values lost on the way",
-    hint="The copy mixes the keys where it was given other values. Hand `value` on.",
+    label="values not used by the copy",
+    hint="The copy mixes the keys even if other values are given. Pass `value` on.",
 )
 def ablate_head_value_lost(layer, head):
     class ValueLost(Around):
@@ -724,8 +730,8 @@ def ablate_head_value_lost(layer, head):
 @misconception(
     "ablate_head",
     label="arguments of the copy renamed",
-    hint="Whoever calls the layer with `mask=mask` calls the copy so, too: its `forward` takes `query`, `key`, "
-    "`value` and `mask`, by these names.",
+    hint="The copy is called like the layer, for example with `mask=mask`. Its `forward` needs the same argument "
+    "names: `query`, `key`, `value` and `mask`.",
 )
 def ablate_head_renamed(layer, head):
     class Renamed(Around):
@@ -737,9 +743,9 @@ def ablate_head_renamed(layer, head):
 
 @misconception(
     "ablate_head",
-    label="copy leans on the layer",
-    hint="The copy computes with the parameters of the layer: when the layer is trained, the copy becomes another. "
-    "Copy the layer, `copy.deepcopy(layer)`.",
+    label="copy uses the layer's parameters",
+    hint="The copy computes with the parameters of the layer, so training the layer changes the copy. Copy the "
+    "layer, `copy.deepcopy(layer)`.",
 )
 def ablate_head_leans(layer, head):
     there(layer, head)
@@ -758,9 +764,9 @@ def ablate_head_leans(layer, head):
 
 @misconception(
     "ablate_head",
-    label="copy that cannot learn",
-    hint="No parameter of the copy asks for a gradient any more: leave `requires_grad_(False)` out. The copy is a "
-    "layer like another, and can be trained.",
+    label="copy cannot be trained",
+    hint="No parameter of the copy requires a gradient: drop `requires_grad_(False)`. The copy is an ordinary layer "
+    "that can be trained.",
 )
 def ablate_head_copy_frozen(layer, head):
     return silenced(layer, head).requires_grad_(False)
@@ -768,9 +774,9 @@ def ablate_head_copy_frozen(layer, head):
 
 @misconception(
     "ablate_head",
-    label="copy that cuts autograd off",
-    hint="The copy computes inside `torch.no_grad()`, or detaches what it returns. `no_grad` is for the moment at "
-    "which you write the zeros.",
+    label="results of the copy detached",
+    hint="The copy computes inside `torch.no_grad()`, or detaches its results. Use `no_grad` only while you write "
+    "the zeros.",
 )
 def ablate_head_cut_off(layer, head):
     class CutOff(Around):
@@ -782,8 +788,8 @@ def ablate_head_cut_off(layer, head):
 
 @misconception(
     "ablate_head",
-    label="weights of the copy cut off",
-    hint="The copy's `forward` detaches the weights, and the layer's does not. Return them as they come.",
+    label="weights of the copy detached",
+    hint="The copy's `forward` detaches the weights, unlike the layer's. Return them without detaching.",
 )
 def ablate_head_weights_cut_off(layer, head):
     class WeightsCutOff(Around):
@@ -809,8 +815,8 @@ def losses(layer, loss, cut=silenced):
 @misconception(
     "head_importance",
     label="sign reversed",
-    hint="This is the loss of the layer minus the loss without the head. A head that helps has a positive "
-    "importance.",
+    hint="This is the loss of the layer minus the loss without the head. Subtract the other way round: a head that "
+    "helps has a positive importance.",
 )
 def head_importance_reversed(layer, loss):
     without, whole = losses(layer, loss)
@@ -819,7 +825,7 @@ def head_importance_reversed(layer, loss):
 
 @misconception(
     "head_importance",
-    label="loss of the whole not subtracted",
+    label="whole layer's loss not subtracted",
     hint="These are the losses without each head. Subtract the loss of the whole layer.",
 )
 def head_importance_not_subtracted(layer, loss):
@@ -829,7 +835,7 @@ def head_importance_not_subtracted(layer, loss):
 @misconception(
     "head_importance",
     label="ratio instead of difference",
-    hint="The losses were divided. The importance is a difference.",
+    hint="The losses are divided. The importance is a difference.",
 )
 def head_importance_ratio(layer, loss):
     without, whole = losses(layer, loss)
@@ -839,7 +845,7 @@ def head_importance_ratio(layer, loss):
 @misconception(
     "head_importance",
     label="absolute value",
-    hint="A head without which the loss is smaller has a negative importance. Leave `abs` out.",
+    hint="A head without which the loss is lower has a negative importance. Drop `abs`.",
 )
 def head_importance_absolute(layer, loss):
     without, whole = losses(layer, loss)
@@ -848,8 +854,8 @@ def head_importance_absolute(layer, loss):
 
 @misconception(
     "head_importance",
-    label="negative ones set to 0",
-    hint="A head without which the loss is smaller has a negative importance, not 0.",
+    label="negative importance set to 0",
+    hint="A head without which the loss is lower has a negative importance, not 0.",
 )
 def head_importance_clamped(layer, loss):
     without, whole = losses(layer, loss)
@@ -858,9 +864,8 @@ def head_importance_clamped(layer, loss):
 
 @misconception(
     "head_importance",
-    label="heads cut one after another",
-    hint="Each head was cut from the layer that lacked the heads before already. Begin with the whole layer each "
-    "time.",
+    label="heads cut cumulatively",
+    hint="Each head is cut from a layer that already lacks the earlier heads. Start with the whole layer each time.",
 )
 def head_importance_cumulative(layer, loss):
     whole, found, made = float(loss(layer)), [], layer
@@ -873,7 +878,7 @@ def head_importance_cumulative(layer, loss):
 @misconception(
     "head_importance",
     label="head measured alone",
-    hint="All heads but one were cut. Cut one, and leave the others.",
+    hint="All heads but one are cut. Cut one, and keep the others.",
 )
 def head_importance_alone(layer, loss):
     without, whole = losses(layer, loss, ablate_head_the_others)
@@ -882,8 +887,8 @@ def head_importance_alone(layer, loss):
 
 @misconception(
     "head_importance",
-    label="made to sum to 1",
-    hint="The importances were divided by their sum. They are differences of losses, and sum to anything.",
+    label="normalized to sum to 1",
+    hint="The importances are divided by their sum. They are differences of losses, and their sum is arbitrary.",
 )
 def head_importance_shares(layer, loss):
     without, whole = losses(layer, loss)
@@ -893,9 +898,8 @@ def head_importance_shares(layer, loss):
 
 @misconception(
     "head_importance",
-    label="layer left without its heads",
-    hint="The heads were cut in the layer that was given, and never given back. Measure copies, or put the numbers "
-    "back.",
+    label="heads not restored in the layer",
+    hint="The heads are cut in the given layer and never restored. Measure copies, or put the numbers back.",
 )
 def head_importance_in_place(layer, loss):
     without, whole = losses(layer, loss)
@@ -906,9 +910,9 @@ def head_importance_in_place(layer, loss):
 
 @misconception(
     "head_importance",
-    label="last hook never taken off",
-    hint="A hook on the layer silenced one head after another, and the last one is still there: `handle.remove()` "
-    "takes it off.",
+    label="last hook not removed",
+    hint="A hook on the layer silences one head after another, and the last one is still there: `handle.remove()` "
+    "removes it.",
 )
 def head_importance_hook_left(layer, loss):
     without, whole = losses(layer, loss)
@@ -925,9 +929,9 @@ def head_importance_hook_left(layer, loss):
 
 @misconception(
     "head_importance",
-    label="gradients of the layer switched off",
-    hint="`requires_grad_(False)` was called on the layer, and nobody can train it any more. To measure without "
-    "gradients, write `with torch.no_grad():`.",
+    label="gradients of the layer turned off",
+    hint="`requires_grad_(False)` is called on the layer, so it can no longer be trained. To measure without "
+    "gradients, use `with torch.no_grad():`.",
 )
 def head_importance_frozen(layer, loss):
     layer.requires_grad_(False)
@@ -938,8 +942,8 @@ def head_importance_frozen(layer, loss):
 @misconception(
     "head_importance",
     label="layer left in evaluation mode",
-    hint="`layer.eval()` was called and never taken back: whoever trains the layer goes on in the wrong mode. "
-    "Nothing here depends on the mode.",
+    hint="`layer.eval()` is called but never reverted, so later training uses the wrong mode. Nothing here depends "
+    "on the mode.",
 )
 def head_importance_eval(layer, loss):
     without, whole = losses(layer.eval(), loss)
@@ -949,7 +953,7 @@ def head_importance_eval(layer, loss):
 @misconception(
     "head_importance",
     label="a list instead of a tensor",
-    hint="A list came back. `torch.tensor(...)` makes a tensor of it.",
+    hint="The result is a list. `torch.tensor(...)` converts it.",
 )
 def head_importance_list(layer, loss):
     without, whole = losses(layer, loss)
@@ -958,8 +962,8 @@ def head_importance_list(layer, loss):
 
 @misconception(
     "head_importance",
-    label="a number where there is one head",
-    hint="With a single head the result still has the shape (1,). Leave `squeeze` out.",
+    label="single head gives a number",
+    hint="With a single head, the result still has shape (1,). Drop `squeeze`.",
 )
 def head_importance_squeezed(layer, loss):
     without, whole = losses(layer, loss)
@@ -968,8 +972,8 @@ def head_importance_squeezed(layer, loss):
 
 @misconception(
     "head_importance",
-    label="needs a tensor from the loss",
-    hint="`loss` may return a float of Python's, which has no `.item()`. `float(...)` takes both.",
+    label="tensor required from the loss",
+    hint="`loss` may return a Python float, which has no `.item()`. `float(...)` accepts both.",
 )
 def head_importance_items(layer, loss):
     whole = loss(layer).item()
@@ -978,9 +982,8 @@ def head_importance_items(layer, loss):
 
 @misconception(
     "head_importance",
-    label="needs a float from the loss",
-    hint="`loss` may return a tensor that belongs to a graph, of which NumPy makes no number. `float(...)` takes "
-    "both.",
+    label="float required from the loss",
+    hint="`loss` may return a tensor with a gradient, which NumPy cannot convert. `float(...)` accepts both.",
 )
 def head_importance_numpy(layer, loss):
     whole = np.asarray(loss(layer))

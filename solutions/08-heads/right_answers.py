@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import copy
@@ -131,7 +131,7 @@ def ablate_head_hook(layer, head):
 
 @right("ablate_head")
 def ablate_head_wrapped(layer, head):
-    """A module around a copy, which hands on whatever it is called with."""
+    """A module around a copy that passes on all its arguments."""
     own = there(layer, head)
 
     class Without(nn.Module):
@@ -150,7 +150,7 @@ def ablate_head_wrapped(layer, head):
 
 @right("ablate_head")
 class ablate_head_class(nn.Module):
-    """What is called is a class, and what comes of it a layer written anew."""
+    """A class that is called, whose instance is a newly written layer."""
 
     def __init__(self, layer, head):
         super().__init__()
@@ -177,7 +177,7 @@ class ablate_head_class(nn.Module):
 
 @right("head_importance")
 def head_importance_hooks(layer, loss):
-    """A hook for each head, which is taken off again."""
+    """A hook for each head, which is removed again."""
     whole, found = float(loss(layer)), []
     for head in range(layer.num_heads):
         own = there(layer, head)

@@ -1,4 +1,5 @@
-"""What is asked in exercise 8, entry by entry, head by head: what its checks compare with, only in the archive."""
+"""Exercise 8 computed entry by entry and head by head: its checks compare with this. Students get it only inside the
+archive."""
 
 import numpy as np
 import torch
@@ -7,14 +8,14 @@ PROJECTIONS = ("W_q", "W_k", "W_v")
 
 
 def scores(A):
-    """Return each head's mean weight on the token before, entry by entry."""
+    """Return each head's mean weight on the previous token, computed entry by entry."""
     A = A if A.ndim == 4 else A[None]
     b, h, n, _ = A.shape
     return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
 
 
 def projected(values, h, *inputs):
-    """Return queries, keys and values of each head, (b, h, n, d_head), of inputs (b, n, d_model)."""
+    """Return queries, keys and values of each head, (b, h, n, d_head), for inputs (b, n, d_model)."""
     found = []
     for name, X in zip(PROJECTIONS, inputs, strict=True):
         own = torch.einsum("bnd,hed->bhne", X, values[f"{name}.weight"].unflatten(0, (h, -1)))
@@ -39,14 +40,14 @@ def attended(values, h, query, key=None, value=None, mask=None):
 
 
 def parts(values, h, query, key=None, value=None, mask=None):
-    """Return what each head of a layer with these parameters adds to the result, (h, b, n_q, d_model)."""
+    """Return each head's part of the result of a layer with these parameters, (h, b, n_q, d_model)."""
     *_, v = projected(values, h, *sources(query, key, value))
     A = attended(values, h, query, key, value, mask)
     return torch.einsum("bhij,bhje,dhe->hbid", A, v, values["W_o.weight"].unflatten(1, (h, -1)))
 
 
 def without(values, h, head, *arguments):
-    """Return the result of a layer with these parameters without one head; None: with all of them."""
+    """Return the result of a layer with these parameters without one head, or with all heads for None."""
     added = parts(values, h, *arguments)
     out = sum(added[t] for t in range(h) if t != head) + torch.zeros_like(added[0])
     return out + values["W_o.bias"] if "W_o.bias" in values else out

@@ -1,31 +1,31 @@
 # %% title [markdown]
 # # 9. Complexity
 #
-# You count what one layer of attention costs, before you believe any clock: its operations (`attention_flops`), the
-# memory of its attention weights (`attention_bytes`), its parameters (`parameter_count`), and the length at which the
-# part that grows with the square of n overtakes the rest (`crossover_length`). Then you write what turns measured times into an exponent
-# (`fit_exponent`), and two figures put both side by side: what you counted, and what this machine takes. The last part
-# is about a model that writes text: the bytes that it reads in each step (`decode_bytes`), the least time that a machine
-# needs for a step (`least_seconds`), and how many texts it should write at a time (`critical_batch`, `largest_batch`). Read
-# chapter 9 of the book first.
+# You count what one layer of attention costs before you trust any clock: its operations (`attention_flops`), the memory
+# of its attention weights (`attention_bytes`), its parameters (`parameter_count`), and the length at which the part
+# that grows with the square of n overtakes the rest (`crossover_length`). Then you write a function that turns measured
+# times into an exponent (`fit_exponent`), and two figures compare your counts with the times on this machine. The last
+# part is about a model that writes text: the bytes that it reads in each step (`decode_bytes`), the least time that a
+# machine needs for a step (`least_seconds`), and how many texts it should write at a time (`critical_batch`,
+# `largest_batch`). Read chapter 9 of the book first.
 #
 # *About 115 minutes · medium ●●○*
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your code,
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` with your code,
 # run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when it
-# recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("attention_flops", points=5, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("attention_flops", points=5, seed=...)` in a cell of your own. You can earn partial points, and the checks
+# are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it has,
-# `09-complexity.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `09-complexity.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import math
@@ -65,7 +65,7 @@ def self_attention(X, W_q, W_k, W_v, W_o, num_heads, table=None):
 #
 # *About 10 minutes · medium ●●○*
 #
-# Three words, $n = 3$, go through a layer with $d_\text{model} = 4$ and two heads, so that each head is 2 wide.
+# Three words, $n = 3$, go through a layer with $d_\text{model} = 4$ and two heads, so each head is 2 wide.
 # **Find four numbers:**
 #
 # 1. how many multiplications there are in the projection to the queries, $X W_q$;
@@ -84,7 +84,7 @@ def by_hand():
     -------
     list of 4 numbers
         Multiplications of a projection, multiplications of all scores, FLOPs of the layer, bytes of the weights. A
-        tuple or an array will do as well.
+        tuple or an array also works.
     """
     ### BEGIN SOLUTION
     return [48, 36, 528, 72]
@@ -98,28 +98,28 @@ checks.run("by_hand", points=0)
 # %% conventions [markdown]
 # ## Five rules for counting
 #
-# - What is counted is **one layer** of multi-head self-attention for **one sequence** of n tokens, on the way
-#   forward. Queries, keys, values and the output each have a projection, a matrix (d_model, d_model). Each head is
-#   d_head = d_model / num_heads wide, and has attention weights (n, n) of its own. There is no mask.
+# - Count **one layer** of multi-head self-attention for **one sequence** of n tokens, in the forward pass. Queries,
+#   keys, values and the output each have a projection, a matrix (d_model, d_model). Each head is d_head = d_model /
+#   num_heads wide, and has its own attention weights (n, n). There is no mask.
 # - A sum of k products counts as k multiplications and k additions, **2k FLOPs**. So the product of an array (a, k)
 #   with an array (k, b) counts 2 a k b. Only matrix products are counted: no softmax, no scaling, no biases.
-# - Sizes are whole numbers from 1. In the functions that take both, num_heads divides d_model. Advice, worth no
+# - Sizes are integers of at least 1. In the functions that take both, num_heads divides d_model. Advice, worth no
 #   points: if it does not, raise `ValueError`.
 # - Results are whole numbers, not in thousands or millions. (`6.0` is as good as `6`.)
-# - n may be a million. So count by formula, with Python's own numbers: no array of that size fits into memory, and a
-#   number of 32 bits is too small for what comes out.
+# - n may be a million. So count with a formula and Python's own integers: no array of that size fits into memory, and
+#   the results overflow 32-bit integers.
 
 # %% ask_attention_flops [markdown]
 # ## 9.1 `attention_flops`: how many operations?
 #
 # *About 15 minutes · medium ●●○*
 #
-# Count the FLOPs of the four projections, and of the two matrix products in each head: queries with keys, weights
+# Count the FLOPs of the four projections, and of the two matrix products in each head: queries with keys, and weights
 # with values.
 #
-# By hand, with n = 2, d_model = 4, num_heads = 2: a projection is (2, 4) times (4, 4), 8 entries of 4 products each,
-# 64 FLOPs. In each head the scores are (2, 2) times (2, 2), 4 entries of 2 products each, 16 FLOPs, and the weighted
-# sums as many. Together: $4 \cdot 64 + 2 \cdot (16 + 16) = 320$.
+# By hand, with n = 2, d_model = 4, num_heads = 2: a projection is (2, 4) times (4, 4), 8 entries of 4 products each, 64
+# FLOPs. In each head, the scores are (2, 2) times (2, 2), 4 entries of 2 products each, 16 FLOPs. The weighted sums
+# take as many. Together: $4 \cdot 64 + 2 \cdot (16 + 16) = 320$.
 
 # %% attention_flops
 def attention_flops(n, d_model, num_heads):
@@ -166,11 +166,11 @@ checks.run("attention_flops", points=5)
 #
 # *About 5 minutes · easy ●○○*
 #
-# Count the bytes of the attention weights of the layer, an array (num_heads, n, n), when all of them are in memory at
-# one time.
+# Count the bytes of the layer's attention weights, an array (num_heads, n, n), when all of them are in memory at the
+# same time.
 #
 # By hand, with n = 2, d_model = 4, num_heads = 2 and 2 bytes for each number (float16): each head has $2 \cdot 2$
-# weights, both have 8, and these take 16 bytes.
+# weights, both together have 8, which take 16 bytes.
 
 # %% attention_bytes
 def attention_bytes(n, d_model, num_heads, bytes_per_value):
@@ -181,7 +181,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     n : int
         The number of tokens.
     d_model : int
-        The width of the layer. It changes no byte of these weights; num_heads has to divide it.
+        The width of the layer. These weights do not depend on it, but num_heads has to divide it.
     num_heads : int
         The number of heads.
     bytes_per_value : int
@@ -204,7 +204,7 @@ def attention_bytes(n, d_model, num_heads, bytes_per_value):
     ### END SOLUTION
 
 # %%
-# Yours to play with. How many gigabytes are it for 100,000 tokens, 32 heads and float16?
+# Yours to play with. How many gigabytes are needed for 100,000 tokens, 32 heads and float16?
 # attention_bytes(2, 4, 2, 2)
 
 # %% check_attention_bytes
@@ -218,7 +218,7 @@ checks.run("attention_bytes", points=3)
 # *About 5 minutes · easy ●○○*
 #
 # Count the parameters of the four projections. Each has a matrix (d_model, d_model), and with `bias=True` a bias
-# (d_model,). Neither the length of the sequence nor the number of heads is in it.
+# (d_model,). Neither the length of the sequence nor the number of heads matters.
 #
 # By hand, with d_model = 2: each matrix has 4 numbers, and with its bias a projection has 6. All four have 16 without
 # biases, and 24 with them.
@@ -232,7 +232,7 @@ def parameter_count(d_model, bias=True):
     d_model : int
         The width of the layer.
     bias : bool, optional
-        Whether the projections have biases. Default: they do.
+        Whether the projections have biases. Default: True.
 
     Returns
     -------
@@ -258,12 +258,12 @@ checks.run("parameter_count", points=3)
 #
 # *About 10 minutes · medium ●●○*
 #
-# What the projections cost grows in proportion to n, what the two products cost grows with its square. For short
+# The cost of the projections grows in proportion to n, and the cost of the two products with its square. For short
 # sequences the projections are the larger part, for long ones the products. Find the length n at which both cost the
 # same, in FLOPs. It depends on d_model alone, not on the number of heads.
 #
 # To try your formula: at n = 2 and d_model = 4, by hand in 9.1, the projections cost 256 and the products 64. So the
-# crossover for d_model = 4 lies above 2, and `attention_flops` has all that is needed to find it.
+# crossover for d_model = 4 is above 2, and `attention_flops` has all that you need to find it.
 
 # %% crossover_length
 def crossover_length(d_model):
@@ -277,7 +277,7 @@ def crossover_length(d_model):
     Returns
     -------
     int
-        The number of tokens n for which both take equally many FLOPs.
+        The number of tokens n for which both take the same number of FLOPs.
     """
     ### BEGIN SOLUTION
     return 2 * d_model  # 4 n^2 d_model = 8 n d_model^2
@@ -297,21 +297,22 @@ checks.run("crossover_length", points=2)
 #
 # *About 15 minutes · medium ●●○*
 #
-# Somebody measured how many seconds a program takes for some lengths. If the time follows a power law, $t = c\, n^p$,
+# Someone measured how many seconds a program takes for some lengths. If the time follows a power law, $t = c\, n^p$,
 # then $\log t = \log c + p \log n$: the logarithms lie on a line, and its slope is the exponent p. Measured points
 # scatter around that line. Return the slope of the **least-squares line** through the points $(\log n_i, \log t_i)$,
-# the one with the least sum of squared distances in $\log t$:
+# the line with the least sum of squared distances in $\log t$:
 #
 # $$
 # p = \frac{\sum_i (u_i - \bar u)\, w_i}{\sum_i (u_i - \bar u)^2} , \qquad u_i = \log n_i , \quad w_i = \log t_i ,
 # $$
 #
-# with the mean $\bar u$. All points count, and all alike: a length that was measured several times is several
-# points. A function of a library may do it for you; one trap is that `np.polyfit` raises `TypeError`, and not `ValueError`, where the sizes differ.
+# with the mean $\bar u$. All points count equally: a length that was measured several times is several points. A
+# library function may do it for you. One trap: `np.polyfit` raises `TypeError`, not `ValueError`, when the sizes
+# differ.
 #
-# By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time that the length doubles.
-# The exponent is 2. If the last took 96 seconds, it would be 2.5. With logarithms to base 2, which changes no slope,
-# u is $(0, 1, 2)$ with the mean 1, and w is $(0, 2, 5)$ plus $\log_2 3$, which falls out; so the slope is
+# By hand: the lengths $(1, 2, 4)$ take $(3, 12, 48)$ seconds, four times as many each time the length doubles. The
+# exponent is 2. If the last one took 96 seconds, it would be 2.5. With logarithms to base 2, which do not change the
+# slope, u is $(0, 1, 2)$ with the mean 1, and w is $(0, 2, 5)$ plus $\log_2 3$, which cancels. So the slope is
 # $(-1 \cdot 0 + 0 \cdot 2 + 1 \cdot 5) / (1 + 0 + 1)$.
 
 # %% fit_exponent
@@ -321,9 +322,9 @@ def fit_exponent(lengths, seconds):
     Parameters
     ----------
     lengths : array or list of numbers, shape (m,)
-        How long each input was: above 0, in any order, with at least two different ones among them.
+        The length of each input: above 0, in any order, with at least two different ones among them.
     seconds : array or list of numbers, shape (m,)
-        What each measurement took: above 0, in any unit.
+        The time of each measurement: above 0, in any unit.
 
     Returns
     -------
@@ -361,15 +362,15 @@ checks.run("fit_exponent", points=5)
 # The step reads two things from memory:
 #
 # - all parameters of the model, **once for the whole batch**;
-# - the **cache** of each text. It holds a key and a value for each of the text's `context` positions, in each of `num_kv_heads` heads
-#   of each of `num_layers` layers. A key has `d_head` numbers, and so has a value.
+# - the **cache** of each text. It has a key and a value for each of the text's `context` positions, in each of
+#   `num_kv_heads` heads of each of `num_layers` layers. A key and a value have `d_head` numbers each.
 #
-# Count the bytes of both together, and nothing else. Parameters and caches have `bytes_per_number` bytes for each number.
-# Several heads of queries may share one head of keys, so num_kv_heads · d_head may be less than d_model.
+# Count the bytes of both together, and nothing else. Parameters and caches take `bytes_per_number` bytes for each
+# number. Several query heads may share one key head, so num_kv_heads · d_head may be less than d_model.
 #
-# By hand: a model has 10 parameters, one layer, d_model = 8, two heads of keys with d_head = 2, and 2 bytes for each number. It writes
-# 2 texts with 3 positions each. The parameters are 20 bytes. A text's cache has 3 keys and 3 values in each of 2 heads, which are
-# 12 vectors of 2 numbers, 48 bytes. Together: $20 + 2 \cdot 48 = 116$.
+# By hand: a model has 10 parameters, one layer, d_model = 8, two key heads with d_head = 2, and 2 bytes for each
+# number. It writes 2 texts with 3 positions each. The parameters take 20 bytes. A text's cache has 3 keys and 3 values
+# in each of 2 heads. These 12 vectors of 2 numbers take 48 bytes. Together: $20 + 2 \cdot 48 = 116$.
 
 # %% decode_bytes
 def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
@@ -382,9 +383,9 @@ def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_
     context : int
         The number of positions in the cache of each text.
     num_layers : int
-        The number of layers, each with a cache of its own.
+        The number of layers, each with its own cache.
     d_model : int
-        The width of the model. It changes no byte here.
+        The width of the model. The result does not depend on it.
     num_kv_heads : int
         The number of heads of keys and values in each layer.
     d_head : int
@@ -418,12 +419,14 @@ checks.run("decode_bytes", points=3)
 #
 # *About 5 minutes · easy ●○○*
 #
-# A machine carries out at most so many operations per second, and moves at most so many bytes per second between memory and
-# processor. Each of the two limits gives a time. At best the machine computes and moves at the same time, from the first moment to
-# the last. Return the least time in which a step can then be done. This is the bound of the **roofline** model.
+# A machine carries out a limited number of operations per second, and moves a limited number of bytes per second
+# between memory and processor. Each of the two limits gives a time. At best, the machine computes and moves at the same
+# time, from the first moment to the last. Return the least time in which a step can then be done. This is the bound of
+# the **roofline** model.
 #
-# By hand: a step has 600 operations and moves 200 bytes, on a machine with 100 operations and 50 bytes per second. The operations
-# take 6 seconds and the bytes 4. After 4 seconds the operations are not done, and after 6 seconds both are: 6.
+# By hand: a step has 600 operations and moves 200 bytes, on a machine with 100 operations and 50 bytes per second. The
+# operations take 6 seconds and the bytes 4. After 4 seconds the operations are not done, and after 6 seconds both are.
+# So the result is 6.
 
 # %% least_seconds
 def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
@@ -463,19 +466,19 @@ checks.run("least_seconds", points=2)
 #
 # *About 10 minutes · medium ●●○*
 #
-# In a decoding step, one matrix of weights is multiplied with one row for each text. That takes 2 operations for each parameter of
-# the matrix and each text. The matrix is read **once**, whatever the batch is; the rows are small beside it, and are not counted. In a small
-# batch reading takes longer than arithmetic, in a large batch arithmetic does. Find the batch at which both take the same time. It
-# does not depend on the size of the matrix.
+# In a decoding step, one weight matrix is multiplied with one row for each text. That takes 2 operations for each
+# parameter of the matrix and each text. The matrix is read **once**, for any batch size; the rows are much smaller, and
+# are not counted. In a small batch reading takes longer than arithmetic, in a large batch arithmetic does. Find the
+# batch at which both take the same time. It does not depend on the size of the matrix.
 #
-# Return the number as it comes out of the formula, without rounding.
+# Return the exact result of the formula, without rounding.
 #
 # To try your formula: a machine has 100 operations and 50 bytes per second, and the matrix has 1000 parameters of 4 bytes each. With one
 # text, the operations take 20 seconds and the bytes 80. So the critical batch is above 1.
 
 # %% critical_batch
 def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
-    """Return the batch from which on a product with a matrix of weights is limited by arithmetic.
+    """Return the batch from which on a product with a weight matrix is limited by arithmetic.
 
     Parameters
     ----------
@@ -509,24 +512,28 @@ checks.run("critical_batch", points=2)
 #
 # *About 25 minutes · hard ●●●*
 #
-# The more texts share the reading of the parameters, the more tokens a machine writes. So the batch should be large. Two rules limit it:
+# The more texts share the reading of the parameters, the more tokens a machine writes per second. So the batch should
+# be large. Two rules limit it:
 #
 # - The parameters and the caches of all texts have to **fit into memory**. These are the bytes of `decode_bytes`.
-# - Nobody wants to wait long for the next token. The least time of a step, as `least_seconds` has it, must be **at most `seconds`**.
+# - No one wants to wait long for the next token. The least time of a step, as computed by `least_seconds`, must be
+#   **at most `seconds`**.
 #
-# A step moves the bytes of `decode_bytes`. Its operations, for **each text**, are 2 for each parameter of the model, and in each layer
-# $4 \cdot \text{context} \cdot d_\text{model}$ more for the scores and the weighted sums: all heads of queries together are d_model wide.
+# A step moves the bytes of `decode_bytes`. Its operations, for **each text**, are 2 for each parameter of the model,
+# and in each layer $4 \cdot \text{context} \cdot d_\text{model}$ more for the scores and the weighted sums: all query
+# heads together are d_model wide.
 #
-# Return the largest whole number of texts that keeps both rules. A batch that reaches a limit exactly keeps it. If not even one
-# text does, return 0. All texts have the same `context`. A search will do as well as a formula; the batch may be some thousands.
+# Return the largest whole number of texts that follows both rules. A batch may reach a limit exactly. If not even one
+# text is possible, return 0. All texts have the same `context`. A search works as well as a formula; the batch may be a
+# few thousand.
 #
-# `model` and `machine` are dictionaries, with the names below. `decode_bytes(batch, context, **model)` hands over all six numbers of
-# a model.
+# `model` and `machine` are dictionaries, with the names below. `decode_bytes(batch, context, **model)` passes all six
+# numbers of a model.
 #
 # By hand: the model of 9.6, with 3 positions for each text, reads $20 + 48\, b$ bytes for $b$ texts. Each text has
-# $2 \cdot 10 + 4 \cdot 3 \cdot 8 = 116$ operations. The machine of 9.7 has 200 bytes of memory, which are enough for $b = 3$. A step with
-# $b = 3$ moves 164 bytes, in 3.28 seconds, and has 348 operations, in 3.48 seconds. So the result is 3 if `seconds` is 10. If it is 3,
-# the result is 2.
+# $2 \cdot 10 + 4 \cdot 3 \cdot 8 = 116$ operations. The machine of 9.7 has 200 bytes of memory, which are enough for
+# $b = 3$. A step with $b = 3$ moves 164 bytes, in 3.28 seconds, and has 348 operations, in 3.48 seconds. So the result
+# is 3 if `seconds` is 10. If it is 3, the result is 2.
 
 # %% largest_batch
 def largest_batch(context, model, machine, seconds):
@@ -573,10 +580,11 @@ checks.run("largest_batch", points=4)
 # %% counted [markdown]
 # ## What you counted
 #
-# A layer with d_model = 1024 and 16 heads, from your first four functions. On the left its FLOPs in two parts: a projection
-# takes 2 FLOPs for each number of its matrix and for each token, so that the four together take 2 n times `parameter_count`;
-# what is left of `attention_flops` are the two products. They meet at `crossover_length`. On the right its memory in
-# float16: the attention weights of one sequence, beside the parameters, which are the same for each length.
+# The figure is about a layer with d_model = 1024 and 16 heads, and uses your first four functions. On the left are its
+# FLOPs in two parts. A projection takes 2 FLOPs for each entry of its matrix and each token, so the four together take
+# 2 n times `parameter_count`; the rest of `attention_flops` is the two products. They meet at `crossover_length`. On
+# the right is its memory in float16: the attention weights of one sequence, and the parameters, which are the same for
+# each length.
 
 # %% demo_counted
 import matplotlib.pyplot as plt
@@ -604,11 +612,11 @@ figure.tight_layout()
 # ## What the clock says
 #
 # `self_attention`, given at the top, is timed on this machine for a narrower layer, d_model = 128 with 4 heads: the
-# fastest of five runs or more for each length. The table of its weights is made once for each length: a new one in each
-# run would add the time in which the system hands out its memory. Your `fit_exponent` turns the times of the shortest and of the longest
-# sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where they do not,
-# something takes time that is not counted, such as softmax, memory, or the call of a function; or there is more of
-# the machine to be used than was.
+# fastest of five runs or more for each length. The array for its weights is allocated once for each length, because a
+# new one in each run would add the time for allocating memory. Your `fit_exponent` turns the times of the shortest and
+# of the longest sequences into exponents, and does the same with the FLOPs that you counted. Do the two agree? Where
+# they differ, something that is not counted takes time, such as softmax, memory, or a function call; or a run used only
+# a part of the machine.
 
 # %% demo_measured
 d_model, num_heads = 128, 4
@@ -646,12 +654,14 @@ figure.tight_layout()
 # %% decoding [markdown]
 # ## Tokens per second, at best
 #
-# A model of 8 billion parameters in float16, with 32 layers, d_model = 4096 and 8 heads of keys, on an imagined machine with
-# round numbers: 80 GB of memory, $10^{15}$ operations and $3 \cdot 10^{12}$ bytes per second. Each line is a length of the texts. It goes on until
-# the memory is full, and shows the batch divided by the least time of a step. The vertical line is your `critical_batch`.
+# The model has 8 billion parameters in float16, 32 layers, d_model = 4096 and 8 key heads. It runs on an imagined
+# machine with round numbers: 80 GB of memory, $10^{15}$ operations and $3 \cdot 10^{12}$ bytes per second. Each line is
+# for one length of the texts. It ends where the memory is full, and shows the batch divided by the least time of a
+# step. The vertical line is your `critical_batch`.
 #
-# The parameters are shared by all texts, so the first texts are almost free. The caches are not shared: each text reads its own, whatever
-# the batch is. Look where each line ends. Long texts fill the memory before arithmetic could become the limit.
+# All texts share the parameters, so the first texts are almost free. The caches are not shared: each text reads its
+# own, in a batch of any size. Look where each line ends. Long texts fill the memory before arithmetic can become the
+# limit.
 
 # %% demo_decoding
 model = dict(
@@ -681,17 +691,17 @@ axes.margins(x=0.12, y=0.1)
 #
 # *About 5 minutes · medium ●●○*
 #
-# Somebody times a layer with d_model = 1024 for n = 64, 128, 256 and 512, fits an exponent of 1.1, and writes:
+# Someone times a layer with d_model = 1024 for n = 64, 128, 256 and 512, fits an exponent of 1.1, and writes:
 # "Attention is nearly linear in practice; that it is quadratic is theory." What is right about the measurement, and
 # what is wrong with the sentence? What would you ask them to measure? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# The exponent may be right: for these lengths. The crossover of this layer is at n = 2048, so up to 512 the
-# projections are at least four fifths of the operations, and those grow in proportion to n. What is more, each call
-# takes some time whatever n is, and a large matrix product uses a machine better than a small one; both make the
-# exponent smaller still. An exponent belongs to a range of lengths. Beyond it, the part with the square comes
-# through: ask for times at n = 8192, 16384 and 32768, if the memory of the weights lets them get there.
+# The exponent may be right, for these lengths. The crossover of this layer is at n = 2048, so up to 512 the projections
+# are at least four fifths of the operations, and those grow in proportion to n. In addition, each call takes some time
+# for any n, and a large matrix product uses a machine better than a small one. Both make the exponent even smaller. An
+# exponent belongs to a range of lengths. Beyond it, the quadratic part dominates: ask for times at n = 8192, 16384 and
+# 32768, if the memory of the weights allows it.
 #
 # </details>
 
@@ -701,11 +711,11 @@ axes.margins(x=0.12, y=0.1)
 # *About 30 minutes · hard ●●●*
 #
 # For a smooth cost f(n), the slope of the log-log curve at one length is $n f'(n) / f(n)$. Find it for the FLOPs of
-# attention, as a formula in n and d_model. What is it at the crossover? From which length on is it above 1.9? Test
-# your formula with `fit_exponent` on the counts at two lengths that lie close together. Then count a block as in
-# Llama 3: its keys and values are d_model / 4 wide, each shared by four query heads, and its MLP has three matrices, as
-# large as (d_model, 3.5 d_model). Where does its crossover lie, and what does that say about a model with
-# d_model = 4096 that reads 2000 tokens? There are no points for it, and no check.
+# attention, as a formula in n and d_model. What is it at the crossover? From which length on is it above 1.9? Test your
+# formula with `fit_exponent` on the counts at two lengths that are close together. Then count a block as in Llama 3:
+# its keys and values are d_model / 4 wide, each shared by four query heads, and its MLP has three matrices, each as
+# large as (d_model, 3.5 d_model). Where is its crossover, and what does that say about a model with d_model = 4096 that
+# reads 2000 tokens? There are no points and no check for this task.
 #
 # <details><summary>An answer</summary>
 #
@@ -718,9 +728,9 @@ axes.margins(x=0.12, y=0.1)
 # At the crossover, $n = 2\, d$, it is 1.5. It is above 1.9 where $n > 0.9\, (n + 2\, d)$, from $n = 18\, d$ on.
 #
 # The block: queries and output take $2 \cdot 2\, n\, d^2$, keys and values $2 \cdot 2\, n\, d^2 / 4$, and the MLP
-# $3 \cdot 2 \cdot 3.5\, n\, d^2$, together $26\, n\, d^2$. Sharing keys saves nothing in the two products, $4\, n^2 d$. So the crossover
-# lies at $n = 6.5\, d$, which is 26,624 for $d = 4096$. Of 2000 tokens the products take $n / (n + 6.5\, d)$, 7% of the
-# operations: here the part with the square hardly counts.
+# $3 \cdot 2 \cdot 3.5\, n\, d^2$, together $26\, n\, d^2$. Sharing keys saves nothing in the two products, $4\, n^2 d$.
+# So the crossover is at $n = 6.5\, d$, which is 26,624 for $d = 4096$. For 2000 tokens, the products take
+# $n / (n + 6.5\, d)$, 7% of the operations: here the quadratic part hardly counts.
 #
 # </details>
 

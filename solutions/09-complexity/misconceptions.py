@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import math
@@ -44,7 +44,7 @@ def line(x, y):
 @misconception(
     "by_hand",
     label="additions not counted",
-    hint="These are the multiplications alone. In FLOPs each multiplication comes with an addition: twice as many.",
+    hint="These are the multiplications alone. FLOPs count an addition with each of them: twice as many.",
 )
 def by_hand_multiplications():
     return [48, 36, 264, 72]
@@ -53,8 +53,8 @@ def by_hand_multiplications():
 @misconception(
     "by_hand",
     label="scores at full width",
-    hint="Each head is 2 wide, not 4: an entry of its scores is a sum of two products. Both heads together cost what "
-    "one head of full width would.",
+    hint="Each head is 2 wide, not 4, so each entry of its scores is a sum of two products. Both heads together cost "
+    "as much as one head of full width.",
 )
 def by_hand_full_width():
     return [48, 72, 672, 72]
@@ -63,7 +63,7 @@ def by_hand_full_width():
 @misconception(
     "by_hand",
     label="scores of one head only",
-    hint="Both heads have some: 9 entries each.",
+    hint="Both heads have scores: 9 entries each.",
 )
 def by_hand_one_head():
     return [48, 18, 456, 36]
@@ -81,7 +81,7 @@ def by_hand_three_projections():
 @misconception(
     "by_hand",
     label="weighted sum left out",
-    hint="The scores are one of two products. Weights times values is the other, and costs as much.",
+    hint="The scores are one of two products. The other, weights times values, costs as much.",
 )
 def by_hand_one_product():
     return [48, 36, 456, 72]
@@ -90,7 +90,7 @@ def by_hand_one_product():
 @misconception(
     "by_hand",
     label="weights of one head only",
-    hint="The bytes are those of one head's weights. Each head has weights (3, 3) of its own.",
+    hint="These are the bytes of one head's weights. Each head has its own weights (3, 3).",
 )
 def by_hand_bytes_of_one_head():
     return [48, 36, 528, 36]
@@ -99,7 +99,7 @@ def by_hand_bytes_of_one_head():
 @misconception(
     "by_hand",
     label="bits instead of bytes",
-    hint="A number in float32 has 32 bits, which are 4 bytes.",
+    hint="A float32 number has 32 bits, which are 4 bytes.",
 )
 def by_hand_bits():
     return [48, 36, 528, 576]
@@ -111,7 +111,7 @@ def by_hand_bits():
 @misconception(
     "attention_flops",
     label="multiply-add counted once",
-    hint="Each multiplication is counted, and not the addition that comes with it. A sum of k products is 2k FLOPs.",
+    hint="Each multiplication is counted, but not its addition. A sum of k products is 2k FLOPs.",
 )
 def attention_flops_once(n, d_model, num_heads):
     return flops(n, d_model, num_heads) // 2
@@ -120,8 +120,8 @@ def attention_flops_once(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="one product, or products without additions",
-    hint="The projections are right, and the products half of what they cost. Either one of them is left out, "
-    "queries with keys or weights with values, or their multiplications are counted without the additions.",
+    hint="The projections are right, but the products are half of what they should be. Either one of them is left "
+    "out (queries with keys, or weights with values), or their multiplications are counted without the additions.",
 )
 def attention_flops_products_once(n, d_model, num_heads):
     return flops(n, d_model, num_heads, products=1)
@@ -130,8 +130,8 @@ def attention_flops_products_once(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="two projections, or projections without additions",
-    hint="The products are right, and the projections half of what they cost. Either two of the four are left out, "
-    "or their multiplications are counted without the additions.",
+    hint="The products are right, but the projections are half of what they should be. Either two of the four are "
+    "left out, or their multiplications are counted without the additions.",
 )
 def attention_flops_projections_once(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=2)
@@ -140,7 +140,7 @@ def attention_flops_projections_once(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="three projections instead of four",
-    hint="The output has one as well, which mixes what the heads bring back.",
+    hint="The output also has a projection, which mixes the results of the heads.",
 )
 def attention_flops_three_projections(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=3)
@@ -149,7 +149,8 @@ def attention_flops_three_projections(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="projections left out",
-    hint="These are the two products alone. The four projections cost as well: for short sequences they cost more.",
+    hint="These are the two products alone. The four projections also cost something, and for short sequences even "
+    "more.",
 )
 def attention_flops_without_projections(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=0)
@@ -158,7 +159,7 @@ def attention_flops_without_projections(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="products left out",
-    hint="These are the projections alone. Queries with keys, and weights with values, are two products more.",
+    hint="These are the projections alone. Two products are missing: queries with keys, and weights with values.",
 )
 def attention_flops_without_products(n, d_model, num_heads):
     return flops(n, d_model, num_heads, products=0)
@@ -168,7 +169,7 @@ def attention_flops_without_products(n, d_model, num_heads):
     "attention_flops",
     label="every head at full width",
     hint="The products are counted with the full width d_model for each head. A head is d_model / num_heads wide, so "
-    "that all heads together cost what one of full width would.",
+    "all heads together cost as much as one of full width.",
 )
 def attention_flops_full_width(n, d_model, num_heads):
     return flops(n, d_model, num_heads, products=2 * num_heads)
@@ -176,9 +177,9 @@ def attention_flops_full_width(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="everything times num_heads",
-    hint="The whole is multiplied by the number of heads. The projections are counted for all heads already, and "
-    "each head's products are narrower by as much as there are more of them.",
+    label="num_heads as a factor of everything",
+    hint="The total is multiplied by the number of heads. The projections already include all heads, and with more "
+    "heads each head's products are narrower.",
 )
 def attention_flops_times_heads(n, d_model, num_heads):
     return flops(n, d_model, num_heads) * num_heads
@@ -187,7 +188,7 @@ def attention_flops_times_heads(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="products of one head only",
-    hint="The products are those of one head, d_model / num_heads wide. There are num_heads of them.",
+    hint="These are the products of one head, d_model / num_heads wide. There are num_heads of them.",
 )
 def attention_flops_one_head(n, d_model, num_heads):
     d_head = divided(d_model, num_heads)
@@ -196,7 +197,7 @@ def attention_flops_one_head(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="n and d_model exchanged",
+    label="n and d_model swapped",
     hint="A projection is (n, d_model) times (d_model, d_model): n d_model² multiplications.",
 )
 def attention_flops_exchanged(n, d_model, num_heads):
@@ -207,8 +208,8 @@ def attention_flops_exchanged(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="three projections and one product",
-    hint="Queries, keys, values and their scores are counted: three projections and one product. The weighted sum of "
-    "the values is a product as well, and the output has a projection.",
+    hint="Queries, keys, values and scores are counted: three projections and one product. The weighted sum of the "
+    "values is another product, and the output has another projection.",
 )
 def attention_flops_one_product_of_three(n, d_model, num_heads):
     return flops(n, d_model, num_heads, projections=3, products=1)
@@ -217,8 +218,8 @@ def attention_flops_one_product_of_three(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="softmax counted as well",
-    hint="Softmax is counted as well, with 3 operations for each weight: e to the power, the sum, the division. It "
-    "is work, but here only matrix products are counted.",
+    hint="Softmax is also counted, with 3 operations for each weight: exponential, sum, division. That is real work, "
+    "but here only matrix products are counted.",
 )
 def attention_flops_softmax(n, d_model, num_heads):
     return flops(n, d_model, num_heads) + 3 * num_heads * n**2
@@ -227,8 +228,8 @@ def attention_flops_softmax(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="biases counted as well",
-    hint="The additions of the biases are counted as well, one for each entry of a projection. Here only matrix "
-    "products are.",
+    hint="The bias additions are also counted, one for each entry of a projection. Here only matrix products are "
+    "counted.",
 )
 def attention_flops_biases(n, d_model, num_heads):
     return flops(n, d_model, num_heads) + 4 * n * d_model
@@ -238,7 +239,7 @@ def attention_flops_biases(n, d_model, num_heads):
     "attention_flops",
     label="one addition fewer per sum",
     hint="A sum of k products is counted with k - 1 additions, which is exact. By the rule of this notebook, and of "
-    "most papers, it counts k: 2k FLOPs, as if it began at 0.",
+    "most papers, it has k: 2k FLOPs, as if the sum started at 0.",
 )
 def attention_flops_exact_additions(n, d_model, num_heads):
     d_head = divided(d_model, num_heads)
@@ -249,8 +250,8 @@ def attention_flops_exact_additions(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="backward pass counted as well",
-    hint="The way back is counted as well, which costs twice as much as the way forward: three times the number in "
-    "all. Only the way forward is asked.",
+    hint="The backward pass is also counted. It costs twice as much as the forward pass, so the total is three times "
+    "as much. Count only the forward pass.",
 )
 def attention_flops_backward(n, d_model, num_heads):
     return 3 * flops(n, d_model, num_heads)
@@ -259,8 +260,8 @@ def attention_flops_backward(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="only pairs up to the diagonal",
-    hint="Only the pairs that a causal mask would leave are counted, n (n + 1) / 2 of them. There is no mask here, "
-    "and the usual matrix product computes all n² either way.",
+    hint="Only the n (n + 1) / 2 pairs that a causal mask would keep are counted. There is no mask here, and the "
+    "usual matrix product computes all n² pairs anyway.",
 )
 def attention_flops_causal(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -270,7 +271,7 @@ def attention_flops_causal(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="products linear in n",
-    hint="Each of n tokens meets each of n: n² scores.",
+    hint="Each of the n tokens attends to all n tokens: n² scores.",
 )
 def attention_flops_linear(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -280,7 +281,7 @@ def attention_flops_linear(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="caret instead of a power",
-    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `n**2` or `n * n`.",
+    hint="In Python, `^` is not a power but a bitwise XOR: `5 ^ 2` is 7. Write `n**2` or `n * n`.",
 )
 def attention_flops_caret(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -299,7 +300,7 @@ def attention_flops_billions(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="length capped at 512",
-    hint="From 512 tokens on nothing is added: a length is written into the code. Use `n`.",
+    hint="From 512 tokens on, the count stops growing: the code contains a fixed length. Use `n`.",
 )
 def attention_flops_512_tokens(n, d_model, num_heads):
     return flops(min(n, 512), d_model, num_heads)
@@ -307,9 +308,9 @@ def attention_flops_512_tokens(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="overflow of 32 bits",
-    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
-    "numbers, which have no end.",
+    label="overflow of 32-bit integers",
+    hint="The numbers have 32 bits (`np.int32`), so they overflow at 2³¹ and become negative. Use Python's own "
+    "integers, which have no limit.",
 )
 def attention_flops_in_32_bits(n, d_model, num_heads):
     divided(d_model, num_heads)
@@ -320,7 +321,8 @@ def attention_flops_in_32_bits(n, d_model, num_heads):
 @misconception(
     "attention_flops",
     label="heads that don't fit accepted",
-    hint="Where num_heads does not divide d_model a number came back. There is no such layer: raise `ValueError`.",
+    hint="A number was returned although num_heads does not divide d_model. There is no such layer: raise "
+    "`ValueError`.",
 )
 def attention_flops_accepts(n, d_model, num_heads):
     return flops(n, d_model, 1)
@@ -328,8 +330,8 @@ def attention_flops_accepts(n, d_model, num_heads):
 
 @misconception(
     "attention_flops",
-    label="width of a head rounded down",
-    hint="`d_model // num_heads` drops the rest without a word. Look at `d_model % num_heads` first, and raise "
+    label="head width rounded down",
+    hint="`d_model // num_heads` silently drops the remainder. Check `d_model % num_heads` first, and raise "
     "`ValueError` if it is not 0.",
 )
 def attention_flops_rounds_down(n, d_model, num_heads):
@@ -358,7 +360,7 @@ def entries(n, d_model, num_heads):
 @misconception(
     "attention_bytes",
     label="heads forgotten",
-    hint="These are the weights of one head. Each of the num_heads heads has weights (n, n) of its own.",
+    hint="These are the weights of one head. Each of the num_heads heads has its own weights (n, n).",
 )
 def attention_bytes_one_head(n, d_model, num_heads, bytes_per_value):
     return entries(n, d_model, num_heads) // num_heads * bytes_per_value
@@ -367,7 +369,7 @@ def attention_bytes_one_head(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="divided by the heads",
-    hint="What heads share out is d_model; of weights (n, n) each has its own.",
+    hint="The heads share d_model among them, but each has its own weights (n, n).",
 )
 def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -377,7 +379,7 @@ def attention_bytes_by_heads(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="bits instead of bytes",
-    hint="`bytes_per_value` counts in bytes already.",
+    hint="`bytes_per_value` is already in bytes.",
 )
 def attention_bytes_bits(n, d_model, num_heads, bytes_per_value):
     return 8 * entries(n, d_model, num_heads) * bytes_per_value
@@ -386,7 +388,7 @@ def attention_bytes_bits(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="always 4 bytes per value",
-    hint="4 bytes are written into the code, which is right for float32 alone. Use `bytes_per_value`.",
+    hint="The code contains a fixed 4, which is right only for float32. Use `bytes_per_value`.",
 )
 def attention_bytes_float32(n, d_model, num_heads, bytes_per_value):
     return 4 * entries(n, d_model, num_heads)
@@ -395,7 +397,7 @@ def attention_bytes_float32(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="numbers counted, not bytes",
-    hint="This is how many weights there are. Each takes `bytes_per_value` bytes.",
+    hint="This is the number of weights. Each takes `bytes_per_value` bytes.",
 )
 def attention_bytes_entries(n, d_model, num_heads, bytes_per_value):
     return entries(n, d_model, num_heads)
@@ -404,7 +406,7 @@ def attention_bytes_entries(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="size of the output instead",
-    hint="(n, d_model) is the shape of the output, and of queries, keys and values. The weights have an entry for "
+    hint="(n, d_model) is the shape of the output, and of queries, keys and values. The weights have one entry for "
     "each pair of tokens, in each head.",
 )
 def attention_bytes_of_output(n, d_model, num_heads, bytes_per_value):
@@ -414,8 +416,8 @@ def attention_bytes_of_output(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="width of a head for their number",
-    hint="d_model / num_heads is the width of a head. How many there are is num_heads itself.",
+    label="head width instead of number of heads",
+    hint="d_model / num_heads is the width of a head. The number of heads is num_heads itself.",
 )
 def attention_bytes_of_width(n, d_model, num_heads, bytes_per_value):
     return n**2 * divided(d_model, num_heads) * bytes_per_value
@@ -424,7 +426,7 @@ def attention_bytes_of_width(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="linear in n",
-    hint="n stands once. Each of n queries has a weight for each of n keys: n².",
+    hint="n appears only once. Each of the n queries has a weight for each of the n keys: n².",
 )
 def attention_bytes_linear(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -434,8 +436,7 @@ def attention_bytes_linear(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="scores counted as well",
-    hint="This is twice the size of the weights: the scores before softmax are counted as well. The weights alone "
-    "are asked.",
+    hint="This is twice the size of the weights: the scores before softmax are also counted. Count only the weights.",
 )
 def attention_bytes_with_scores(n, d_model, num_heads, bytes_per_value):
     return 2 * entries(n, d_model, num_heads) * bytes_per_value
@@ -444,8 +445,8 @@ def attention_bytes_with_scores(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="only pairs up to the diagonal",
-    hint="Only the weights that a causal mask would leave are counted. There is no mask here, and an array keeps the "
-    "zeros of a mask too.",
+    hint="Only the weights that a causal mask would keep are counted. There is no mask here, and an array also "
+    "stores the zeros of a mask.",
 )
 def attention_bytes_causal(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -464,7 +465,7 @@ def attention_bytes_mebibytes(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="caret instead of a power",
-    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `n**2` or `n * n`.",
+    hint="In Python, `^` is not a power but a bitwise XOR: `5 ^ 2` is 7. Write `n**2` or `n * n`.",
 )
 def attention_bytes_caret(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -473,9 +474,9 @@ def attention_bytes_caret(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="overflow of 32 bits",
-    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
-    "numbers, which have no end.",
+    label="overflow of 32-bit integers",
+    hint="The numbers have 32 bits (`np.int32`), so they overflow at 2³¹ and become negative. Use Python's own "
+    "integers, which have no limit.",
 )
 def attention_bytes_in_32_bits(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -484,9 +485,9 @@ def attention_bytes_in_32_bits(n, d_model, num_heads, bytes_per_value):
 
 @misconception(
     "attention_bytes",
-    label="array really made",
-    hint="An array of this size is made, only to ask for its `nbytes`. For a million tokens no machine has the "
-    "memory: multiply the sizes.",
+    label="array really allocated",
+    hint="An array of this size is allocated, just to read its `nbytes`. No machine has the memory for a million "
+    "tokens: multiply the sizes.",
 )
 def attention_bytes_of_array(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
@@ -497,8 +498,8 @@ def attention_bytes_of_array(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "attention_bytes",
     label="heads that don't fit accepted",
-    hint="Where num_heads does not divide d_model a number came back. The formula needs no d_model, and yet there is "
-    "no such layer: raise `ValueError`.",
+    hint="A number was returned although num_heads does not divide d_model. The formula does not need d_model, but "
+    "there is no such layer: raise `ValueError`.",
 )
 def attention_bytes_accepts(n, d_model, num_heads, bytes_per_value):
     return num_heads * n**2 * bytes_per_value
@@ -521,7 +522,7 @@ def attention_bytes_formula(n, d_model, num_heads, bytes_per_value):
 @misconception(
     "parameter_count",
     label="three projections instead of four",
-    hint="The output has one as well, with a bias of its own.",
+    hint="The output also has a projection, with its own bias.",
 )
 def parameter_count_three(d_model, bias=True):
     return 3 * (d_model**2 + bias * d_model)
@@ -530,7 +531,7 @@ def parameter_count_three(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="biases never counted",
-    hint="The biases are left out whatever `bias` says. With `bias=True` each projection has d_model more.",
+    hint="The biases are left out for any value of `bias`. With `bias=True`, each projection has d_model more.",
 )
 def parameter_count_without_biases(d_model, bias=True):
     return 4 * d_model**2
@@ -547,8 +548,8 @@ def parameter_count_always(d_model, bias=True):
 
 @misconception(
     "parameter_count",
-    label="bias upside down",
-    hint="The biases are counted where `bias` is False, and left out where it is True.",
+    label="bias inverted",
+    hint="The biases are counted when `bias` is False, and left out when it is True.",
 )
 def parameter_count_upside_down(d_model, bias=True):
     return 4 * (d_model**2 + (not bias) * d_model)
@@ -557,7 +558,7 @@ def parameter_count_upside_down(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="biases left out by default",
-    hint="Without a word about `bias` it is True: write `bias=True` in the first line, as it was given.",
+    hint="When `bias` is not given, it is True: write `bias=True` in the first line, as it was given.",
 )
 def parameter_count_default_false(d_model, bias=False):
     return 4 * (d_model**2 + bias * d_model)
@@ -566,7 +567,7 @@ def parameter_count_default_false(d_model, bias=False):
 @misconception(
     "parameter_count",
     label="bias of one projection only",
-    hint="The bias is counted once. Each of the four projections has one: the factor 4 stands before both.",
+    hint="The bias is counted once. Each of the four projections has one: the factor 4 applies to both.",
 )
 def parameter_count_one_bias(d_model, bias=True):
     return 4 * d_model**2 + bias * d_model
@@ -575,7 +576,7 @@ def parameter_count_one_bias(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="output without a bias",
-    hint="Three biases are counted. The output's projection has one too.",
+    hint="Three biases are counted. The output projection also has one.",
 )
 def parameter_count_three_biases(d_model, bias=True):
     return 4 * d_model**2 + 3 * bias * d_model
@@ -584,7 +585,7 @@ def parameter_count_three_biases(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="one number for each bias",
-    hint="It is a vector (d_model,): one for each column of the projection.",
+    hint="A bias is a vector (d_model,): one number for each column of the projection.",
 )
 def parameter_count_scalar_biases(d_model, bias=True):
     return 4 * (d_model**2 + bias)
@@ -593,8 +594,8 @@ def parameter_count_scalar_biases(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="feed-forward network counted as well",
-    hint="The feed-forward network is counted as well, weights (d_model, 4 d_model) and (4 d_model, d_model). The "
-    "four projections alone are asked.",
+    hint="The feed-forward network is also counted, with weights (d_model, 4 d_model) and (4 d_model, d_model). "
+    "Count only the four projections.",
 )
 def parameter_count_feed_forward(d_model, bias=True):
     return 12 * d_model**2 + bias * 9 * d_model
@@ -603,7 +604,7 @@ def parameter_count_feed_forward(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="bytes instead of numbers",
-    hint="This is 4 times as much: bytes in float32. The number of parameters is asked.",
+    hint="This is 4 times as much: bytes in float32. Return the number of parameters.",
 )
 def parameter_count_bytes(d_model, bias=True):
     return 16 * (d_model**2 + bias * d_model)
@@ -621,7 +622,7 @@ def parameter_count_millions(d_model, bias=True):
 @misconception(
     "parameter_count",
     label="caret instead of a power",
-    hint="`^` is no power in Python: `5 ^ 2` is 7, since it compares bits. Write `d_model**2`.",
+    hint="In Python, `^` is not a power but a bitwise XOR: `5 ^ 2` is 7. Write `d_model**2`.",
 )
 def parameter_count_caret(d_model, bias=True):
     return 4 * ((d_model ^ 2) + bias * d_model)
@@ -629,9 +630,9 @@ def parameter_count_caret(d_model, bias=True):
 
 @misconception(
     "parameter_count",
-    label="overflow of 32 bits",
-    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
-    "numbers, which have no end.",
+    label="overflow of 32-bit integers",
+    hint="The numbers have 32 bits (`np.int32`), so they overflow at 2³¹ and become negative. Use Python's own "
+    "integers, which have no limit.",
 )
 def parameter_count_in_32_bits(d_model, bias=True):
     d_model = np.array([d_model], dtype=np.int32)
@@ -640,9 +641,9 @@ def parameter_count_in_32_bits(d_model, bias=True):
 
 @misconception(
     "parameter_count",
-    label="arrays really made",
-    hint="Arrays of this size are made, only to ask for their `size`. For a very wide layer no machine has the "
-    "memory: multiply the sizes.",
+    label="arrays really allocated",
+    hint="Arrays of this size are allocated, just to read their `size`. No machine has the memory for a very wide "
+    "layer: multiply the sizes.",
 )
 def parameter_count_of_arrays(d_model, bias=True):
     return 4 * (np.zeros((d_model, d_model)).size + (np.zeros(d_model).size if bias else 0))
@@ -663,7 +664,7 @@ def parameter_count_formula(d_model, bias=True):
 @misconception(
     "crossover_length",
     label="d_model itself",
-    hint="At n = d_model the products cost half of what the projections cost: there are four projections, and two "
+    hint="At n = d_model, the products cost half as much as the projections: there are four projections, but two "
     "products.",
 )
 def crossover_length_width(d_model):
@@ -673,7 +674,7 @@ def crossover_length_width(d_model):
 @misconception(
     "crossover_length",
     label="one product against four projections",
-    hint="There are two: queries with keys, and weights with values.",
+    hint="There are two products: queries with keys, and weights with values.",
 )
 def crossover_length_one_product(d_model):
     return 4 * d_model
@@ -682,8 +683,8 @@ def crossover_length_one_product(d_model):
 @misconception(
     "crossover_length",
     label="half of d_model",
-    hint="The ratio is upside down. n² d_model for each of two products, n d_model² for each of four projections: "
-    "solve for n.",
+    hint="The ratio is upside down. Each of the two products costs n² d_model, each of the four projections n "
+    "d_model²: solve for n.",
 )
 def crossover_length_half(d_model):
     return d_model / 2
@@ -692,7 +693,7 @@ def crossover_length_half(d_model):
 @misconception(
     "crossover_length",
     label="three projections against two products",
-    hint="The output has a projection as well: there are four.",
+    hint="The output also has a projection: there are four.",
 )
 def crossover_length_three_projections(d_model):
     return 3 * d_model / 2
@@ -710,7 +711,8 @@ def crossover_length_square(d_model):
 @misconception(
     "crossover_length",
     label="cost instead of length",
-    hint="This is what both cost at the crossover, in FLOPs. The length is asked at which they do.",
+    hint="This is what each of the two costs at the crossover, in FLOPs. Return the length at which the costs are "
+    "equal.",
 )
 def crossover_length_cost(d_model):
     return 16 * d_model**3
@@ -719,7 +721,7 @@ def crossover_length_cost(d_model):
 @misconception(
     "crossover_length",
     label="first length at which products cost more",
-    hint="At the one before it both cost the same: compare with `>=`, not `>`.",
+    hint="At the length before it, both cost the same: compare with `>=`, not `>`.",
 )
 def crossover_length_one_more(d_model):
     return 2 * d_model + 1
@@ -728,8 +730,8 @@ def crossover_length_one_more(d_model):
 @misconception(
     "crossover_length",
     label="search that ends too early",
-    hint="The search ends at some length, and returns it or nothing where the crossover lies further. There is a "
-    "formula, which needs no search.",
+    hint="The search ends at some length, and returns that length or nothing when the crossover is further away. A "
+    "formula needs no search.",
 )
 def crossover_length_search(d_model):
     for n in range(1, 1000):
@@ -741,7 +743,7 @@ def crossover_length_search(d_model):
 @misconception(
     "crossover_length",
     label="length returned with its cost",
-    hint="Length and cost came back together. The length alone is asked.",
+    hint="Length and cost are returned together. Return only the length.",
 )
 def crossover_length_and_cost(d_model):
     return 2 * d_model, 16 * d_model**3
@@ -762,7 +764,7 @@ def crossover_length_formula(d_model):
 @misconception(
     "fit_exponent",
     label="no logarithms",
-    hint="This is the slope of seconds against lengths, without logarithms: seconds per token. An exponent is the "
+    hint="This is the slope of seconds against lengths, without logarithms: seconds per token. The exponent is the "
     "slope between the logarithms of both.",
 )
 def fit_exponent_linear(lengths, seconds):
@@ -773,7 +775,7 @@ def fit_exponent_linear(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="logarithm of the seconds only",
-    hint="That finds the rate of an exponential; of a power law both are.",
+    hint="That finds the rate of an exponential. For a power law, take the logarithm of both.",
 )
 def fit_exponent_of_seconds(lengths, seconds):
     _, y = logarithms(lengths, seconds)
@@ -792,9 +794,8 @@ def fit_exponent_of_lengths(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="lengths and seconds exchanged",
-    hint="This is the slope of the lengths against the seconds: the two have changed places. `np.polyfit` wants x "
-    "first.",
+    label="lengths and seconds swapped",
+    hint="This is the slope of the lengths against the seconds: the two are swapped. `np.polyfit` expects x first.",
 )
 def fit_exponent_exchanged(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -804,7 +805,7 @@ def fit_exponent_exchanged(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="log2 with the natural logarithm",
-    hint="One side has logarithms to base 2, the other natural ones. Any base does, if it is the same on both sides.",
+    hint="One side has logarithms to base 2, the other natural ones. Any base works if it is the same on both sides.",
 )
 def fit_exponent_mixed_two(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -814,7 +815,7 @@ def fit_exponent_mixed_two(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="log1p instead of log",
-    hint="`np.log1p(t)` is ln(1 + t). For times of less than a second that is about t itself. Use `np.log`.",
+    hint="`np.log1p(t)` is ln(1 + t), which is about t itself for times far below a second. Use `np.log`.",
 )
 def fit_exponent_log1p(lengths, seconds):
     logarithms(lengths, seconds)
@@ -824,8 +825,8 @@ def fit_exponent_log1p(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="line through the origin",
-    hint="`sum(x * y) / sum(x * x)` without the means. The factor c is unknown, so subtract both means, or fit "
-    "an intercept as well.",
+    hint="This is `sum(x * y) / sum(x * x)` without the means. The factor c is unknown, so subtract both means, or "
+    "fit an intercept as well.",
 )
 def fit_exponent_through_origin(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -835,8 +836,8 @@ def fit_exponent_through_origin(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="ratio of the logarithms",
-    hint="ln t is divided by ln n, and the quotients averaged. That would be the exponent only if c were 1. What "
-    "counts is how ln t changes when ln n does.",
+    hint="ln t is divided by ln n, and the quotients are averaged. That would be the exponent only if c were 1. Look "
+    "at how ln t changes when ln n does.",
 )
 def fit_exponent_ratio(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -856,7 +857,7 @@ def fit_exponent_intercept(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="slope and intercept returned",
-    hint="Slope and intercept came back together. The slope alone is asked: `np.polyfit(x, y, 1)[0]`.",
+    hint="Slope and intercept are returned together. Return only the slope: `np.polyfit(x, y, 1)[0]`.",
 )
 def fit_exponent_both(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -866,7 +867,7 @@ def fit_exponent_both(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="last two points only",
-    hint="One measurement that is off then decides: fit a line through all of them.",
+    hint="One inaccurate measurement then decides. Fit a line through all points.",
 )
 def fit_exponent_last_two(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -876,8 +877,8 @@ def fit_exponent_last_two(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="first and last point only",
-    hint="The line goes through the first and the last point, whatever lies between. The least-squares line heeds "
-    "all points.",
+    hint="The line goes through the first and the last point, no matter what is between them. The least-squares line "
+    "depends on all points.",
 )
 def fit_exponent_ends(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -896,9 +897,9 @@ def fit_exponent_without_last(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="mean of neighbours' slopes",
-    hint="In that sum nearly all points between fall out, and steps of different length count alike. The "
-    "least-squares line is asked.",
+    label="mean of neighbors' slopes",
+    hint="In that sum, nearly all points in between cancel out, and steps of different length count equally. Return "
+    "the slope of the least-squares line.",
 )
 def fit_exponent_mean_slope(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -908,8 +909,8 @@ def fit_exponent_mean_slope(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="weighted by the seconds",
-    hint="Slow runs count more here: weights are handed to the fit, or the power law was fitted to the seconds and "
-    "not to their logarithms. All points count alike.",
+    hint="Slow runs count more here. Either the fit is given weights, or the power law is fitted to the seconds "
+    "instead of their logarithms. All points count equally.",
 )
 def fit_exponent_by_seconds(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -919,7 +920,7 @@ def fit_exponent_by_seconds(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="parabola instead of a line",
-    hint="A polynomial of degree 2 is fitted, and its first coefficient is how the line bends. A line has degree 1: "
+    hint="A polynomial of degree 2 is fitted, and its first coefficient is the curvature. A line has degree 1: "
     "`np.polyfit(x, y, 1)`.",
 )
 def fit_exponent_parabola(lengths, seconds):
@@ -930,7 +931,7 @@ def fit_exponent_parabola(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="correlation instead of slope",
-    hint="This is the correlation of the logarithms, which is never above 1. The slope is asked.",
+    hint="This is the correlation of the logarithms, which is never above 1. Return the slope.",
 )
 def fit_exponent_correlation(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -940,8 +941,8 @@ def fit_exponent_correlation(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="covariance and variance divided differently",
-    hint="`np.cov` divides by m - 1, and `np.var` by m, so that the slope is off by that factor. Use `np.cov(x, "
-    "y)[0, 0]`, or `ddof=1` in both.",
+    hint="`np.cov` divides by m - 1 and `np.var` by m, so the slope is off by that factor. Use `np.cov(x, y)[0, 0]`, "
+    "or `ddof=1` in both.",
 )
 def fit_exponent_two_divisors(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -951,7 +952,7 @@ def fit_exponent_two_divisors(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="factor per doubling instead of exponent",
-    hint="This is how many times longer twice the length takes, 2 to the exponent. The exponent itself is asked.",
+    hint="This says how many times longer twice the length takes, 2 to the exponent. Return the exponent itself.",
 )
 def fit_exponent_doubling(lengths, seconds):
     return 2 ** line(*logarithms(lengths, seconds))
@@ -960,7 +961,7 @@ def fit_exponent_doubling(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="sign dropped",
-    hint="The sign is taken off. What falls as n grows has an exponent below 0.",
+    hint="The sign is dropped. If the times fall as n grows, the exponent is below 0.",
 )
 def fit_exponent_absolute(lengths, seconds):
     return abs(line(*logarithms(lengths, seconds)))
@@ -969,7 +970,7 @@ def fit_exponent_absolute(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="rounded to two decimals",
-    hint="The exponent is rounded. Return it as it is; whoever prints it may round.",
+    hint="The exponent is rounded. Return it as it is; round only when you print it.",
 )
 def fit_exponent_rounded(lengths, seconds):
     return round(line(*logarithms(lengths, seconds)), 2)
@@ -977,8 +978,8 @@ def fit_exponent_rounded(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="lengths and seconds sorted apart",
-    hint="Lengths and seconds are sorted, each for itself, so that a time may come to another length than its own. "
+    label="lengths and seconds sorted separately",
+    hint="Lengths and seconds are sorted independently, so a time may be paired with another length than its own. "
     "The order of the points does not matter: leave them as they are.",
 )
 def fit_exponent_sorted_apart(lengths, seconds):
@@ -989,8 +990,8 @@ def fit_exponent_sorted_apart(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="measurements of one length averaged",
-    hint="A length that was measured four times counts four times: each measurement is a point, and no mean comes "
-    "before the line.",
+    hint="A length that was measured four times counts four times. Each measurement is a point, and nothing is "
+    "averaged before the fit.",
 )
 def fit_exponent_mean_of_each(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -1001,8 +1002,8 @@ def fit_exponent_mean_of_each(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="best measurement per length kept",
-    hint="Where a length was measured several times, only the fastest, or the first, is kept. Each measurement is a "
-    "point of its own.",
+    hint="When a length was measured several times, only the fastest or the first measurement is kept. Each "
+    "measurement is a point of its own.",
 )
 def fit_exponent_best_of_each(lengths, seconds):
     logarithms(lengths, seconds)
@@ -1015,8 +1016,8 @@ def fit_exponent_best_of_each(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="small number inside the logarithm",
-    hint="A small number is added inside the logarithm, such as 1e-8, and a time of nanoseconds vanishes beside it. "
-    "Times are above 0: take `np.log(seconds)` itself.",
+    hint="A small number such as 1e-8 is added inside the logarithm, which hides times of nanoseconds. Times are "
+    "above 0: take `np.log(seconds)` itself.",
 )
 def fit_exponent_small_number(lengths, seconds):
     logarithms(lengths, seconds)
@@ -1025,8 +1026,8 @@ def fit_exponent_small_number(lengths, seconds):
 
 @misconception(
     "fit_exponent",
-    label="three points at least",
-    hint="Two points are refused, or one of them is left out. Two different lengths make a line.",
+    label="at least three points required",
+    hint="Two points are rejected, or one of them is left out. Two different lengths define a line.",
 )
 def fit_exponent_three_points(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -1038,7 +1039,7 @@ def fit_exponent_three_points(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="works for arrays only",
-    hint="A list has no `.mean()` or `.shape`, and cannot be divided. Begin with `np.asarray(lengths)`, or with "
+    hint="A list has no `.mean()` or `.shape`, and cannot be divided. Start with `np.asarray(lengths)`, or with "
     "`np.log`, which takes lists.",
 )
 def fit_exponent_arrays_only(lengths, seconds):
@@ -1049,8 +1050,8 @@ def fit_exponent_arrays_only(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="a TypeError instead of a ValueError",
-    hint="`np.polyfit` raises `TypeError` where the sizes differ, and so may other functions. Compare the sizes "
-    "yourself, and raise `ValueError`.",
+    hint="`np.polyfit` raises `TypeError` when the sizes differ, and other functions may do the same. Compare the "
+    "sizes yourself, and raise `ValueError`.",
 )
 def fit_exponent_type_error(lengths, seconds):
     return float(np.polyfit(np.log(lengths), np.log(seconds), 1)[0])
@@ -1059,8 +1060,8 @@ def fit_exponent_type_error(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="surplus points dropped",
-    hint="`zip` ends with the shorter of the two, and drops the rest without a word: `zip(..., strict=True)` raises "
-    "`ValueError`. Or compare the sizes.",
+    hint="`zip` ends with the shorter of the two, and silently drops the rest. `zip(..., strict=True)` raises "
+    "`ValueError`; you can also compare the sizes.",
 )
 def fit_exponent_zip(lengths, seconds):
     points = [(math.log(n), math.log(t)) for n, t in zip(lengths, seconds)]  # noqa: B905
@@ -1070,8 +1071,8 @@ def fit_exponent_zip(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="size of 1 stretched",
-    hint="Where one of the two has a size of 1 it is stretched to the other: broadcasting does that without a word. "
-    "Compare the sizes, and raise `ValueError`.",
+    hint="When one of the two has size 1, broadcasting silently stretches it to the size of the other. Compare the "
+    "sizes, and raise `ValueError`.",
 )
 def fit_exponent_stretched(lengths, seconds):
     x, y = np.broadcast_arrays(np.log(lengths), np.log(seconds))
@@ -1099,7 +1100,7 @@ def fit_exponent_in_place(lengths, seconds):
     "returns nothing",
     "decimals cut off",
     "assert instead of ValueError",
-    hints={"decimals cut off": "`int(...)` or `round(...)` cuts the decimals off. Return the slope as it is."},
+    hints={"decimals cut off": "`int(...)` or `round(...)` cuts off the decimals. Return the slope as it is."},
 )
 @right("fit_exponent")
 def fit_exponent_centred(lengths, seconds):
@@ -1123,7 +1124,7 @@ def step_bytes(  # in parts that a mistake can take the place of
 @misconception(
     "decode_bytes",
     label="keys or values left out",
-    hint="Each position has a key and a value in each head. The caches are counted for one of the two.",
+    hint="Each position has a key and a value in each head. The caches count only one of the two.",
 )
 def decode_bytes_one_kind(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, size, kinds=1)
@@ -1132,7 +1133,7 @@ def decode_bytes_one_kind(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="cache as wide as the model",
-    hint="The caches are counted with d_model numbers for each key. Heads of queries share keys here: all keys of a "
+    hint="The caches are counted with d_model numbers for each key. Here query heads share keys: all keys of a "
     "position together are num_kv_heads * d_head wide.",
 )
 def decode_bytes_full_width(b, c, num_layers, d_model, h, w, p, size):
@@ -1142,7 +1143,7 @@ def decode_bytes_full_width(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="width of the model in every head",
-    hint="A head is d_head wide, and not d_model.",
+    hint="A head is d_head wide, not d_model.",
 )
 def decode_bytes_model_in_heads(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, d_model, p, size)
@@ -1160,7 +1161,7 @@ def decode_bytes_parameters_per_text(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="parameters counted for each layer",
-    hint="`num_parameters` is the number of the whole model: all of its layers are in it.",
+    hint="`num_parameters` is the number for the whole model, with all of its layers.",
 )
 def decode_bytes_parameters_per_layer(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, size, models=num_layers)
@@ -1169,7 +1170,7 @@ def decode_bytes_parameters_per_layer(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="cache of one text only",
-    hint="Each text of the batch has a cache of its own, and the step reads all of them.",
+    hint="Each text of the batch has its own cache, and the step reads all of them.",
 )
 def decode_bytes_one_cache(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, size, texts=1)
@@ -1178,7 +1179,7 @@ def decode_bytes_one_cache(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="cache of one layer only",
-    hint="Each layer has keys and values of its own.",
+    hint="Each layer has its own keys and values.",
 )
 def decode_bytes_one_layer(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, 1, h, w, p, size)
@@ -1187,7 +1188,7 @@ def decode_bytes_one_layer(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="cache of one head only",
-    hint="The caches are those of one head. There are num_kv_heads heads in each layer.",
+    hint="These are the caches of one head. There are num_kv_heads heads in each layer.",
 )
 def decode_bytes_one_head(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, 1, w, p, size)
@@ -1205,7 +1206,7 @@ def decode_bytes_scalar_keys(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="newest position only",
-    hint="The new token looks at all positions of its text: all of their keys and values are read.",
+    hint="The new token attends to all positions of its text, so all of their keys and values are read.",
 )
 def decode_bytes_one_position(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, 1, num_layers, h, w, p, size)
@@ -1214,7 +1215,7 @@ def decode_bytes_one_position(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="square of the context",
-    hint="A step has one query for each text, so that each key is read once: context stands once, without a square.",
+    hint="A step has one query for each text, so each key is read once: context appears without a square.",
 )
 def decode_bytes_square(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c**2, num_layers, h, w, p, size)
@@ -1223,7 +1224,7 @@ def decode_bytes_square(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="parameters left out",
-    hint="These are the caches alone. The step reads all parameters as well.",
+    hint="These are the caches alone. The step also reads all parameters.",
 )
 def decode_bytes_without_parameters(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, 0, size)
@@ -1232,7 +1233,7 @@ def decode_bytes_without_parameters(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="caches left out",
-    hint="These are the parameters alone. The step reads the cache of each text as well.",
+    hint="These are the parameters alone. The step also reads the cache of each text.",
 )
 def decode_bytes_without_caches(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(0, c, num_layers, h, w, p, size)
@@ -1241,7 +1242,7 @@ def decode_bytes_without_caches(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="numbers counted, not bytes",
-    hint="This is how many numbers are read. Each has `bytes_per_number` bytes.",
+    hint="This is the number of values that are read. Each takes `bytes_per_number` bytes.",
 )
 def decode_bytes_numbers(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, 1)
@@ -1250,7 +1251,7 @@ def decode_bytes_numbers(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="cache counted in numbers",
-    hint="The parameters are counted in bytes, and the caches in numbers: multiply both by `bytes_per_number`.",
+    hint="The parameters are counted in bytes, but the caches in numbers: multiply both by `bytes_per_number`.",
 )
 def decode_bytes_cache_in_numbers(b, c, num_layers, d_model, h, w, p, size):
     return p * size + step_bytes(b, c, num_layers, h, w, 0, 1)
@@ -1259,7 +1260,7 @@ def decode_bytes_cache_in_numbers(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="parameters counted in numbers",
-    hint="The caches are counted in bytes, and the parameters in numbers: multiply both by `bytes_per_number`.",
+    hint="The caches are counted in bytes, but the parameters in numbers: multiply both by `bytes_per_number`.",
 )
 def decode_bytes_parameters_in_numbers(b, c, num_layers, d_model, h, w, p, size):
     return p + step_bytes(b, c, num_layers, h, w, 0, size)
@@ -1268,7 +1269,7 @@ def decode_bytes_parameters_in_numbers(b, c, num_layers, d_model, h, w, p, size)
 @misconception(
     "decode_bytes",
     label="bits instead of bytes",
-    hint="`bytes_per_number` counts in bytes already.",
+    hint="`bytes_per_number` is already in bytes.",
 )
 def decode_bytes_bits(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, 8 * size)
@@ -1276,8 +1277,8 @@ def decode_bytes_bits(b, c, num_layers, d_model, h, w, p, size):
 
 @misconception(
     "decode_bytes",
-    label="bytes for each token",
-    hint="The result is divided by the batch. Return the bytes of the whole step.",
+    label="bytes per token",
+    hint="The result is divided by the batch size. Return the bytes of the whole step.",
 )
 def decode_bytes_per_token(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, c, num_layers, h, w, p, size) / b
@@ -1294,9 +1295,9 @@ def decode_bytes_gigabytes(b, c, num_layers, d_model, h, w, p, size):
 
 @misconception(
     "decode_bytes",
-    label="overflow of 32 bits",
-    hint="The numbers have 32 bits (`np.int32`), and from 2³¹ on they begin again below 0. Use Python's own whole "
-    "numbers, which have no end.",
+    label="overflow of 32-bit integers",
+    hint="The numbers have 32 bits (`np.int32`), so they overflow at 2³¹ and become negative. Use Python's own "
+    "integers, which have no limit.",
 )
 def decode_bytes_in_32_bits(b, c, num_layers, d_model, h, w, p, size):
     caches = np.prod(np.array([2, b, c, num_layers, h, w, size], dtype=np.int32), dtype=np.int32)
@@ -1306,7 +1307,7 @@ def decode_bytes_in_32_bits(b, c, num_layers, d_model, h, w, p, size):
 @misconception(
     "decode_bytes",
     label="context capped at 512",
-    hint="From 512 positions on nothing is added: a length is written into the code. Use `context`.",
+    hint="From 512 positions on, the count stops growing: the code contains a fixed length. Use `context`.",
 )
 def decode_bytes_512_positions(b, c, num_layers, d_model, h, w, p, size):
     return step_bytes(b, min(c, 512), num_layers, h, w, p, size)
@@ -1338,7 +1339,7 @@ def least_seconds_sum(operations, moved_bytes, operations_per_second, bytes_per_
 @misconception(
     "least_seconds",
     label="the shorter time",
-    hint="After the shorter of the two times, the step is not done: the other limit takes longer.",
+    hint="After the shorter of the two times, the step is not done: the other part takes longer.",
 )
 def least_seconds_shorter(operations, moved_bytes, operations_per_second, bytes_per_second):
     return min(operations / operations_per_second, moved_bytes / bytes_per_second)
@@ -1347,7 +1348,7 @@ def least_seconds_shorter(operations, moved_bytes, operations_per_second, bytes_
 @misconception(
     "least_seconds",
     label="time of the operations alone",
-    hint="The bytes take time as well, and for some steps they take longer.",
+    hint="The bytes also take time, and in some steps they take longer.",
 )
 def least_seconds_operations(operations, moved_bytes, operations_per_second, bytes_per_second):
     return operations / operations_per_second
@@ -1356,7 +1357,7 @@ def least_seconds_operations(operations, moved_bytes, operations_per_second, byt
 @misconception(
     "least_seconds",
     label="time of the bytes alone",
-    hint="The operations take time as well, and for some steps they take longer.",
+    hint="The operations also take time, and in some steps they take longer.",
 )
 def least_seconds_bytes(operations, moved_bytes, operations_per_second, bytes_per_second):
     return moved_bytes / bytes_per_second
@@ -1365,7 +1366,7 @@ def least_seconds_bytes(operations, moved_bytes, operations_per_second, bytes_pe
 @misconception(
     "least_seconds",
     label="mean of both times",
-    hint="The mean of the two times is below the longer one, and no step can be done before both are over.",
+    hint="The mean of the two times is below the longer one, but no step is done before both parts are.",
 )
 def least_seconds_mean(operations, moved_bytes, operations_per_second, bytes_per_second):
     return (operations / operations_per_second + moved_bytes / bytes_per_second) / 2
@@ -1374,8 +1375,8 @@ def least_seconds_mean(operations, moved_bytes, operations_per_second, bytes_per
 @misconception(
     "least_seconds",
     label="ratios upside down",
-    hint="Operations per second divided by operations is how many such steps fit into a second. A time is the other "
-    "way about: operations divided by operations per second.",
+    hint="Operations per second divided by operations is the number of such steps in a second. A time is the "
+    "inverse: operations divided by operations per second.",
 )
 def least_seconds_upside_down(operations, moved_bytes, operations_per_second, bytes_per_second):
     return max(
@@ -1386,7 +1387,7 @@ def least_seconds_upside_down(operations, moved_bytes, operations_per_second, by
 
 @misconception(
     "least_seconds",
-    label="speed and bandwidth exchanged",
+    label="speed and bandwidth swapped",
     hint="The operations are divided by bytes per second, and the bytes by operations per second.",
 )
 def least_seconds_exchanged(operations, moved_bytes, operations_per_second, bytes_per_second):
@@ -1396,8 +1397,8 @@ def least_seconds_exchanged(operations, moved_bytes, operations_per_second, byte
 @misconception(
     "least_seconds",
     label="larger number decides, not longer time",
-    hint="The two numbers of the step are compared, operations with bytes. Compare the two times: a machine may be "
-    "slow in one of them.",
+    hint="The step's two numbers are compared, operations with bytes. Compare the two times: a machine may be slow "
+    "at one of them.",
 )
 def least_seconds_by_numbers(operations, moved_bytes, operations_per_second, bytes_per_second):
     if operations > moved_bytes:
@@ -1408,8 +1409,8 @@ def least_seconds_by_numbers(operations, moved_bytes, operations_per_second, byt
 @misconception(
     "least_seconds",
     label="slower rate decides, not longer time",
-    hint="The two numbers of the machine are compared. Compare the two times: a step may have many operations and "
-    "few bytes.",
+    hint="The machine's two numbers are compared. Compare the two times: a step may have many operations and few "
+    "bytes.",
 )
 def least_seconds_by_rates(operations, moved_bytes, operations_per_second, bytes_per_second):
     if operations_per_second < bytes_per_second:
@@ -1419,8 +1420,8 @@ def least_seconds_by_rates(operations, moved_bytes, operations_per_second, bytes
 
 @misconception(
     "least_seconds",
-    label="whole seconds",
-    hint="`//`, `int` or `round` makes whole seconds. Most steps take less than one.",
+    label="rounded to whole seconds",
+    hint="`//`, `int` or `round` returns whole seconds. Most steps take less than one.",
 )
 def least_seconds_whole(operations, moved_bytes, operations_per_second, bytes_per_second):
     return max(operations // operations_per_second, moved_bytes // bytes_per_second)
@@ -1428,8 +1429,8 @@ def least_seconds_whole(operations, moved_bytes, operations_per_second, bytes_pe
 
 @misconception(
     "least_seconds",
-    label="rounded to so many decimals",
-    hint="The time is rounded. A step of a microsecond is then 0.",
+    label="rounded to a few decimals",
+    hint="The time is rounded, so a step of a microsecond takes 0.",
 )
 def least_seconds_rounded(operations, moved_bytes, operations_per_second, bytes_per_second):
     return round(max(operations / operations_per_second, moved_bytes / bytes_per_second), 6)
@@ -1447,7 +1448,7 @@ def least_seconds_milliseconds(operations, moved_bytes, operations_per_second, b
 @misconception(
     "least_seconds",
     label="both times returned",
-    hint="Both times came back together. Return the one that the step takes at least.",
+    hint="Both times are returned together. Return the least time of the step.",
 )
 def least_seconds_both(operations, moved_bytes, operations_per_second, bytes_per_second):
     return operations / operations_per_second, moved_bytes / bytes_per_second
@@ -1455,9 +1456,8 @@ def least_seconds_both(operations, moved_bytes, operations_per_second, bytes_per
 
 @misconception(
     "least_seconds",
-    label="divided by the bytes",
-    hint="The operations are divided by the bytes, and a step may move none. Compute the two times, and compare "
-    "them.",
+    label="division by the bytes",
+    hint="The operations are divided by the bytes, but a step may move none. Compute and compare the two times.",
 )
 def least_seconds_by_intensity(operations, moved_bytes, operations_per_second, bytes_per_second):
     if operations / moved_bytes > operations_per_second / bytes_per_second:
@@ -1479,7 +1479,7 @@ def least_seconds_longer(operations, moved_bytes, operations_per_second, bytes_p
 
 @misconception(
     "critical_batch",
-    label="bytes of a number left out",
+    label="bytes per number left out",
     hint="The two rates are compared as if each parameter had one byte. Reading a parameter moves `bytes_per_number` "
     "bytes.",
 )
@@ -1489,8 +1489,8 @@ def critical_batch_without_bytes(speed, bandwidth, size):
 
 @misconception(
     "critical_batch",
-    label="one operation for each parameter",
-    hint="Each parameter and text take 2 operations, a multiplication and an addition. One is counted.",
+    label="one operation per parameter",
+    hint="Each parameter takes 2 operations for each text, a multiplication and an addition. Only one is counted.",
 )
 def critical_batch_without_two(speed, bandwidth, size):
     return speed * size / bandwidth
@@ -1498,9 +1498,9 @@ def critical_batch_without_two(speed, bandwidth, size):
 
 @misconception(
     "critical_batch",
-    label="ratio of the machine alone",
-    hint="Operations per second divided by bytes per second says how many operations each byte needs. How many has a "
-    "parameter, with b texts, and how many bytes has it?",
+    label="only the machine's ratio",
+    hint="Operations per second divided by bytes per second is the number of operations that each byte needs. How "
+    "many operations does a parameter have with b texts, and how many bytes?",
 )
 def critical_batch_machine_alone(speed, bandwidth, size):
     return speed / bandwidth
@@ -1509,8 +1509,7 @@ def critical_batch_machine_alone(speed, bandwidth, size):
 @misconception(
     "critical_batch",
     label="divided by the bytes",
-    hint="More bytes for each number take longer to read, so that more texts are needed: `bytes_per_number` "
-    "multiplies.",
+    hint="Numbers with more bytes take longer to read, so more texts are needed: `bytes_per_number` multiplies.",
 )
 def critical_batch_divided(speed, bandwidth, size):
     return speed / (2 * bandwidth * size)
@@ -1519,7 +1518,7 @@ def critical_batch_divided(speed, bandwidth, size):
 @misconception(
     "critical_batch",
     label="multiplied by 2",
-    hint="Twice the operations for each text need half as many texts: the 2 divides.",
+    hint="With twice the operations per text, half as many texts are needed: the 2 divides.",
 )
 def critical_batch_times_two(speed, bandwidth, size):
     return 2 * speed * size / bandwidth
@@ -1527,7 +1526,7 @@ def critical_batch_times_two(speed, bandwidth, size):
 
 @misconception(
     "critical_batch",
-    label="upside down",
+    label="ratio upside down",
     hint="The ratio is upside down. Write down both times for b texts, set them equal, and solve for b.",
 )
 def critical_batch_inverted(speed, bandwidth, size):
@@ -1537,7 +1536,7 @@ def critical_batch_inverted(speed, bandwidth, size):
 @misconception(
     "critical_batch",
     label="rounded up to whole texts",
-    hint="Return the number as it comes out: `math.ceil` takes the next whole number.",
+    hint="`math.ceil` rounds up to a whole number. Return the exact number.",
 )
 def critical_batch_rounded_up(speed, bandwidth, size):
     return math.ceil(speed * size / (2 * bandwidth))
@@ -1546,7 +1545,7 @@ def critical_batch_rounded_up(speed, bandwidth, size):
 @misconception(
     "critical_batch",
     label="decimals cut off",
-    hint="Return the number as it comes out: `//` and `int` cut it off.",
+    hint="`//` and `int` cut off the decimals. Return the exact number.",
 )
 def critical_batch_rounded_down(speed, bandwidth, size):
     return speed * size // (2 * bandwidth)
@@ -1555,7 +1554,7 @@ def critical_batch_rounded_down(speed, bandwidth, size):
 @misconception(
     "critical_batch",
     label="at least one text",
-    hint="Where even one text is limited by arithmetic the number is below 1. Return it as it is.",
+    hint="When arithmetic limits even one text, the number is below 1. Return it as it is.",
 )
 def critical_batch_at_least_one(speed, bandwidth, size):
     return max(speed * size / (2 * bandwidth), 1.0)
@@ -1620,21 +1619,21 @@ def batch_with(label, hint):
     return declare
 
 
-@batch_with("memory not looked at", "The parameters and all caches have to fit into `memory_bytes` too.")
+@batch_with("memory ignored", "The parameters and all caches also have to fit into `memory_bytes`.")
 class largest_batch_any_memory:
     def end(self, memory, moved, operations):
         return super().end(math.inf, moved, operations)
 
 
-@batch_with("time not looked at", "A step may take `seconds` at most, by its bytes and by its operations.")
+@batch_with("time ignored", "A step may take at most `seconds`, both for its bytes and for its operations.")
 class largest_batch_any_time:
     def end(self, memory, moved, operations):
         return super().end(memory, math.inf, math.inf)
 
 
 @batch_with(
-    "operations not looked at",
-    "The bytes are moved in time, and the operations take longer: the least time of a step is the longer of the two.",
+    "time of the operations ignored",
+    "The bytes are moved in time, but the operations take longer. The least time of a step is the longer of the two.",
 )
 class largest_batch_any_operations:
     def end(self, memory, moved, operations):
@@ -1642,8 +1641,8 @@ class largest_batch_any_operations:
 
 
 @batch_with(
-    "time of the bytes not looked at",
-    "The operations are done in time, and moving the bytes takes longer: the least time of a step is the longer of "
+    "time of the bytes ignored",
+    "The operations are done in time, but moving the bytes takes longer. The least time of a step is the longer of "
     "the two.",
 )
 class largest_batch_any_bytes:
@@ -1651,7 +1650,7 @@ class largest_batch_any_bytes:
         return super().end(memory, math.inf, operations)
 
 
-@batch_with("largest of the limits", "A batch has to keep all limits: the smallest of them decides.")
+@batch_with("largest of the limits", "A batch has to respect all limits, so the smallest decides.")
 class largest_batch_loosest:
     def end(self, memory, moved, operations):
         return max(int(max(memory, moved, operations)), 0)
@@ -1659,7 +1658,7 @@ class largest_batch_loosest:
 
 @batch_with(
     "parameters don't take memory",
-    "The parameters are in the memory too: take their bytes off before the caches are counted.",
+    "The parameters are also in memory: subtract their bytes before you count the caches.",
 )
 class largest_batch_memory_of_caches:
     def memory(self, most, parameters, cache):
@@ -1668,7 +1667,7 @@ class largest_batch_memory_of_caches:
 
 @batch_with(
     "parameters don't take time to read",
-    "A step reads all parameters as well: take the time for them off before the caches are counted.",
+    "A step also reads all parameters: subtract the time for them before you count the caches.",
 )
 class largest_batch_time_of_caches:
     def bytes(self, most, parameters, cache):
@@ -1677,7 +1676,7 @@ class largest_batch_time_of_caches:
 
 @batch_with(
     "parameters for each text",
-    "The parameters are in memory once, and are read once for the whole batch. They are counted for each text.",
+    "The parameters are counted for each text. They are in memory once, and are read once for the whole batch.",
 )
 class largest_batch_parameters_per_text:
     def memory(self, most, parameters, cache):
@@ -1695,7 +1694,7 @@ class largest_batch_one_kind:
 
 @batch_with(
     "cache as wide as the model",
-    "All keys of a position together are num_kv_heads * d_head wide, and not d_model: heads of queries share them.",
+    "All keys of a position together are num_kv_heads * d_head wide, not d_model: query heads share them.",
 )
 class largest_batch_wide_cache:
     def cache(self, context, model):
@@ -1704,7 +1703,7 @@ class largest_batch_wide_cache:
 
 @batch_with(
     "operations of scores and sums left out",
-    "In each layer, a text has 4 context d_model operations for the scores and the weighted sums as well.",
+    "In each layer, each text also needs 4 context d_model operations for the scores and the weighted sums.",
 )
 class largest_batch_parameters_work:
     def work(self, context, model):
@@ -1713,8 +1712,8 @@ class largest_batch_parameters_work:
 
 @batch_with(
     "scores as wide as the keys",
-    "The operations are counted with num_kv_heads * d_head for d_model. Each head of queries has scores of its own, "
-    "also where it shares its keys.",
+    "The operations are counted with num_kv_heads * d_head instead of d_model. Each query head has its own scores, "
+    "even if it shares its keys.",
 )
 class largest_batch_narrow_work:
     def work(self, context, model):
@@ -1731,13 +1730,13 @@ class largest_batch_work_of_one_layer:
         return 2 * model["num_parameters"] + 4 * context * model["d_model"]
 
 
-@batch_with("one operation for each parameter", "Each parameter takes 2 operations for each text.")
+@batch_with("one operation per parameter", "Each parameter takes 2 operations for each text.")
 class largest_batch_half_the_work:
     def work(self, context, model):
         return super().work(context, model) - model["num_parameters"]
 
 
-@batch_with("rounded up", "The next whole number is above the limit. Round down: `//` or `math.floor`.")
+@batch_with("rounded up", "Rounding up exceeds the limit. Round down: `//` or `math.floor`.")
 class largest_batch_one_too_many:
     def memory(self, most, parameters, cache):
         return -((parameters - most) // cache)
@@ -1765,7 +1764,7 @@ class largest_batch_fraction:
 
 
 @batch_with(
-    "a full memory refused",
+    "full memory rejected",
     "A batch that fills the memory to the last byte fits: compare with `<=`, not `<`.",
 )
 class largest_batch_not_full:
@@ -1774,14 +1773,14 @@ class largest_batch_not_full:
 
 
 @batch_with(
-    "result below 0", "Where the parameters alone are too much the result is below 0. Return 0: `max(..., 0)`."
+    "result below 0", "When the parameters alone are too much, the result is below 0. Return 0: `max(..., 0)`."
 )
 class largest_batch_below_zero:
     def end(self, memory, moved, operations):
         return int(min(memory, moved, operations))
 
 
-@batch_with("at least one text", "Where not even one text fits, or gets its token in time, the result is 0.")
+@batch_with("at least one text", "When not even one text fits or gets its token in time, the result is 0.")
 class largest_batch_at_least_one:
     def end(self, memory, moved, operations):
         return max(super().end(memory, moved, operations), 1)
@@ -1789,7 +1788,7 @@ class largest_batch_at_least_one:
 
 @batch_with(
     "search that ends too early",
-    "The search ends at some number of texts. Go on until a batch breaks a limit, or use a formula.",
+    "The search ends at some number of texts. Continue until a batch breaks a limit, or use a formula.",
 )
 class largest_batch_search:
     def end(self, memory, moved, operations):
@@ -1799,8 +1798,8 @@ class largest_batch_search:
 @misconception(
     "largest_batch",
     label="both times added",
-    hint="The time of the bytes and that of the operations are added. `least_seconds` is the longer of the two: both "
-    "go on at the same time.",
+    hint="The times for the bytes and for the operations are added. `least_seconds` is the longer of the two, since "
+    "both happen at the same time.",
 )
 def largest_batch_sum_of_times(context, model, machine, seconds):
     limits = Limits()
@@ -1813,8 +1812,8 @@ def largest_batch_sum_of_times(context, model, machine, seconds):
 @misconception(
     "largest_batch",
     label="seconds for all texts, one by one",
-    hint="The time is shared out among the texts, as if one came after the other. All get their token in the same "
-    "step, which may take `seconds`.",
+    hint="The time is divided among the texts, as if they were processed one after another. All texts get their "
+    "token in the same step, which may take `seconds`.",
 )
 def largest_batch_one_by_one(context, model, machine, seconds):
     limits = Limits()

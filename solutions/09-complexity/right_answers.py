@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import math
@@ -308,7 +308,7 @@ def least_seconds_exactly(operations, moved_bytes, operations_per_second, bytes_
 
 @right("least_seconds")
 def least_seconds_attainable(operations, moved_bytes, operations_per_second, bytes_per_second):
-    # The roofline as it is drawn: the speed that a step of this intensity can reach.
+    # The roofline as it is usually drawn: the speed that a step of this intensity can reach.
     if not moved_bytes or not operations:
         return operations / operations_per_second + moved_bytes / bytes_per_second
     return operations / min(operations_per_second, operations / moved_bytes * bytes_per_second)

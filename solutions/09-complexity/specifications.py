@@ -1,4 +1,4 @@
-"""What is asked in exercise 9, product by product: what its checks compare with, released inside the archive only."""
+"""Exercise 9 computed product by product: its checks compare with this. Students get it only inside the archive."""
 
 import math
 
@@ -24,7 +24,7 @@ def both(n, d_model, num_heads):
 
 
 def bytes_of_weights(n, d_model, num_heads, bytes_per_value):
-    """Ask NumPy: for an array of one entry that pretends to have this shape, so that it takes no memory."""
+    """Ask NumPy about an array of one entry with this broadcast shape, which takes no memory."""
     return np.broadcast_to(np.empty((), dtype=f"V{bytes_per_value}"), (num_heads, n, n)).nbytes
 
 
@@ -63,7 +63,7 @@ def balanced(batch, operations_per_second, bytes_per_second, bytes_per_number):
 
 
 def limits(context, model, machine, seconds):
-    """Return the batch that each limit alone allows, by its name, and as "batch" what all do; by halving.
+    """Return the batch that each limit alone allows, by its name, and as "batch" what all allow; by bisection.
 
     "work" is the operations of one text.
     """
@@ -84,7 +84,7 @@ def limits(context, model, machine, seconds):
     return {**found, "batch": min(found["memory"], found["bytes"], found["operations"])}
 
 
-# What a mistaken count may be a sum of: the checks tell how often each term is in it.
+# Terms of which a mistaken count may be a sum: the checks report how often each term is in it.
 
 FLOPS_TERMS = {
     "n d_model²": lambda n, d, h: n * d**2,

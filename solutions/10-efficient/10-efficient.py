@@ -1,29 +1,29 @@
 # %% title [markdown]
 # # 10. Efficient attention
 #
-# You write attention that never holds a matrix of n × n: exactly, chunk by chunk (`chunked_attention`); with a smaller
-# question (`local_attention`); and with other weights (`linear_attention`, `causal_linear_attention`). Then what text
-# generation lives on: key heads that queries share (`grouped_query_attention`), a cache of keys and values (`KVCache`), and
-# what puts together the parts of a long cache that were read apart (`merge`). Read chapter 10 of the book first.
+# You write attention that never holds an n × n matrix: exactly, chunk by chunk (`chunked_attention`); for a smaller
+# problem (`local_attention`); and with other weights (`linear_attention`, `causal_linear_attention`). Then you write
+# what makes text generation fast: key heads that queries share (`grouped_query_attention`), a cache of keys and values
+# (`KVCache`), and a function that combines separately processed parts of a long cache (`merge`). Read chapter 10 of the
+# book first.
 #
 # *About 160 minutes · hard ●●●*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("chunked_attention", points=6, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("chunked_attention", points=6, seed=...)` in a cell of your own. You can earn partial points, and the
+# checks are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `10-efficient.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `10-efficient.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import math
@@ -33,7 +33,7 @@ from torch import nn
 
 
 def full_attention(Q, K, V, mask=None):
-    """Attention as in the chapters before, with all scores at once (given, to compare with).
+    """Attention as in the earlier chapters, with all scores at once (given, to compare with).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def full_attention(Q, K, V, mask=None):
 
 
 def part(S, V):
-    """Return what queries found among some of the keys (given, for 10.7).
+    """Return what queries find among some of the keys (given, for 10.7).
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def part(S, V):
 #
 # *About 10 minutes · medium ●●○*
 #
-# One query meets four keys, two at a time. Its scores, divided by $\sqrt{d_k}$ already, are $(\ln 2, 0)$ in the first chunk
-# and $(\ln 8, \ln 5)$ in the second. The values, one number for each key, are $10, 4$ and $2, 4$.
+# One query attends to four keys, two at a time. Its scores, already divided by $\sqrt{d_k}$, are $(\ln 2, 0)$ in the
+# first chunk and $(\ln 8, \ln 5)$ in the second. The values, one number for each key, are $10, 4$ and $2, 4$.
 #
 # Three numbers are kept: the largest score so far $\mu$, the sum $\ell$ of all $e^{s_j - \mu}$, and the sum $u$ of all
 # $e^{s_j - \mu}$ times the values.
@@ -110,19 +110,21 @@ checks.run("by_hand", points=0)
 # %% conventions [markdown]
 # ## Eight rules for this notebook
 #
-# - `...` is any number of leading axes, none too, the same for all inputs. n (n_q, n_k) is the number of tokens, d_k the
-#   width of queries and keys, d_v that of values and results.
-# - **Never n × n** means scores, weights, masks and indices, at any moment, also as a list of parts. The checks count the
-#   bytes that your function holds at once beyond its inputs, for n around 700 and small chunks or windows, and allow 0.9
-#   bytes for each pair of tokens. Views cost nothing. What counts is the call forward, without gradients.
-# - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never NaN.
+# - `...` is any number of leading dimensions, possibly none, the same for all inputs. n (n_q, n_k) is the number of
+#   tokens, d_k the width of queries and keys, d_v the width of values and results.
+# - **Never n × n** refers to scores, weights, masks and indices, at any moment, also as a list of parts. The checks
+#   count the bytes that your function holds at once in addition to its inputs, for n around 700 and small chunks or
+#   windows, and allow 0.9 bytes for each pair of tokens. Views cost nothing. Only the forward pass counts, without
+#   gradients.
+# - Causal means aligned at the end: query i sees key j where j ≤ i + n_k − n_q. A query that sees nothing gets 0, never
+#   NaN.
 # - Scores are divided by $\sqrt{d_k}$, except in linear attention.
-# - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,
-#   `RuntimeError` or `IndexError`, and a size of 1 is not stretched to fit another. Heads that do not fit in 10.5 are worth
-#   points. What becomes of leading axes that differ is not asked about.
-# - The result has the floating dtype of the inputs. Integers are not asked about.
-# - Gradients flow from the result to every input: no `detach`, no `.data`, no NumPy on the way. The inputs are left as they
-#   were, and nothing is kept from one call to the next, except in a `KVCache`. Arguments may be given by name.
+# - Advice, worth no points: sizes that do not match (each function lists its own under *Raises*) raise `ValueError`,
+#   `RuntimeError` or `IndexError`, and a size of 1 is not stretched to match another. In 10.5, numbers of heads that do
+#   not match are worth points. Different leading dimensions are not tested.
+# - The result has the floating dtype of the inputs. Integers are not tested.
+# - Gradients flow from the result to every input: no `detach`, no `.data`, no NumPy on the way. The inputs do not
+#   change, and nothing is kept from one call to the next, except in a `KVCache`. Arguments may be given by name.
 # - Scores may be of any size and either sign: all in the thousands, or all a million below 0.
 
 # %% ask_chunked_attention [markdown]
@@ -130,8 +132,8 @@ checks.run("by_hand", points=0)
 #
 # *About 35 minutes · hard ●●●*
 #
-# Go through the keys in chunks, and keep for each query the largest score so far $\mu$ (at first $-\infty$), the sum $\ell$ and
-# the weighted sum $u$ (at first 0). A chunk with scores $s$ has
+# Go through the keys in chunks, and keep for each query the largest score so far $\mu$ (at first $-\infty$), the sum
+# $\ell$ and the weighted sum $u$ (at first 0). A chunk with scores $s$ updates them to
 #
 # $$
 # \mu' = \max(\mu, \max_j s_j), \qquad
@@ -139,14 +141,14 @@ checks.run("by_hand", points=0)
 # u' = e^{\mu - \mu'} u + \sum_j e^{s_j - \mu'} v_j
 # $$
 #
-# At the end, $u / \ell$. The pencil's example: after the first chunk $\mu = \ln 2$; the second has $\mu' = \ln 8$, and what was
-# there is multiplied by $e^{\ln 2 - \ln 8} = 1/4$.
+# At the end, return $u / \ell$. In the pencil example, $\mu = \ln 2$ after the first chunk. The second has
+# $\mu' = \ln 8$, and the sums so far are multiplied by $e^{\ln 2 - \ln 8} = 1/4$.
 #
-# Three traps. The last chunk may be shorter. In causal attention a query may have seen nothing yet: $-\infty - (-\infty)$ is NaN.
-# And in float16 a product $q \cdot k$ may be beyond 65,504, the largest number, where the score is not: divide by $\sqrt{d_k}$
-# before the product.
+# Three traps. The last chunk may be shorter. In causal attention, a query may have seen nothing yet:
+# $-\infty - (-\infty)$ is NaN. And in float16 a product $q \cdot k$ may exceed 65,504, the largest number, even when
+# the score does not: divide by $\sqrt{d_k}$ before the product.
 #
-# Two passes, or chunks of queries, will do as well, if memory stays small whatever n is.
+# Two passes, or chunks of queries, also work, if memory stays small for any n.
 
 # %% chunked_attention
 def chunked_attention(Q, K, V, chunk_size, causal=False):
@@ -158,7 +160,7 @@ def chunked_attention(Q, K, V, chunk_size, causal=False):
     K : tensor, shape (..., n_k, d_k)
     V : tensor, shape (..., n_k, d_v)
     chunk_size : int
-        How many keys to take at a time, at least 1; it may be above n_k, and need not divide it.
+        The number of keys to take at a time, at least 1; it may be above n_k, and need not divide it.
     causal : bool
         Whether query i sees key j only where j <= i + n_k - n_q.
 
@@ -213,15 +215,16 @@ checks.run("chunked_attention", points=6)
 #
 # *About 25 minutes · medium ●●○*
 #
-# Query i sees the keys at a distance of at most `window` on either side, $|i - j| \le$ `window`: 2 `window` + 1 keys, fewer near
-# the ends, and the softmax is over these alone. It is a smaller question than full attention, answered exactly; with
-# a window of n − 1 or more it is the same.
+# Query i sees the keys at a distance of at most `window` on either side, $|i - j| \le$ `window`. These are 2 `window` +
+# 1 keys, fewer near the ends, and the softmax is over these alone. It is a smaller problem than full attention, solved
+# exactly; with a window of n − 1 or more it is the same.
 #
-# A mask over all scores gives the right numbers, and holds n × n of them. Take the queries in blocks and the keys that they can
-# reach; or gather for each query its own keys, shape (..., n, 2 `window` + 1, d_k); or keep the diagonals of the band.
+# A mask over all scores gives the right numbers, but holds n × n of them. Take the queries in blocks, with the keys
+# that they can reach; or gather each query's own keys, shape (..., n, 2 `window` + 1, d_k); or keep the diagonals of
+# the band.
 #
-# By hand, the chapter's four keys with the values 4, 2, 8, 0: the last query has the weights $\frac45, \frac15$ for the last two
-# keys if its scores there are $\ln 4$ and 0, and `window` = 1 gives 6.4.
+# By hand, the chapter's four keys with the values 4, 2, 8, 0: if the last query's scores for the last two keys are
+# $\ln 4$ and 0, their weights are $\frac45, \frac15$, and `window` = 1 gives 6.4.
 
 # %% local_attention
 def local_attention(Q, K, V, window):
@@ -242,8 +245,8 @@ def local_attention(Q, K, V, window):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if `window` is below 0, or if numbers of queries, keys and values, or widths of queries
-        and keys, differ.
+        Advice, worth no points: if `window` is below 0, if the numbers of queries, keys and values differ, or if the
+        widths of queries and keys differ.
     """
     ### BEGIN SOLUTION
     n = Q.shape[-2]
@@ -276,24 +279,24 @@ checks.run("local_attention", points=4)
 #
 # *About 15 minutes · medium ●●○*
 #
-# Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$, element by element: $x + 1$ for $x > 0$, and
-# $e^x$ otherwise. All features are positive, and so are all weights. No exponential
-# stands around the product, so brackets may be moved:
+# Replace $e^{q \cdot k}$ by $\phi(q) \cdot \phi(k)$, where $\phi(x) = \text{elu}(x) + 1$ elementwise: $x + 1$ for
+# $x > 0$, and $e^x$ otherwise. All features are positive, and so are all weights. There is no exponential around the
+# product, so you can move the brackets:
 #
 # $$
 # z_i = \frac{\sum_j \big(\phi(q_i) \cdot \phi(k_j)\big)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}
 # = \frac{\phi(q_i) \big(\sum_j \phi(k_j)^\top v_j\big)}{\phi(q_i) \cdot \sum_j \phi(k_j)}
 # $$
 #
-# The bracket is one matrix (d_k, d_v), the same for all queries. Nothing is divided by $\sqrt{d_k}$. These are not the
-# weights of softmax, and the results are others.
+# The bracket is one matrix (d_k, d_v), the same for all queries. Nothing is divided by $\sqrt{d_k}$. These weights are
+# not the softmax weights, so the results differ.
 #
-# By hand, with d_k = d_v = 1: the key $(0)$ has the feature 1, the key $(1)$ the feature 2, and the values 6 and 3
-# give $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$, whatever the query is.
+# By hand, with d_k = d_v = 1: the key $(0)$ has the feature 1, the key $(1)$ the feature 2, and the values 6 and 3 give
+# $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$ for any query.
 
 # %% linear_attention
 def linear_attention(Q, K, V):
-    """Linear attention with the feature map elu + 1, in time and memory that grow as n does.
+    """Linear attention with the feature map elu + 1, in time and memory proportional to n.
 
     Parameters
     ----------
@@ -331,19 +334,20 @@ checks.run("linear_attention", points=2)
 #
 # *About 20 minutes · medium ●●○*
 #
-# Where token i sees tokens 0 to i, itself too, both sums run along: the matrix $\sum_{j \le i} \phi(k_j)^\top v_j$ and the vector
-# $\sum_{j \le i} \phi(k_j)$ grow by one term for each token. So a text is read one token at a time, with a state whose size does not
-# depend on n: linear attention is a recurrent network. Here queries, keys and values are equally many.
+# When token i sees tokens 0 to i, itself included, both sums accumulate: the matrix $\sum_{j \le i} \phi(k_j)^\top v_j$
+# and the vector $\sum_{j \le i} \phi(k_j)$ grow by one term for each token. So a text is read one token at a time, with
+# a state whose size does not depend on n: linear attention is a recurrent network. Here the numbers of queries, keys
+# and values are equal.
 #
-# To hold the matrix for each token, (..., n, d_k, d_v), is allowed here; a loop that keeps only the newest needs less memory.
-# In practice the text is cut into chunks: within a chunk a small causal table of weights is computed, and between chunks only the
-# newest matrix and vector are passed on.
+# You may hold the matrix for each token, (..., n, d_k, d_v), here; a loop that keeps only the newest needs less memory.
+# In practice the text is cut into chunks: a small causal weight matrix is computed within each chunk, and only the
+# newest matrix and vector are passed on between chunks.
 #
 # By hand, with d_k = d_v = 1: the features 1, 2, 1 and the values 6, 3, 8 give $6/1 = 6$, $12/3 = 4$ and $20/4 = 5$.
 
 # %% causal_linear_attention
 def causal_linear_attention(Q, K, V):
-    """Linear attention in which token i sees tokens 0 to i, in time and memory that grow as n does.
+    """Linear attention in which token i sees tokens 0 to i, in time and memory proportional to n.
 
     Parameters
     ----------
@@ -384,9 +388,9 @@ checks.run("causal_linear_attention", points=3)
 #
 # *About 15 minutes · medium ●●○*
 #
-# There are h_q heads of queries and h_kv heads of keys and values, and h_q is a multiple of h_kv. Neighbours share: with 4 and 2,
-# query heads 0 and 1 use key head 0, and query heads 2 and 3 key head 1. Query head i uses key head i // (h_q / h_kv), as
-# Llama's weights have it. With h_kv = 1 it is multi-query attention, with h_kv = h_q multi-head attention.
+# There are h_q query heads, h_kv heads of keys and values, and h_q is a multiple of h_kv. Neighbors share: with 4 and
+# 2, query heads 0 and 1 use key head 0, and query heads 2 and 3 use key head 1. Query head i uses key head i // (h_q /
+# h_kv), as in Llama's weights. With h_kv = 1 it is multi-query attention, with h_kv = h_q multi-head attention.
 #
 # Scores may be n × n here.
 
@@ -407,8 +411,8 @@ def grouped_query_attention(Q, K, V):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If h_q is no multiple of h_kv. Advice, worth no points: if h_kv is larger than h_q, if keys and values differ in
-        heads or number, or queries and keys in width.
+        If h_q is not a multiple of h_kv. Advice, worth no points: if h_kv is larger than h_q, if keys and values differ
+        in heads or number, or if queries and keys differ in width.
     """
     ### BEGIN SOLUTION
     heads, shared = Q.shape[1], K.shape[1]
@@ -432,16 +436,17 @@ checks.run("grouped_query_attention", points=2)
 #
 # *About 15 minutes · medium ●●○*
 #
-# A model that writes reads one token more in each step. Keys and values of the tokens before are the same as in the step before:
-# they are kept. `append` takes those of any number of new tokens, a whole prompt or a single token, and returns all so far, the
-# oldest first.
+# A model that writes reads one more token in each step. The keys and values of the earlier tokens are the same as in
+# the step before, so they are kept. `append` takes those of any number of new tokens, a whole prompt or a single token,
+# and returns all so far, the oldest first.
 #
-# What was returned stays as it is when more is appended, and the cache stays as it is when somebody later changes, in place,
-# what was appended. Two caches share nothing. Gradients flow from what comes back to what was appended. What comes back
-# belongs to the cache: it is read, and whoever writes into it may change what is kept. Each part has at least one token.
+# A returned tensor does not change when more is appended, and the cache does not change when the caller later modifies
+# an appended tensor in place. Two caches share nothing. Gradients flow from the results to everything that was
+# appended. The returned tensors belong to the cache: callers only read them, since writing into them may change the
+# cache. Each part has at least one token.
 #
-# `torch.cat` does it, and copies everything in each step, so n single tokens cost about n²/2 copied rows. Caches in practice get memory
-# for the longest text once (they are *preallocated*), and each step writes only its new rows.
+# `torch.cat` works, but copies everything in each step, so n single tokens cost about n²/2 copied rows. Caches in
+# practice allocate memory for the longest text once (they are *preallocated*), and each step writes only its new rows.
 
 # %% KVCache
 class KVCache:
@@ -464,13 +469,13 @@ class KVCache:
         -------
         k : tensor, shape (..., n, d_k)
         v : tensor, shape (..., n, d_v)
-            Of all tokens so far, in a tuple.
+            Those of all tokens so far, in a tuple.
 
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            Advice, worth no points: if there are more keys than values or fewer, or if a size other than n_new is not that
-            of what is kept. The cache is then as it was before.
+            Advice, worth no points: if the numbers of keys and values differ, or if a size other than n_new differs
+            from that of the cache. The cache then stays as it was before.
         """
         ### BEGIN SOLUTION
         if k.shape[-2] != v.shape[-2]:
@@ -499,24 +504,25 @@ checks.run("KVCache", points=3)
 #
 # *About 20 minutes · medium ●●○*
 #
-# In 10.1, one chunk comes after another. A long cache can be read faster: it is cut into parts, and several processors take one part
-# each, at the same time. `part`, given at the top, is what each of them does. For each of its rows (queries), a part has
+# In 10.1, one chunk comes after another. A long cache can be read faster: it is cut into parts, and several processors
+# take one part each, at the same time. Each of them runs `part`, given at the top. For each of its rows (queries), a
+# part has
 #
 # $$
 # m = \max_j s_j, \qquad \ell = \sum_j e^{s_j - m}, \qquad u = \sum_j e^{s_j - m}\, v_j ,
 # $$
 #
-# with j going through the keys of this part alone. Write `merge`, which makes one part of two: $m$, $\ell$ and $u$ for the keys of both. It
-# does not see scores or values. Its result may be merged again, with other parts, in any order and any grouping. At the very end,
-# $u / \ell$ is attention.
+# where j goes through the keys of this part alone. Write `merge`, which combines two parts into one: $m$, $\ell$ and
+# $u$ for the keys of both. It does not see scores or values. Its result may be merged again, with other parts, in any
+# order and any grouping. At the very end, $u / \ell$ is attention.
 #
-# By hand, one row with one column: the first part has $m = 0$, $\ell = 1$, $u = 6$, and the second $m = \ln 3$, $\ell = 2$, $u = 3$. Together they
-# are $m = \ln 3$, $\ell = \frac13 + 2 = \frac73$ and $u = 2 + 3 = 5$.
+# By hand, one row with one column: the first part has $m = 0$, $\ell = 1$, $u = 6$, and the second $m = \ln 3$,
+# $\ell = 2$, $u = 3$. Together they are $m = \ln 3$, $\ell = \frac13 + 2 = \frac73$ and $u = 2 + 3 = 5$.
 #
-# Three traps. In some rows the first part has the larger score, in others the second. A part may have no key for a row, as under a
-# causal mask: there $m = -\infty$, $\ell = 0$ and $u = 0$, and the other part stays as it is. Two such rows give one such row, never NaN:
-# not in the result, and not in the gradients either (a NaN that `torch.where` hides in the result comes back in them). And $m$ and $\ell$
-# have no axis for the columns of $u$.
+# Three traps. In some rows the first part has the larger score, in others the second. A part may have no key for a row,
+# as under a causal mask: there $m = -\infty$, $\ell = 0$ and $u = 0$, and the other part does not change. Two such rows
+# give another such row, never NaN: not in the result, and not in the gradients either (a NaN that `torch.where` hides
+# in the result returns in the gradients). And $m$ and $\ell$ have no dimension for the columns of $u$.
 
 # %% merge
 def merge(first, second):
@@ -525,15 +531,15 @@ def merge(first, second):
     Parameters
     ----------
     first, second : tuple of three tensors, m (..., n), l (..., n) and u (..., n, d_v)
-        Of the keys of a part: the largest score, the sum of exp(score - m), and that sum with the values. A row without
-        keys has m = -inf, l = 0 and u = 0. Both parts have the same shapes.
+        For the keys of a part: the largest score, the sum of exp(score - m), and that sum weighted by the values. A row
+        without keys has m = -inf, l = 0 and u = 0. Both parts have the same shapes.
 
     Returns
     -------
     m : tensor, shape (..., n)
     l : tensor, shape (..., n)
     u : tensor, shape (..., n, d_v)
-        The same of all keys of both parts, in a tuple.
+        The same for all keys of both parts, in a tuple.
     """
     ### BEGIN SOLUTION
     (m_1, l_1, u_1), (m_2, l_2, u_2) = first, second
@@ -557,9 +563,10 @@ checks.run("merge", points=4)
 # %% writing [markdown]
 # ## Written one token at a time
 #
-# Your functions together, in the attention of one layer: four heads of queries, two of keys. All tokens at once with causal
-# attention; and one after another, with a cache. In each step one new query meets all keys so far, and causal attention needs
-# no mask. The results are the same. The last step is done once more with its cache in three parts, each read alone, and merged.
+# Here your functions work together in the attention of one layer, with four query heads and two key heads. First come
+# all tokens at once, with causal attention; then one after another, with a cache. In each step one new query attends to
+# all keys so far, so causal attention needs no mask. The results are the same. The last step is repeated with its cache
+# in three parts, each processed alone, and then merged.
 
 # %% demo_writing
 generator = torch.Generator().manual_seed(10)
@@ -582,8 +589,8 @@ print(f"three parts merged, largest difference: {((u / l[..., None]).flatten(1, 
 # %% kinds [markdown]
 # ## Which of them are exact?
 #
-# The same queries, keys and values, and how far each result is from that of full attention, for windows of all sizes: chunks
-# are exact, a window is so when it holds everything, and linear attention is another function.
+# The figure shows, for the same queries, keys and values, how far each result is from full attention, for windows of
+# all sizes. Chunks are exact, a window is exact when it covers everything, and linear attention is another function.
 
 # %% demo_kinds
 import matplotlib.pyplot as plt
@@ -609,16 +616,16 @@ legend = axes.legend()
 #
 # *About 5 minutes · medium ●●○*
 #
-# A model has 32 layers, 32 heads of queries with d_head = 128, and keeps keys and values in 2 bytes for each number. How much does
-# the cache of 8,192 tokens take with 32 heads of keys, and with 8? And what does the state of causal linear attention take,
-# with 32 heads? Nothing is checked here.
+# A model has 32 layers and 32 query heads with d_head = 128, and keeps keys and values in 2 bytes for each number. How
+# much memory does the cache of 8,192 tokens take with 32 key heads, and with 8? And how much does the state of causal
+# linear attention take, with 32 heads? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# Keys and values: 2 · 32 layers · 32 heads · 128 · 8,192 tokens · 2 bytes are $2^{32}$ bytes, 4.3 GB. With 8 heads it is a
-# quarter, 1.1 GB. The state of linear attention is a matrix of 128 × 128 and a vector of 128 for each head and layer,
-# 32 · 32 · (128 · 128 + 128) · 2 bytes, some 34 MB, however long the text is. That is why it is tempting; what it loses is
-# the ability to find a single token again out of 8,192.
+# Keys and values: 2 · 32 layers · 32 heads · 128 · 8,192 tokens · 2 bytes are $2^{32}$ bytes, 4.3 GB. With 8 heads it
+# is a quarter, 1.1 GB. The state of linear attention is a matrix of 128 × 128 and a vector of 128 for each head and
+# layer, 32 · 32 · (128 · 128 + 128) · 2 bytes, about 34 MB for a text of any length. That makes it attractive, but it
+# loses the ability to find a single token again out of 8,192.
 #
 # </details>
 
@@ -627,10 +634,10 @@ legend = axes.legend()
 #
 # *About 45 minutes · hard ●●●*
 #
-# Autograd keeps what each chunk computed for the way back, which is n × n again. Write a `torch.autograd.Function`
-# whose forward keeps Q, K, V, the result and, for each query, $\mu + \ln \ell$, and whose backward goes through the chunks once
-# more, and computes the weights anew. Compare its gradients with those of `full_attention`. There are no points for
-# it, and no check.
+# For the backward pass, autograd keeps what each chunk computed, which is n × n again. Write a
+# `torch.autograd.Function` whose forward keeps Q, K, V, the result and, for each query, $\mu + \ln \ell$, and whose
+# backward goes through the chunks again and recomputes the weights. Compare its gradients with those of
+# `full_attention`. There are no points and no check for this task.
 
 # %%
 # Yours: the stretch task, or anything else.

@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import math
@@ -43,7 +43,7 @@ def share(S, mask=None):
 @misconception(
     "by_hand",
     label="nothing rescaled",
-    hint="The second chunk has a larger score: what was there before has to be multiplied by exp(ln 2 - ln 8) = 1/4.",
+    hint="The second chunk has a larger score: the sums so far have to be multiplied by exp(ln 2 - ln 8) = 1/4.",
 )
 def by_hand_not_rescaled():
     return [1.5, 12, 3.125, 16.5, 5.28]
@@ -52,7 +52,7 @@ def by_hand_not_rescaled():
 @misconception(
     "by_hand",
     label="only the sum rescaled",
-    hint="Both the sum and the weighted sum were made with the old largest score. Multiply both by 1/4.",
+    hint="Both the sum and the weighted sum were computed with the old largest score. Multiply both by 1/4.",
 )
 def by_hand_sum_alone():
     return [1.5, 12, 2, 16.5, 8.25]
@@ -61,8 +61,8 @@ def by_hand_sum_alone():
 @misconception(
     "by_hand",
     label="exponentials of the scores themselves",
-    hint="The largest score was not subtracted. The result is the same, and the four numbers before are not: they "
-    "are kept relative to exp of the largest score so far.",
+    hint="The largest score was not subtracted. That does not change the result, but it changes the four numbers "
+    "before it: they are relative to exp of the largest score so far.",
 )
 def by_hand_not_shifted():
     return [3, 24, 16, 60, 3.75]
@@ -71,7 +71,8 @@ def by_hand_not_shifted():
 @misconception(
     "by_hand",
     label="results of the chunks averaged",
-    hint="Each chunk was normalised by itself, and the two results averaged. The second chunk's keys weigh 13 of 16.",
+    hint="Each chunk was normalized separately, and the two results were averaged. The second chunk's keys weigh 13 "
+    "of 16.",
 )
 def by_hand_averaged():
     return [1.5, 12, 1.625, 4.5, 5.38]
@@ -141,8 +142,8 @@ def online(label, hint):
 
 @online(
     "sum not rescaled",
-    "When a chunk brings a larger score, the sum of exponentials so far is too large. Multiply it by exp(old largest "
-    "- new largest), as the weighted sum is.",
+    "When a chunk has a larger score, the sum of exponentials so far is too large. Multiply it by exp(old largest - "
+    "new largest), like the weighted sum.",
 )
 class chunked_attention_sum_stays:
     def add(self, total, mixed, shrink, E, v):
@@ -151,8 +152,8 @@ class chunked_attention_sum_stays:
 
 @online(
     "weighted sum not rescaled",
-    "The sum is multiplied by exp(old largest - new largest) for each chunk, and the weighted sum of values is not. "
-    "Both were made with the old largest score.",
+    "For each chunk the sum is multiplied by exp(old largest - new largest), but the weighted sum of values is not. "
+    "Both were computed with the old largest score.",
 )
 class chunked_attention_mixed_stays:
     def add(self, total, mixed, shrink, E, v):
@@ -161,8 +162,8 @@ class chunked_attention_mixed_stays:
 
 @online(
     "old sums never rescaled",
-    "Each chunk subtracts another largest score, so that their exponentials do not go together. When a larger score "
-    "comes, multiply sum and weighted sum so far by exp(old largest - new largest).",
+    "Each chunk subtracts a different largest score, so their exponentials cannot be added. When a larger score "
+    "appears, multiply the sum and weighted sum so far by exp(old largest - new largest).",
 )
 class chunked_attention_nothing_rescaled:
     def add(self, total, mixed, shrink, E, v):
@@ -171,7 +172,7 @@ class chunked_attention_nothing_rescaled:
 
 @online(
     "largest score of the chunk alone",
-    "The largest score is that of the newest chunk alone, so that it can fall. Take the larger one of it and the one "
+    "The largest score is taken from the newest chunk alone, so it can fall. Take the larger of it and the largest "
     "so far: `torch.maximum`.",
 )
 class chunked_attention_not_carried:
@@ -181,8 +182,8 @@ class chunked_attention_not_carried:
 
 @online(
     "rescaled by the inverse",
-    "The factor is upside down: exp(new largest - old largest). What was made with the old one is too large, so that "
-    "it is exp(old - new), at most 1.",
+    "The factor is inverted: exp(new largest - old largest). The sums computed with the old largest score are too "
+    "large, so the factor is exp(old - new), at most 1.",
 )
 class chunked_attention_inverse:
     def add(self, total, mixed, shrink, E, v):
@@ -192,7 +193,7 @@ class chunked_attention_inverse:
 
 @online(
     "largest score never subtracted",
-    "Without the largest score subtracted, exp overflows: inf / inf is NaN. Subtract the largest so far, and "
+    "Unless the largest score is subtracted, exp overflows: inf / inf is NaN. Subtract the largest so far, and "
     "rescale.",
 )
 class chunked_attention_no_largest:
@@ -204,9 +205,9 @@ class chunked_attention_no_largest:
 
 
 @online(
-    "largest score that begins too high",
-    "It begins at -inf. With 0, or some other number, it never falls: where all scores lie far below that, every "
-    "exponential becomes 0.",
+    "largest score that starts too high",
+    "The largest score has to start at -inf. If it starts at 0 or another number, it never falls: when all scores "
+    "are far below that, every exponential becomes 0.",
 )
 class chunked_attention_from_0:
     def largest(self, m, S):
@@ -215,7 +216,7 @@ class chunked_attention_from_0:
 
 @online(
     "one largest score for all queries",
-    "The largest score was taken over all queries together. Rows whose scores lie far below it underflow to 0 / 0. "
+    "The largest score was taken over all queries together. Rows whose scores are far below it underflow to 0 / 0. "
     "Each query has its own: `amax(-1, keepdim=True)`.",
 )
 class chunked_attention_shared_largest:
@@ -225,8 +226,8 @@ class chunked_attention_shared_largest:
 
 @online(
     "last short chunk dropped",
-    "Where `chunk_size` does not divide the number of keys, the last ones are left out. `range(0, n_k, chunk_size)` "
-    "has a start for them too, and a slice may reach beyond the end.",
+    "When `chunk_size` does not divide the number of keys, the last keys are left out. `range(0, n_k, chunk_size)` "
+    "also has a start for them, and a slice may go beyond the end.",
 )
 class chunked_attention_rest_dropped:
     def starts(self, n_k, chunk_size):
@@ -234,8 +235,8 @@ class chunked_attention_rest_dropped:
 
 
 @online(
-    "first chunk alone",
-    "Only the first chunk of keys is used: a `return` stands inside the loop, or the loop ends too early.",
+    "first chunk only",
+    "Only the first chunk of keys is used: a `return` is inside the loop, or the loop ends too early.",
 )
 class chunked_attention_first_alone:
     def starts(self, n_k, chunk_size):
@@ -244,7 +245,8 @@ class chunked_attention_first_alone:
 
 @online(
     "never divided by the sum",
-    "The weighted sum is not divided at the end. Divide by the sum of the exponentials, once, after the last chunk.",
+    "The weighted sum is not divided at the end. Divide it by the sum of the exponentials, once, after the last "
+    "chunk.",
 )
 class chunked_attention_not_divided:
     def end(self, mixed, total):
@@ -262,7 +264,7 @@ class chunked_attention_unscaled:
 
 @online(
     "scaled after the product in float16",
-    "The product of query and key overflows in float16, before it is divided: inf - inf is NaN. Divide Q by "
+    "In float16, the product of query and key overflows before it is divided: inf - inf is NaN. Divide Q by "
     "sqrt(d_k) first.",
 )
 class chunked_attention_overflow:
@@ -271,8 +273,8 @@ class chunked_attention_overflow:
 
 
 @online(
-    "causal within each chunk alone",
-    "Causal attention counts the keys of each chunk from 0. Key number `start` + its place in the chunk is meant.",
+    "causal mask restarts in each chunk",
+    "The causal mask counts the keys of each chunk from 0. A key's position is `start` + its position in the chunk.",
 )
 class chunked_attention_causal_in_the_chunk:
     def sees(self, n_q, n_k, start, size):
@@ -281,8 +283,8 @@ class chunked_attention_causal_in_the_chunk:
 
 @online(
     "causal aligned at the start",
-    "Query i sees key j where j <= i. With n_q other than n_k the last query stands at the last key: j <= i + n_k - "
-    "n_q.",
+    "Query i sees key j where j <= i. When n_q differs from n_k, the last query is aligned with the last key: j <= i "
+    "+ n_k - n_q.",
 )
 class chunked_attention_aligned_at_the_start:
     def sees(self, n_q, n_k, start, size):
@@ -290,8 +292,8 @@ class chunked_attention_aligned_at_the_start:
 
 
 @online(
-    "its own key hidden",
-    "Causal attention hides each query's own key as well: j < i + n_k - n_q. It is <=.",
+    "own key hidden",
+    "The causal mask also hides each query's own key: j < i + n_k - n_q. The comparison is <=.",
 )
 class chunked_attention_strictly_causal:
     def sees(self, n_q, n_k, start, size):
@@ -300,7 +302,7 @@ class chunked_attention_strictly_causal:
 
 @online(
     "causal by whole chunks",
-    "In the chunk where the query itself stands, only the keys up to it may be seen.",
+    "In the chunk that has the query's own position, only the keys up to it may be seen.",
 )
 class chunked_attention_whole_chunks:
     def sees(self, n_q, n_k, start, size):
@@ -308,9 +310,9 @@ class chunked_attention_whole_chunks:
 
 
 @online(
-    "causal the other way round",
-    "Each query sees the keys after it alone: `masked_fill` fills where its mask is True: that must be the keys to "
-    "hide.",
+    "causal mask inverted",
+    "Each query sees only the keys after it. `masked_fill` fills where its mask is True, so the mask must be True "
+    "for the keys to hide.",
 )
 class chunked_attention_later_keys:
     def sees(self, n_q, n_k, start, size):
@@ -318,7 +320,7 @@ class chunked_attention_later_keys:
 
 
 @online(
-    "causal changes nothing",
+    "causal argument ignored",
     "`causal` changes nothing.",
 )
 class chunked_attention_causal_ignored:
@@ -328,7 +330,7 @@ class chunked_attention_causal_ignored:
 
 @online(
     "NaN where nothing is seen",
-    "A query that sees nothing has the largest score -inf, and -inf - (-inf) is NaN: subtract 0 there. And its sum "
+    "For a query that sees no keys, the largest score is -inf, and -inf - (-inf) is NaN: subtract 0 there. Its sum "
     "is 0: divide by 1 there.",
 )
 class chunked_attention_nan:
@@ -337,9 +339,9 @@ class chunked_attention_nan:
 
 
 @online(
-    "hidden scores of a large number",
-    "Hidden scores are a large negative number and not -inf. A query that sees nothing then has equal weights for "
-    "all: its result is 0.",
+    "large negative number instead of -inf",
+    "Hidden scores are a large negative number instead of -inf. A query that sees no keys then gives all keys equal "
+    "weights, but its result should be 0.",
 )
 class chunked_attention_large_negative:
     def largest(self, m, S):
@@ -348,8 +350,9 @@ class chunked_attention_large_negative:
 
 
 @online(
-    "chunk size not looked at",
-    "`chunk_size` below 0 gives a result: a `range` that goes backwards is empty. Raise `ValueError` below 1.",
+    "chunk size not checked",
+    "A `chunk_size` below 0 gives a result, because a `range` that goes backwards is empty. Raise `ValueError` below "
+    "1.",
 )
 class chunked_attention_any_chunk_size:
     def refuse(self, Q, K, V, chunk_size):
@@ -357,8 +360,8 @@ class chunked_attention_any_chunk_size:
 
 
 @online(
-    "values left over ignored",
-    "Where there are more values than keys, those left over are never looked at. Compare the numbers, and raise "
+    "surplus values ignored",
+    "When there are more values than keys, the surplus values are never used. Compare the numbers, and raise "
     "`ValueError`.",
 )
 class chunked_attention_values_left_over:
@@ -369,9 +372,9 @@ class chunked_attention_values_left_over:
 
 @misconception(
     "chunked_attention",
-    label="chunks normalised one by one, averaged",
-    hint="Each chunk has a softmax of its own, and the results are averaged. A chunk with large scores weighs more: "
-    "keep sums of exponentials, and divide once at the end.",
+    label="chunks normalized separately, then averaged",
+    hint="Each chunk has its own softmax, and the results are averaged. A chunk with large scores weighs more: keep "
+    "sums of exponentials, and divide once at the end.",
 )
 def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -383,9 +386,9 @@ def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
 
 @misconception(
     "chunked_attention",
-    label="queries meet their own chunk alone",
-    hint="Queries and keys are both cut, and each chunk of queries meets one chunk of keys. Every query meets every "
-    "key.",
+    label="queries see only their own chunk",
+    hint="Queries and keys are both cut, and each chunk of queries attends to one chunk of keys. Every query attends "
+    "to every key.",
 )
 def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -397,7 +400,7 @@ def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
 @misconception(
     "chunked_attention",
     label="all scores at once",
-    hint="All scores, n_q x n_k, are there at once. Take a few keys at a time, and keep for each query the largest "
+    hint="All n_q x n_k scores are in memory at once. Take a few keys at a time, and keep for each query the largest "
     "score, the sum and the weighted sum.",
 )
 def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
@@ -408,8 +411,8 @@ def chunked_attention_whole(Q, K, V, chunk_size, causal=False):
 @misconception(
     "chunked_attention",
     label="scores of all chunks kept",
-    hint="The scores are computed chunk by chunk, and all are kept in a list: together they are n_q x n_k. Use each "
-    "chunk at once, and forget it.",
+    hint="The scores are computed chunk by chunk, but all are kept in a list: together they are n_q x n_k. Use each "
+    "chunk immediately, and do not keep it.",
 )
 def chunked_attention_list(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
@@ -432,9 +435,9 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
 
 @misconception(
     "chunked_attention",
-    label="a causal mask of all pairs",
-    hint="The causal mask is made for all pairs at once, even if the scores come chunk by chunk. Compare the numbers "
-    "of the queries with those of the chunk's keys.",
+    label="causal mask of all pairs",
+    hint="The causal mask is made for all pairs at once, even if the scores are computed chunk by chunk. Compare the "
+    "positions of the queries with those of the chunk's keys.",
 )
 def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
     mask = seen(Q.shape[-2], K.shape[-2]) if causal else None
@@ -443,13 +446,13 @@ def chunked_attention_whole_mask(Q, K, V, chunk_size, causal=False):
     return own(Q, K, V, chunk_size, causal)
 
 
-IN_PLACE = "Q itself was divided: `/=`, and whatever ends in `_`, work in place. Write `Q = Q / ...`."
+IN_PLACE = "Q itself was divided: `/=`, and every method that ends in `_`, works in place. Write `Q = Q / ...`."
 
 
 @misconception(
     "chunked_attention",
-    label="arguments under other names",
-    hint="Others call it with `chunk_size=...` and `causal=True`: leave the names as they are given.",
+    label="arguments renamed",
+    hint="Callers use `chunk_size=...` and `causal=True`: keep the given names.",
 )
 def chunked_attention_renamed(Q, K, V, size, is_causal=False):
     return Online()(Q, K, V, size, is_causal)
@@ -474,16 +477,16 @@ def local_attention_in_place(Q, K, V, window):
 # chunked_attention: right
 
 HINTS = {
-    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "result in float64": "The result is float64 whatever the inputs are: leave `.double()` out, and give new tensors "
-    "the dtype of Q, as `Q.new_zeros(...)` does.",
-    "result always in float32": "The result is float32 whatever the inputs are: `torch.zeros` makes float32 unless "
-    "told otherwise. `Q.new_zeros(...)` has the dtype of Q.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One sequence is still a batch, one token "
-    "a row.",
-    "works for two axes only": "The number of axes is fixed: `n, d = Q.shape` works for two. Take sizes from the "
-    "end, `Q.shape[-2]`, and axes too.",
-    "leading axes left flattened": "Bring them back: `.unflatten(0, Q.shape[:-2])`.",
+    "a list instead of an array": "The result is a list. Leave `.tolist()` out: the result should be a tensor.",
+    "result in float64": "The result is float64 for every input dtype. Leave `.double()` out, and create new tensors "
+    "in the dtype of Q, as `Q.new_zeros(...)` does.",
+    "result always in float32": "The result is float32 for every input dtype, because `torch.zeros` creates float32 "
+    "by default. `Q.new_zeros(...)` has the dtype of Q.",
+    "axis squeezed away": "A dimension of size 1 is missing: `squeeze` removes it. One sequence is still a batch, "
+    "one token is still a row.",
+    "works for two axes only": "The number of dimensions is fixed: `n, d = Q.shape` works for two. Count sizes and "
+    "dimensions from the end: `Q.shape[-2]`.",
+    "leading axes left flattened": "Restore the leading dimensions: `.unflatten(0, Q.shape[:-2])`.",
 }
 MISTAKES = [
     "returns nothing",
@@ -570,7 +573,7 @@ def one_end_open(i, j, window, n):
 
 
 local_attention_one_less = local(
-    one_less, "window one too small", "Keys at a distance of exactly `window` are left out: it is <=, not <."
+    one_less, "window one too small", "Keys at a distance of exactly `window` are left out: use <=, not <."
 )
 local_attention_one_end_open = local(
     one_end_open,
@@ -579,45 +582,47 @@ local_attention_one_end_open = local(
 )
 local_attention_backwards_alone = local(
     backwards_alone,
-    "window to the past alone",
-    "Keys behind the query are left out, as in causal attention. The window reaches to both sides: |i - j| <= "
+    "window only to the past",
+    "Keys after the query are left out, as in causal attention. The window extends to both sides: |i - j| <= "
     "`window`.",
 )
 local_attention_circular = local(
     circular,
-    "window goes round the end",
-    "The first tokens see the last ones: `torch.roll`, or an index below 0, goes round. Near the ends a window is "
-    "smaller.",
+    "window wraps around the ends",
+    "The first tokens see the last ones: `torch.roll`, or a negative index, wraps around. Near the ends, the window "
+    "is smaller.",
 )
 local_attention_half_a_window = local(
     half_a_window,
-    "window taken for the whole width",
-    "`window` is how far it reaches on either side, not its width: 2 `window` + 1 keys.",
+    "window taken as the whole width",
+    "`window` is the distance to either side, not the whole width: 2 `window` + 1 keys.",
 )
 local_attention_without_itself = local(
-    without_itself, "own key left out", "Each token sees itself too: its distance is 0."
+    without_itself, "own key left out", "Each token also sees itself: its distance is 0."
 )
 local_attention_itself_and_far = local(
     itself_and_far,
     "far keys instead of near ones",
-    "The comparison is turned round. `masked_fill` fills where its mask is True: that must be the far keys.",
+    "The comparison is inverted. `masked_fill` fills where its mask is True, so the mask must be True for the far "
+    "keys.",
 )
 local_attention_far_alone = local(
     far_alone,
-    "mask of the window inverted",
-    "Tokens see what lies outside: `masked_fill` hides where its mask is True, so that must be |i - j| > `window`.",
+    "window mask inverted",
+    "Tokens see the keys outside the window. `masked_fill` hides where its mask is True, so that must be |i - j| > "
+    "`window`.",
 )
 local_attention_at_most_16 = local(
     at_most_16,
     "window never above 16",
-    "A width is written into the code: take how far a block of queries reaches from `window`.",
+    "The code contains a fixed width. Use `window` to find which keys a block of queries can reach.",
 )
 
 
 @misconception(
     "local_attention",
-    label="window under another name",
-    hint="Others call it with `window=...`: leave the names as they are given.",
+    label="window renamed",
+    hint="Callers use `window=...`: keep the given names.",
 )
 def local_attention_renamed(Q, K, V, distance):
     return local_attention_blocks(Q, K, V, distance)
@@ -626,15 +631,16 @@ def local_attention_renamed(Q, K, V, distance):
 local_attention_in_blocks = local(
     in_blocks,
     "blocks that see only themselves",
-    "Tokens are cut into blocks, and each block sees itself alone. Its first token needs keys of the block before.",
+    "Tokens are cut into blocks, and each block sees only itself. Its first token also needs keys of the block "
+    "before.",
 )
 
 
 @misconception(
     "local_attention",
-    label="normalised over all keys",
-    hint="The softmax is over all keys, and those outside the window are taken out afterwards: the weights no longer "
-    "sum to 1. Set scores to -inf before the softmax.",
+    label="normalized over all keys",
+    hint="The softmax is over all keys, and those outside the window are removed afterwards, so the weights no "
+    "longer sum to 1. Set scores to -inf before the softmax.",
 )
 def local_attention_normalised_over_all(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -644,7 +650,7 @@ def local_attention_normalised_over_all(Q, K, V, window):
 @misconception(
     "local_attention",
     label="scores outside set to 0",
-    hint="Scores outside the window are 0, which is a score as any other: exp(0) is 1. Set them to -inf.",
+    hint="Scores outside the window are 0, which is a score like any other: exp(0) is 1. Set them to -inf.",
 )
 def local_attention_zero_scores(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -654,8 +660,8 @@ def local_attention_zero_scores(Q, K, V, window):
 @misconception(
     "local_attention",
     label="padding seen as keys",
-    hint="Keys of zeros were put before the first and behind the last token, and take part in the softmax: their "
-    "score 0 gets a weight. Set their scores to -inf.",
+    hint="Zero keys are padded before the first and after the last token, and take part in the softmax: their score "
+    "0 gets a weight. Set their scores to -inf.",
 )
 def local_attention_padding_seen(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -666,9 +672,9 @@ def local_attention_padding_seen(Q, K, V, window):
 
 @misconception(
     "local_attention",
-    label="first key repeated at the ends",
-    hint="Where the window reaches beyond an end, the key at the end is counted several times: `clamp` of an index "
-    "does that. Hide what lies beyond.",
+    label="end keys repeated",
+    hint="When the window reaches beyond an end, `clamp` of an index counts the key at the end several times. Hide "
+    "everything beyond the ends.",
 )
 def local_attention_clamped(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -690,7 +696,7 @@ def local_attention_unscaled(Q, K, V, window):
 @misconception(
     "local_attention",
     label="exponentials without the largest score",
-    hint="exp of large scores is inf, and inf / inf NaN. Use `softmax`, or subtract the largest score of each row.",
+    hint="exp of large scores is inf, and inf / inf is NaN. Use `softmax`, or subtract each row's largest score.",
 )
 def local_attention_overflow(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -705,8 +711,8 @@ def local_attention_overflow(Q, K, V, window):
 @misconception(
     "local_attention",
     label="all scores, then a mask",
-    hint="All scores were held, n x n of them, most of which are masked. Take queries in "
-    "blocks, with the keys that they can reach.",
+    hint="All n x n scores were in memory, and most of them are masked. Take queries in blocks, with the keys that "
+    "they can reach.",
 )
 def local_attention_masked(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -716,9 +722,9 @@ def local_attention_masked(Q, K, V, window):
 
 @misconception(
     "local_attention",
-    label="a mask of all pairs",
-    hint="A mask of n x n booleans, or the n x n distances that it is made of, is there at once. Even where the "
-    "scores come in blocks, that is too much: compute those of each block alone.",
+    label="mask of all pairs",
+    hint="An n x n mask, or the n x n distances that it is made of, is in memory at once. That is too much even if "
+    "the scores are computed in blocks. Compute both for one block at a time.",
 )
 def local_attention_whole_mask(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
@@ -732,7 +738,7 @@ def local_attention_whole_mask(Q, K, V, window):
 
 @misconception(
     "local_attention",
-    label="a window below 0 accepted",
+    label="negative window accepted",
     hint="A `window` below 0 gives a result, or NaN. Raise `ValueError`.",
 )
 def local_attention_any_window(Q, K, V, window):
@@ -742,8 +748,8 @@ def local_attention_any_window(Q, K, V, window):
 @misconception(
     "local_attention",
     label="numbers of tokens not compared",
-    hint="Queries, keys and values have to be equally many, and a slice of keys fits by chance. Compare the numbers, "
-    "and raise `ValueError`.",
+    hint="The numbers of queries, keys and values have to be equal, but a slice of keys fits by chance. Compare the "
+    "numbers, and raise `ValueError`.",
 )
 def local_attention_any_numbers(Q, K, V, window):
     sized(Q, K, K, size=window, least=0)
@@ -808,19 +814,19 @@ def of_linear(label, hint):
 
 @of_linear(
     "never divided by the sum",
-    "The normaliser is missing: divide each row by the sum of its weights, phi(q) times the sum of all phi(k).",
+    "The normalizer is missing: divide each row by the sum of its weights, phi(q) times the sum of all phi(k).",
 )
 def not_divided(Q, K, V, causal):
     return ratio(phi(Q), phi(K), V, causal)[0]
 
 
-@of_linear("keys not mapped", "Queries go through elu + 1, and keys do not. Both do.")
+@of_linear("keys not mapped", "Queries go through elu + 1, but keys do not. Map both.")
 def keys_as_they_are(Q, K, V, causal):
     mixed, total = ratio(phi(Q), K, V, causal)
     return mixed / total
 
 
-@of_linear("no feature map at all", "Without elu + 1 weights can be negative, and their sum 0. Map queries and keys.")
+@of_linear("no feature map at all", "Without elu + 1, weights can be negative and their sum 0. Map queries and keys.")
 def nothing_mapped(Q, K, V, causal):
     mixed, total = ratio(Q, K, V, causal)
     return mixed / total
@@ -828,15 +834,14 @@ def nothing_mapped(Q, K, V, causal):
 
 @of_linear(
     "relu instead of elu + 1",
-    "The feature map is relu, which is 0 for all that is negative, so that a row may have no weight at all. It is "
-    "elu + 1.",
+    "The feature map is relu, which is 0 for all negative inputs, so a row may have no weight at all. Use elu + 1.",
 )
 def relu(Q, K, V, causal):
     mixed, total = ratio(Q.relu(), K.relu(), V, causal)
     return mixed / total
 
 
-@of_linear("elu without + 1", "elu alone reaches down to -1, and weights can be negative. Add 1.")
+@of_linear("elu without + 1", "elu alone goes down to -1, so weights can be negative. Add 1.")
 def elu_alone(Q, K, V, causal):
     mixed, total = ratio(nn.functional.elu(Q), nn.functional.elu(K), V, causal)
     return mixed / total
@@ -844,7 +849,7 @@ def elu_alone(Q, K, V, causal):
 
 @of_linear(
     "softmax as the feature map",
-    "Queries and keys go through a softmax. Here the feature map is elu + 1, element by element.",
+    "Queries and keys go through a softmax. Here the feature map is elu + 1, applied elementwise.",
 )
 def softmax_of_each(Q, K, V, causal):
     mixed, total = ratio(Q.softmax(-1), K.softmax(-1), V, causal)
@@ -853,7 +858,7 @@ def softmax_of_each(Q, K, V, causal):
 
 @of_linear(
     "scaled before the feature map",
-    "Queries are divided by sqrt(d_k). Linear attention is not scaled: inside of elu a factor changes the weights.",
+    "Queries are divided by sqrt(d_k). Linear attention is not scaled: inside elu, a factor changes the weights.",
 )
 def scaled_before(Q, K, V, causal):
     mixed, total = ratio(phi(Q / math.sqrt(Q.shape[-1])), phi(K), V, causal)
@@ -869,7 +874,7 @@ def softmax_attention(Q, K, V, causal):
 
 @of_linear(
     "all weights at once",
-    "All n x n weights were held, phi(Q) phi(K)^T. Move the brackets: phi(K)^T V first.",
+    "All n x n weights were in memory, phi(Q) phi(K)^T. Move the brackets: phi(K)^T V first.",
 )
 def all_weights(Q, K, V, causal):
     E = phi(Q) @ phi(K).transpose(-1, -2)
@@ -902,23 +907,23 @@ def causal_wrong(label, hint):
 
 
 @causal_wrong(
-    "future included", "Each token sees all tokens: this is `linear_attention`. Both sums run along with i."
+    "future included", "Each token sees all tokens, as in `linear_attention`. Both sums have to grow with i."
 )
 def causal_linear_attention_all(q, k, V):
     return ratio(q, k, V)
 
 
 @causal_wrong(
-    "normaliser over all keys",
-    "The sum of features in the denominator is over all keys. It runs along as well: `cumsum`.",
+    "normalizer over all keys",
+    "The sum of features in the denominator is over all keys. It also has to grow with i: `cumsum`.",
 )
 def causal_linear_attention_total_of_all(q, k, V):
     return ratio(q, k, V, True)[0], ratio(q, k, V)[1]
 
 
 @causal_wrong(
-    "later tokens in place of earlier",
-    "Token i sees tokens i to n - 1: the sums run backwards, or the triangle is the upper one. Begin at the first "
+    "later tokens instead of earlier ones",
+    "Token i sees tokens i to n - 1: the sums run backwards, or the triangle is the upper one. Start at the first "
     "token.",
 )
 def causal_linear_attention_later(q, k, V):
@@ -926,7 +931,7 @@ def causal_linear_attention_later(q, k, V):
     return mixed.flip(-2), total.flip(-2)
 
 
-@causal_wrong("its own token excluded", "Token i does not see itself: add its term to the sums before they are used.")
+@causal_wrong("own token excluded", "Token i does not see itself: add its term to the sums before you use them.")
 def causal_linear_attention_excludes_itself(q, k, V):
     mixed, total = ratio(q, k, V, True)
     own = (q * k).sum(-1, keepdim=True)
@@ -935,8 +940,8 @@ def causal_linear_attention_excludes_itself(q, k, V):
 
 @misconception(
     "causal_linear_attention",
-    label="other numbers of queries accepted",
-    hint="Queries, keys and values have to be equally many here. Compare the numbers, and raise `ValueError`.",
+    label="different numbers of queries accepted",
+    hint="Here the numbers of queries, keys and values have to be equal. Compare them, and raise `ValueError`.",
 )
 def causal_linear_attention_any_numbers(Q, K, V):
     sized(Q, K, V)
@@ -946,8 +951,8 @@ def causal_linear_attention_any_numbers(Q, K, V):
 
 @misconception(
     "causal_linear_attention",
-    label="a size of 1 stretched",
-    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`.",
+    label="size 1 stretched",
+    hint="Broadcasting and einsum silently stretch a size of 1. Compare the sizes, and raise `ValueError`.",
 )
 def causal_linear_attention_stretched(Q, K, V):
     mixed, total = ratio(
@@ -958,8 +963,8 @@ def causal_linear_attention_stretched(Q, K, V):
 
 @misconception(
     "linear_attention",
-    label="a size of 1 stretched",
-    hint="Broadcasting and einsum do that without a word. Compare the sizes, and raise `ValueError`, or use `@`.",
+    label="size 1 stretched",
+    hint="Broadcasting and einsum silently stretch a size of 1. Compare sizes and raise `ValueError`, or use `@`.",
 )
 def linear_attention_stretched(Q, K, V):
     d, n = max(Q.shape[-1], K.shape[-1]), max(K.shape[-2], V.shape[-2])
@@ -1015,8 +1020,8 @@ def fits(Q, K, V):
 
 @grouping(
     "key heads tiled, not repeated",
-    "`repeat` lays the key heads behind each other, 0 1 0 1: query head i gets key head i % h_kv. Neighbours share, "
-    "0 0 1 1: `repeat_interleave`.",
+    "`repeat` puts copies of all key heads one after another, 0 1 0 1: query head i gets key head i % h_kv. "
+    "Neighbors should share, 0 0 1 1: `repeat_interleave`.",
 )
 def tiled(Q, X):
     return X.repeat(1, Q.shape[1] // X.shape[1], 1, 1)
@@ -1024,7 +1029,8 @@ def tiled(Q, X):
 
 @grouping(
     "divided by h_kv instead of group size",
-    "Query head i uses key head i // h_kv. It is i // (h_q / h_kv): divided by how many share one.",
+    "Query head i uses key head i // h_kv. It should be i // (h_q / h_kv): divide by the number of query heads that "
+    "share one.",
 )
 def by_key_heads(Q, X):
     return X[:, (torch.arange(Q.shape[1]) // X.shape[1]).clamp(max=X.shape[1] - 1)]
@@ -1033,7 +1039,7 @@ def by_key_heads(Q, X):
 @misconception(
     "grouped_query_attention",
     label="query heads left out",
-    hint="Only as many query heads are used as there are key heads. All of them attend.",
+    hint="Only as many query heads are used as there are key heads. All of them have to attend.",
 )
 def grouped_query_attention_cut(Q, K, V):
     fits(Q, K, V)
@@ -1042,8 +1048,9 @@ def grouped_query_attention_cut(Q, K, V):
 
 @misconception(
     "grouped_query_attention",
-    label="group axis left in the result",
-    hint="The result has five axes: key heads and groups are still two. `flatten(1, 2)` makes h_q heads of them.",
+    label="group dimension left in the result",
+    hint="The result has five dimensions: key heads and groups are still separate. `flatten(1, 2)` makes h_q heads "
+    "of them.",
 )
 def grouped_query_attention_five_axes(Q, K, V):
     fits(Q, K, V)
@@ -1053,8 +1060,8 @@ def grouped_query_attention_five_axes(Q, K, V):
 
 @misconception(
     "grouped_query_attention",
-    label="groups cut along the wrong axis",
-    hint="The query heads were cut into (group, h_kv), so that every h_kv-th head shares. It is (h_kv, group).",
+    label="query heads grouped in wrong order",
+    hint="The query heads were cut into (group, h_kv), so every h_kv-th head shares. Cut them into (h_kv, group).",
 )
 def grouped_query_attention_other_cut(Q, K, V):
     fits(Q, K, V)
@@ -1074,8 +1081,8 @@ def grouped_query_attention_unscaled(Q, K, V):
 
 @misconception(
     "grouped_query_attention",
-    label="softmax along the wrong axis",
-    hint="The softmax runs over the queries. Each query's weights sum to 1 over the keys, the last axis.",
+    label="softmax along the wrong dimension",
+    hint="The softmax runs over the queries. Each query's weights sum to 1 over the keys, the last dimension.",
 )
 def grouped_query_attention_other_axis(Q, K, V):
     fits(Q, K, V)
@@ -1086,7 +1093,7 @@ def grouped_query_attention_other_axis(Q, K, V):
 @misconception(
     "grouped_query_attention",
     label="exponentials without the largest score",
-    hint="exp of large scores is inf, and inf / inf NaN. Use `softmax`, or subtract the largest score of each row.",
+    hint="exp of large scores is inf, and inf / inf is NaN. Use `softmax`, or subtract each row's largest score.",
 )
 def grouped_query_attention_overflow(Q, K, V):
     fits(Q, K, V)
@@ -1097,8 +1104,8 @@ def grouped_query_attention_overflow(Q, K, V):
 
 @misconception(
     "grouped_query_attention",
-    label="heads left over accepted",
-    hint="Where h_q is no multiple of h_kv, some heads are used more than others, without a word. Raise "
+    label="leftover heads accepted",
+    hint="When h_q is not a multiple of h_kv, some key heads silently serve more query heads than others. Raise "
     "`ValueError`.",
 )
 def grouped_query_attention_left_over(Q, K, V):
@@ -1112,8 +1119,8 @@ def grouped_query_attention_left_over(Q, K, V):
 @misconception(
     "grouped_query_attention",
     label="a single value head stretched",
-    hint="One head of values was stretched to the heads of the keys, or of keys to those of the values. Both have "
-    "h_kv.",
+    hint="One value head was stretched to the number of key heads, or one key head to the number of value heads. "
+    "Both should have h_kv heads.",
 )
 def grouped_query_attention_stretched(Q, K, V):
     most = max(K.shape[1], V.shape[1])
@@ -1167,9 +1174,9 @@ def cache(label, hint):
 
 
 @cache(
-    "only the new returned",
-    "Only the newest tokens come back: those before were replaced, or the cache is made anew in each `append`. Put "
-    "new ones behind: `torch.cat`.",
+    "only new tokens returned",
+    "Only the newest tokens are returned: the earlier ones were replaced, or each `append` starts an empty cache. "
+    "Add new ones at the end: `torch.cat`.",
 )
 class KVCache_new_alone:
     def result(self, k, v):
@@ -1177,28 +1184,33 @@ class KVCache_new_alone:
 
 
 @cache(
-    "first alone kept", "What is appended later is forgotten: `torch.cat` returns a new tensor, which has to be kept."
+    "only the first tokens kept",
+    "Tokens that are appended later are forgotten: `torch.cat` returns a new tensor, which has to be kept.",
 )
 class KVCache_first_alone:
     def more(self, k, v):
         return self.kept
 
 
-@cache("new tokens in front", "New tokens stand in front of the old ones. The oldest come first.")
+@cache("new tokens in front", "New tokens come before the old ones. The oldest come first.")
 class KVCache_in_front:
     def more(self, k, v):
         return torch.cat([k, self.kept[0]], -2), torch.cat([v, self.kept[1]], -2)
 
 
 @cache(
-    "put together along the last axis", "New tokens go behind along the axis -2. The last axis is that of columns."
+    "concatenated along the last dimension",
+    "Concatenate new tokens along dimension -2. The last dimension is the columns.",
 )
 class KVCache_last_axis:
     def more(self, k, v):
         return torch.cat([self.kept[0], k], -1), torch.cat([self.kept[1], v], -1)
 
 
-@cache("put together along axis 2", "Axis 2 is the tokens' where there are two leading axes. Count from the end: -2.")
+@cache(
+    "concatenated along dimension 2",
+    "Dimension 2 is the tokens only if there are two leading dimensions. Count from the end: -2.",
+)
 class KVCache_axis_2:
     def first(self, k, v):
         return k.clone(), v.clone()
@@ -1208,14 +1220,15 @@ class KVCache_axis_2:
 
 
 @cache(
-    "stacked instead of put together", "`stack` makes a new axis. `torch.cat(..., dim=-2)` makes the tokens' longer."
+    "stacked instead of concatenated",
+    "`stack` makes a new dimension. `torch.cat(..., dim=-2)` extends the token dimension.",
 )
 class KVCache_stacked:
     def more(self, k, v):
         return torch.stack([self.kept[0], k], -2), torch.stack([self.kept[1], v], -2)
 
 
-@cache("keys and values exchanged", "Values come first. Return keys, then values.")
+@cache("keys and values swapped", "Values are returned first. Return keys, then values.")
 class KVCache_exchanged:
     def result(self, k, v):
         return self.kept[::-1]
@@ -1228,7 +1241,8 @@ class KVCache_nothing:
 
 
 @cache(
-    "a list of the parts", "The parts come back one by one, in lists. Put them together: `torch.cat(..., dim=-2)`."
+    "list of the parts returned",
+    "The parts are returned separately, in lists. Concatenate them: `torch.cat(..., dim=-2)`.",
 )
 class KVCache_lists:
     def first(self, k, v):
@@ -1239,9 +1253,8 @@ class KVCache_lists:
 
 
 @cache(
-    "what was appended kept itself",
-    "The first keys and values are kept as they came, and not a copy: whoever owns them may change them. Use "
-    "`clone()`.",
+    "appended tensors kept without a copy",
+    "The first keys and values are kept without a copy, so the caller may change them later. Use `clone()`.",
 )
 class KVCache_no_copy:
     def first(self, k, v):
@@ -1249,8 +1262,8 @@ class KVCache_no_copy:
 
 
 @cache(
-    "parts kept themselves in a list",
-    "The parts are kept in a list as they came: whoever owns them may change them. Keep a copy: `clone()`.",
+    "list of parts without copies",
+    "The parts are kept in a list without a copy, so the caller may change them later. Keep a copy: `clone()`.",
 )
 class KVCache_list_of_the_parts_themselves:
     def first(self, k, v):
@@ -1266,9 +1279,9 @@ class KVCache_list_of_the_parts_themselves:
 
 
 @cache(
-    "what was returned made longer",
-    "`resize_`, or `.data = ...`, changes the tensors that an earlier `append` returned. Give the name a new one: "
-    "`self.k = torch.cat(...)`.",
+    "returned tensors extended in place",
+    "`resize_`, or `.data = ...`, changes the tensors that an earlier `append` returned. Assign a new one: `self.k = "
+    "torch.cat(...)`.",
 )
 class KVCache_grown_in_place:
     def more(self, k, v):
@@ -1279,7 +1292,7 @@ class KVCache_grown_in_place:
 
 @cache(
     "room for 1024 tokens",
-    "The tensors that take the keys and values were made once, and have an end: put new ones behind, `torch.cat`.",
+    "The tensors for keys and values were allocated once, with a limit. Append new ones: `torch.cat`.",
 )
 class KVCache_room:
     def more(self, k, v):
@@ -1289,7 +1302,10 @@ class KVCache_room:
         return found
 
 
-@cache("cut off from autograd", "No gradient finds its way back: leave out `detach`, `.data` and `torch.no_grad`.")
+@cache(
+    "cut off from autograd",
+    "No gradient reaches the appended parts: leave out `detach`, `.data` and `torch.no_grad`.",
+)
 class KVCache_detached:
     def first(self, k, v):
         return k.detach().clone(), v.detach().clone()
@@ -1300,14 +1316,17 @@ class KVCache_detached:
 
 @cache(
     "old tokens cut off from autograd",
-    "Gradients come to the newest tokens alone: what was kept is detached. Leave `detach` out.",
+    "Gradients reach only the newest tokens: the kept ones are detached. Leave `detach` out.",
 )
 class KVCache_old_detached:
     def more(self, k, v):
         return tuple(torch.cat([old.detach(), new], -2) for old, new in zip(self.kept, (k, v), strict=True))
 
 
-@cache("always in float32", "The cache is float32 whatever comes: `torch.zeros` or `.float()`. Keep the dtype of k.")
+@cache(
+    "always in float32",
+    "The cache is float32 for every input dtype: `torch.zeros` or `.float()`. Keep the dtype of k.",
+)
 class KVCache_float32:
     def result(self, k, v):
         return tuple(own.float() for own in self.kept)
@@ -1315,7 +1334,7 @@ class KVCache_float32:
 
 @cache(
     "numbers of keys and values not compared",
-    "More keys than values, or fewer, are taken without a word. Raise `ValueError`.",
+    "More keys than values, or fewer, are silently accepted. Raise `ValueError`.",
 )
 class KVCache_not_compared:
     def refuse(self, k, v):
@@ -1323,9 +1342,9 @@ class KVCache_not_compared:
 
 
 @cache(
-    "half of a refused part kept",
-    "What did not fit was refused, and half of it kept: the keys were put together before the values raised. Make "
-    "both first, then keep both.",
+    "half of a rejected part kept",
+    "A part with wrong sizes was rejected, but half of it was kept: the keys were concatenated before the values "
+    "raised. Make both first, then keep both.",
 )
 class KVCache_half_kept:
     def append(self, k, v):
@@ -1338,7 +1357,7 @@ class KVCache_half_kept:
         return tuple(self.kept)
 
 
-@cache("sizes that do not fit stretched", "A size of 1 was stretched to what is kept. Raise `ValueError`.")
+@cache("wrong sizes stretched", "A size of 1 was stretched to the size in the cache. Raise `ValueError`.")
 class KVCache_stretched:
     def more(self, k, v):
         return super().more(
@@ -1352,8 +1371,8 @@ class KVCache_stretched:
 @misconception(
     "KVCache",
     label="lists shared by all caches",
-    hint="Two caches share what they keep: a list that stands in the class, outside of `__init__`, or in a default "
-    "argument is one for all. Make it in `__init__`: `self.keys = []`.",
+    hint="Two caches share their contents: a list in the class, outside of `__init__`, or in a default argument is "
+    "the same for all. Make it in `__init__`: `self.keys = []`.",
 )
 class KVCache_shared:
     keys, values = [], []
@@ -1368,7 +1387,7 @@ class KVCache_shared:
 
 @cache(
     "assert instead of ValueError",
-    "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and `raise "
+    "`assert` raises `AssertionError`, and is skipped when Python runs with `-O`. Write `if` and `raise "
     "ValueError(...)`.",
 )
 class KVCache_asserts:
@@ -1419,8 +1438,8 @@ def merging(label, hint):
 
 @merging(
     "nothing rescaled",
-    "Sums and weighted sums are added as they are. Each part subtracted a largest score of its own: bring both to "
-    "the larger one first, by exp(own m - larger m).",
+    "Sums and weighted sums are added as they are. Each part subtracted its own largest score: rescale both to the "
+    "larger one first, by exp(own m - larger m).",
 )
 class merge_as_they_are:
     def shrink(self, m_1, m_2, m):
@@ -1429,8 +1448,8 @@ class merge_as_they_are:
 
 @merging(
     "only the first part rescaled",
-    "The first part is rescaled, and the second is taken as it is, as if it had the larger score. Each is rescaled "
-    "by exp(own m - larger m), which is 1 for the part that has it.",
+    "The first part is rescaled, but the second is not, as if it always had the larger score. Rescale each by "
+    "exp(own m - larger m), which is 1 for the part with the larger score.",
 )
 class merge_first_rescaled:
     def shrink(self, m_1, m_2, m):
@@ -1439,8 +1458,8 @@ class merge_first_rescaled:
 
 @merging(
     "only the second part rescaled",
-    "The second part is rescaled, and the first is taken as it is, as if it had the larger score. Each is rescaled "
-    "by exp(own m - larger m), which is 1 for the part that has it.",
+    "The second part is rescaled, but the first is not, as if it always had the larger score. Rescale each by "
+    "exp(own m - larger m), which is 1 for the part with the larger score.",
 )
 class merge_second_rescaled:
     def shrink(self, m_1, m_2, m):
@@ -1449,7 +1468,7 @@ class merge_second_rescaled:
 
 @merging(
     "rescaled to the second part's largest score",
-    "Both parts are brought to the largest score of the second part, also in rows where the first has the larger "
+    "Both parts are rescaled to the largest score of the second part, even in rows where the first has the larger "
     "one. Take the larger of the two in each row: `torch.maximum`.",
 )
 class merge_to_the_second:
@@ -1463,7 +1482,7 @@ class merge_to_the_second:
 
 @merging(
     "rescaled to the first part's largest score",
-    "Both parts are brought to the largest score of the first part, also in rows where the second has the larger "
+    "Both parts are rescaled to the largest score of the first part, even in rows where the second has the larger "
     "one. Take the larger of the two in each row: `torch.maximum`.",
 )
 class merge_to_the_first:
@@ -1477,8 +1496,8 @@ class merge_to_the_first:
 
 @merging(
     "larger part chosen for all rows",
-    "One part is taken for the larger one in all rows: the decision is an `if`, or looks at the maximum of all rows."
-    " In each row it may be the other part.",
+    "One part is treated as the larger one in all rows: the decision is an `if`, or uses the maximum of all rows. "
+    "The larger part can differ from row to row.",
 )
 class merge_one_decision:
     def largest(self, m_1, m_2):
@@ -1491,8 +1510,8 @@ class merge_one_decision:
 
 @merging(
     "rescaled by the inverse",
-    "The factor is upside down: exp(larger m - own m) grows. The sums of the part with the smaller score count less:"
-    " exp(own m - larger m), at most 1.",
+    "The factor is inverted: exp(larger m - own m) grows. The sums of the part with the smaller score count less: "
+    "exp(own m - larger m), at most 1.",
 )
 class merge_inverse:
     def shrink(self, m_1, m_2, m):
@@ -1500,9 +1519,9 @@ class merge_inverse:
 
 
 @merging(
-    "factors exchanged",
-    "The first part is multiplied by the factor of the second, and the second by that of the first. Each is rescaled"
-    " with its own m.",
+    "factors swapped",
+    "The first part is multiplied by the factor of the second, and the second by that of the first. Rescale each "
+    "with its own m.",
 )
 class merge_swapped:
     def shrink(self, m_1, m_2, m):
@@ -1511,7 +1530,7 @@ class merge_swapped:
 
 @merging(
     "weighted sum not rescaled",
-    "l is rescaled, and u is not. Both were made with the part's own largest score.",
+    "l is rescaled, but u is not. Both were computed with the part's own largest score.",
 )
 class merge_mixed_stays:
     def add(self, shrink, first, second):
@@ -1520,7 +1539,7 @@ class merge_mixed_stays:
 
 @merging(
     "sum not rescaled",
-    "u is rescaled, and l is not. Both were made with the part's own largest score.",
+    "u is rescaled, but l is not. Both were computed with the part's own largest score.",
 )
 class merge_sum_stays:
     def add(self, shrink, first, second):
@@ -1529,7 +1548,7 @@ class merge_sum_stays:
 
 @merging(
     "m of the first part returned",
-    "l and u are those for the larger score, and m is still that of the first part. Return the larger one.",
+    "l and u are relative to the larger score, but m is still that of the first part. Return the larger one.",
 )
 class merge_old_m_first:
     def __call__(self, first, second):
@@ -1538,7 +1557,7 @@ class merge_old_m_first:
 
 @merging(
     "m of the second part returned",
-    "l and u are those for the larger score, and m is still that of the second part. Return the larger one.",
+    "l and u are relative to the larger score, but m is still that of the second part. Return the larger one.",
 )
 class merge_old_m_second:
     def __call__(self, first, second):
@@ -1547,7 +1566,7 @@ class merge_old_m_second:
 
 @merging(
     "largest scores added",
-    "m is the sum of both largest scores. Of all keys, the largest score is the larger of the two.",
+    "m is the sum of both largest scores. The largest score of all keys is the larger of the two.",
 )
 class merge_m_added:
     def end(self, m, total, mixed):
@@ -1558,8 +1577,8 @@ class merge_m_added:
 
 
 @merging(
-    "log-sum-exp in place of the largest score",
-    "m is log(exp(m) + exp(m)) of the two, which is above both. It is the largest score of all keys.",
+    "log-sum-exp instead of the largest score",
+    "m is log(exp(m) + exp(m)) of the two, which is above both. It should be the largest score of all keys.",
 )
 class merge_log_sum_exp:
     def largest(self, m_1, m_2):
@@ -1568,7 +1587,7 @@ class merge_log_sum_exp:
 
 @merging(
     "smaller of the largest scores",
-    "m is the smaller of the two, so that one part grows by exp of the difference, without end. Take the larger.",
+    "m is the smaller of the two, so one part grows by exp of the difference, without a limit. Take the larger.",
 )
 class merge_smaller:
     def largest(self, m_1, m_2):
@@ -1578,7 +1597,7 @@ class merge_smaller:
 
 @merging(
     "NaN where neither has a key",
-    "Where neither part has a key, m is -inf, and -inf - (-inf) is NaN. Subtract something finite there: "
+    "When neither part has a key, m is -inf, and -inf - (-inf) is NaN. Subtract a finite number there: "
     "`m.masked_fill(m == -torch.inf, 0)`.",
 )
 class merge_nan:
@@ -1588,8 +1607,8 @@ class merge_nan:
 
 @merging(
     "NaN hidden in the result only",
-    "Where neither part has a key a NaN was computed, and replaced afterwards (`torch.where`, `nan_to_num`, "
-    "`masked_fill`): 0 times NaN is NaN in the gradients. Replace m before it is subtracted.",
+    "When neither part has a key, a NaN was computed and replaced afterwards (`torch.where`, `nan_to_num`, "
+    "`masked_fill`). In the gradients, 0 times NaN is NaN. Replace m before it is subtracted.",
 )
 class merge_nan_backward:
     def shrink(self, m_1, m_2, m):
@@ -1598,9 +1617,9 @@ class merge_nan_backward:
 
 
 @merging(
-    "parts without keys told by all rows",
-    "A part that has no key in any row is noticed. One part may have none in some rows and the other part none in "
-    "the same rows: that is NaN.",
+    "empty parts detected only as a whole",
+    "A part with no keys in any row is detected. But one part may have none in some rows, and the other part none in "
+    "the same rows: that gives NaN.",
 )
 class merge_all_rows_empty:
     def __call__(self, first, second):
@@ -1614,9 +1633,9 @@ class merge_all_rows_empty:
 
 
 @merging(
-    "large number in place of -inf",
-    "Where neither part has a key, m came back as a large negative number. It is -inf: use another one for the "
-    "subtraction only.",
+    "large number instead of -inf",
+    "When neither part has a key, m is a large negative number in the result. It should be -inf: use another number "
+    "for the subtraction only.",
 )
 class merge_finite_m:
     def largest(self, m_1, m_2):
@@ -1645,8 +1664,8 @@ class merge_not_shifted:
 
 @merging(
     "results of the parts added",
-    "u is divided by l in each part, and the quotients are added. Add the rescaled u themselves: the division comes "
-    "at the very end.",
+    "u is divided by l in each part, and the quotients are added. Add the rescaled u: the division comes at the very "
+    "end.",
 )
 class merge_results_added:
     def add(self, shrink, first, second):
@@ -1656,7 +1675,7 @@ class merge_results_added:
 
 @merging(
     "u divided by l already",
-    "u came back divided by l. Then it cannot be merged again: the division comes at the very end.",
+    "u was returned divided by l, so it cannot be merged again. The division comes at the very end.",
 )
 class merge_normalised:
     def end(self, m, total, mixed):
@@ -1665,7 +1684,7 @@ class merge_normalised:
 
 @merging(
     "parts averaged",
-    "l and u are half of what they should be, as in a mean. They are sums over keys, and sums are added.",
+    "l and u are half of what they should be, as in a mean. They are sums over keys, so add them.",
 )
 class merge_averaged:
     def end(self, m, total, mixed):
@@ -1673,8 +1692,8 @@ class merge_averaged:
 
 
 @merging(
-    "new axis in the wrong place",
-    "The factors get their new axis in front of the rows, so that they multiply columns or other rows. It stands at "
+    "new dimension in the wrong place",
+    "The factors get their new dimension in front of the rows, so they multiply columns or other rows. It belongs at "
     "the end: `a[..., None]`, or `a.unsqueeze(-1)`.",
 )
 class merge_axis_misplaced:
@@ -1684,9 +1703,9 @@ class merge_axis_misplaced:
 
 
 @merging(
-    "new axis counted from the front",
-    "`[:, None]` is the last axis where there is one axis of rows. With leading axes it is another one: `[..., "
-    "None]`.",
+    "new dimension counted from the front",
+    "`[:, None]` adds the last dimension only if there is a single row dimension. With leading dimensions, use "
+    "`[..., None]`.",
 )
 class merge_axis_from_front:
     def add(self, shrink, first, second):
@@ -1695,21 +1714,23 @@ class merge_axis_from_front:
         return a * l_1 + b * l_2, a.unsqueeze(at) * u_1 + b.unsqueeze(at) * u_2
 
 
-@merging("l and u exchanged", "The result is (m, u, l). Return (m, l, u).")
+@merging("l and u swapped", "The result is (m, u, l). Return (m, l, u).")
 class merge_exchanged:
     def end(self, m, total, mixed):
         return m, mixed, total
 
 
-@merging("m not returned", "Two tensors came back. Return m as well: without it the result cannot be merged again.")
+@merging(
+    "m not returned", "Only two tensors were returned. Also return m: without it the result cannot be merged again."
+)
 class merge_two_alone:
     def end(self, m, total, mixed):
         return total, mixed
 
 
 @merging(
-    "attention in place of a part",
-    "The result is u / l, which is what comes at the very end. Return m, l and u.",
+    "attention instead of a part",
+    "The result is u / l, which is only computed at the very end. Return m, l and u.",
 )
 class merge_attention:
     def end(self, m, total, mixed):
@@ -1724,7 +1745,7 @@ class merge_nothing:
 
 @merging(
     "first part changed in place",
-    "`*=`, `+=`, or another step in place changes the first part. Whoever called still needs it: compute new "
+    "`*=`, `+=`, or another in-place operation changes the first part. The caller still needs it: compute new "
     "tensors.",
 )
 class merge_in_place:
@@ -1737,7 +1758,7 @@ class merge_in_place:
 
 
 @merging(
-    "cut off from autograd", "No gradient comes through: leave out `detach`, `.data`, `torch.no_grad` and NumPy."
+    "cut off from autograd", "No gradient reaches the parts: leave out `detach`, `.data`, `torch.no_grad` and NumPy."
 )
 class merge_detached:
     def end(self, m, total, mixed):
@@ -1746,7 +1767,7 @@ class merge_detached:
 
 @merging(
     "factors cut off from autograd",
-    "No gradient comes to m: the factors are detached, or computed under `torch.no_grad`. A larger m of one part "
+    "No gradient reaches m: the factors are detached, or computed under `torch.no_grad`. A larger m of one part "
     "gives its keys a larger share.",
 )
 class merge_factors_detached:
@@ -1755,22 +1776,22 @@ class merge_factors_detached:
 
 
 @merging(
-    "only the subtracted score cut off",
-    "The score that is subtracted is detached, and the m that is returned is not. Then l does not know that it "
-    "shrinks where m grows, and gradients of m + log l, or of a second merge, are wrong. Leave `detach` out.",
+    "only the subtracted score detached",
+    "The score that is subtracted is detached, but the returned m is not. Then l does not depend on m as it should, "
+    "and the gradients of m + log l, or of a second merge, are wrong. Leave `detach` out.",
 )
 class merge_base_detached:
     def shrink(self, m_1, m_2, m):
         return super().shrink(m_1, m_2, m.detach())
 
 
-@merging("always in float32", "The result is float32 whatever the parts are. Keep the dtype of `u`.")
+@merging("always in float32", "The result is float32 for every dtype of the parts. Keep the dtype of `u`.")
 class merge_float32:
     def end(self, m, total, mixed):
         return m.float(), total.float(), mixed.float()
 
 
-@merging("always in float64", "The result is float64 whatever the parts are. Keep the dtype of `u`.")
+@merging("always in float64", "The result is float64 for every dtype of the parts. Keep the dtype of `u`.")
 class merge_float64:
     def end(self, m, total, mixed):
         return m.double(), total.double(), mixed.double()

@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import math
@@ -284,7 +284,7 @@ class KVCache_side_by_side:
 
 @right("KVCache")
 class KVCache_buffer:
-    """Room for more than there is, which doubles when it is full; what comes back is a copy."""
+    """Room for more than there is, which doubles when it is full; the result is a copy."""
 
     def __init__(self):
         self.n, self.rooms = 0, None
@@ -361,7 +361,7 @@ def merge_row_by_row(first, second):
 
 @right("merge")
 def merge_log_domain(first, second):
-    # By the logarithms of both sums, and a part without keys far below every score.
+    # By the logarithms of both sums; a part without keys is far below every score.
     none = [l == 0 for _, l, _ in (first, second)]
     safe = [
         (m.masked_fill(own, 0), l.masked_fill(own, 1)) for (m, l, _), own in zip((first, second), none, strict=True)

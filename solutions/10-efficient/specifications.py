@@ -1,4 +1,4 @@
-"""What is asked in exercise 10, all scores at once: what its checks compare with, only inside the archive."""
+"""Exercise 10 computed with all scores at once: its checks compare with this. Students do not get it."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ def weighted(E, V):
 
 
 def attended(Q, K, V, allowed=None):
-    """Return what attention is where `allowed` (n_q, n_k) is True, in the dtype of the inputs."""
+    """Return attention with keys where `allowed` (n_q, n_k) is True, in the dtype of the inputs."""
     S = torch.einsum("...id,...jd->...ij", Q, K) * Q.shape[-1] ** -0.5
     allowed = torch.ones(S.shape[-2:], dtype=torch.bool) if allowed is None else allowed
     S = torch.where(allowed, S, -torch.inf)
@@ -20,7 +20,7 @@ def attended(Q, K, V, allowed=None):
 
 
 def distance(n_q, n_k):
-    """Return how far key j is behind the place of query i, the last of both at one place: (n_q, n_k)."""
+    """Return how far key j is after the position of query i, with the last of both aligned: (n_q, n_k)."""
     return torch.arange(n_k) - torch.arange(n_q)[:, None] - (n_k - n_q)
 
 
@@ -58,7 +58,7 @@ def of_keys(S, V):
 
 
 def merged(first, second):
-    """Return one part of two: both stand side by side, as if each were a key with a weight of its own."""
+    """Return one part of two: each is treated as a key with its own weight."""
     m, total, mixed = (torch.stack(own) for own in zip(first, second, strict=True))
     largest = m.amax(0)
     E = torch.exp(m - torch.where(torch.isinf(largest), 0.0, largest))  # (2, ..., n)

@@ -1,25 +1,25 @@
 # %% title [markdown]
 # # 11. A layer on a GPU
 #
-# You write attention that never holds n x n numbers: as a kernel in Triton, forward (`flash_attention_forward`) and
-# backward (`flash_attention`), and then `MultiHeadLayer`, the layer that this course ends with. Without a GPU, the same
+# You write attention that never holds n x n numbers: as a Triton kernel, forward (`flash_attention_forward`) and
+# backward (`flash_attention`), and then `MultiHeadLayer`, the layer that concludes this course. Without a GPU, the same
 # kernels run in Triton's interpreter: slowly, but with the same numbers. Triton itself needs Linux.
 #
 # *About 175 minutes · hard ●●●*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. It draws new inputs every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your code,
+# run that cell, then run the check below it. It draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). Points are partial, and the checks are readable: open `checks.py`
-# beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). You can earn partial points, and the checks are readable: open `checks.py` next
+# to this notebook. *Advice* costs no points.
 #
-# **What holds for all of them.** Inputs stay as they are: nothing is written into a tensor that was given. Nothing is kept
-# from one call to the next, except by a cache, and what a function has returned is its caller's: no later call changes it.
-# The same inputs give the same result, in training mode too: there is no dropout. Arguments may be given by name.
+# **Rules for all of them.** Do not write into the input tensors. Nothing is kept from one call to the next, except by a
+# cache, and a returned tensor belongs to the caller: no later call changes it. The same inputs give the same result,
+# also in training mode: there is no dropout. Arguments may be given by name.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `11-gpu.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name, `11-gpu.ipynb`.
+# Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import os
@@ -37,7 +37,7 @@ import types
 try:
     import triton
     import triton.language as tl
-except ImportError:  # no Linux: kernels can be read and written here, and not run
+except ImportError:  # no Linux: you can read and write kernels here, but not run them
     triton = tl = types.SimpleNamespace(jit=lambda function: function, constexpr=None)
 
 BLOCK = 32  # the sides of a tile of scores
@@ -48,9 +48,8 @@ BLOCK = 32  # the sides of a tile of scores
 # *About 10 minutes · medium ●●○*
 #
 # A query has the scores $(0, \ln 2)$ in a first tile and $(\ln 4, \ln 4)$ in a second. The values are the numbers
-# $(4, 1)$ and $(2, 6)$.
-# **Find four numbers** of the online softmax: the sum `total` after the first tile; the factor by which the second tile
-# shrinks it; `total` at the end; and the output.
+# $(4, 1)$ and $(2, 6)$. **Find four numbers** of the online softmax: the sum `total` after the first tile; the factor
+# by which the second tile shrinks it; `total` at the end; and the output.
 
 # %% by_hand
 def by_hand():
@@ -72,24 +71,25 @@ checks.run("by_hand", points=0)
 # %% worked [markdown]
 # ## A kernel, from end to end
 #
-# A kernel is run by many *programs* at once; `tl.program_id(0)` says which one this is. A program does not loop over
-# single numbers: it loads a whole tile from *pointers*, the address where a tensor begins plus offsets, and a *mask* says
-# which of them lie inside the tensor. What the mask leaves out is not read; `other` stands in for it. The sides of a tile
-# are powers of two, fixed before the kernel is compiled: `tl.constexpr`. The brackets before the call hold the *grid*, the
-# number of programs. Here, each program sums one row of a matrix, one tile at a time.
+# Many *programs* run a kernel at once; `tl.program_id(0)` is the number of this one. A program does not loop over
+# single numbers: it loads a whole tile from *pointers*, the start address of a tensor plus offsets, and a *mask* says
+# which of them are inside the tensor. Masked entries are not read, but replaced by `other`. The sides of a tile are
+# powers of two, fixed before the kernel is compiled: `tl.constexpr`. The brackets before the call contain the *grid*,
+# the number of programs. Here, each program sums one row of a matrix, one tile at a time.
 #
-# Nothing but the mask guards a pointer. A store without one writes into whatever lies behind the tensor, and the notebook's
-# process may end without a word: *the kernel died*. If it does, run the check: it finds such a store without carrying it out.
+# Nothing but the mask protects against a wrong pointer. A store without a mask overwrites the memory after the tensor,
+# and the notebook's process may end without a message: *the kernel died*. If it does, run the check: it finds such a
+# store without executing it.
 #
-# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows a tile's numbers (of a large tile, its
-# corners), and `print(columns < n)` shows what a mask lets through: once for each program, and each time round its loop.
-# Under `if row == 0:` only one program prints. A single number such as `n` is printed in brackets, a pointer as an address.
-# `breakpoint()` stops there, and the debugger takes the same expressions. On a GPU, `tl.device_print("tile", tile)` prints
-# one line for each number. Take all of these out again before you hand in.
+# **To look into a kernel.** In the interpreter, `print(tile)` within a kernel shows a tile's numbers (of a large tile,
+# its corners), and `print(columns < n)` shows what a mask selects: once for each program and each iteration of its
+# loop. Under `if row == 0:` only one program prints. A single number such as `n` is printed in brackets, a pointer as
+# an address. `breakpoint()` stops there, and the debugger takes the same expressions. On a GPU,
+# `tl.device_print("tile", tile)` prints one line for each number. Remove all of these before you hand in.
 #
 # In a kernel, `if` on a `tl.constexpr` is decided when the kernel is compiled; for numbers known only when it runs, use
-# `tl.minimum` and `tl.maximum`. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype of
-# what the pointer `x` points at, and `.to(...)` converts a tile.
+# `tl.minimum` and `tl.maximum`. Outside, `triton.cdiv(n, TILE)` rounds n / TILE up. `x.dtype.element_ty` is the dtype
+# of the data at the pointer `x`, and `.to(...)` converts a tile.
 
 # %% demo_row_sums
 @triton.jit
@@ -113,30 +113,31 @@ if hasattr(triton, "cdiv"):
 #
 # *About 50 minutes · hard ●●●*
 #
-# A program has `BLOCK` queries of one head, and walks over the keys in tiles of `BLOCK`. For each row it keeps three things:
-# `top`, the largest score so far; `total`, the sum of exp(score - top); and `acc`, the sum of exp(score - top) times the
-# values. Each tile takes five steps: compute the scores; find the new top; shrink both old sums by exp(old top - new top);
-# add the tile's weights to `total`; add weights times values to `acc`. At the end, out = acc / total, and the log-sum-exp
-# is top + ln(total).
+# A program has `BLOCK` queries of one head, and goes through the keys in tiles of `BLOCK`. For each row it keeps three
+# things: `top`, the largest score so far; `total`, the sum of exp(score - top); and `acc`, the sum of exp(score - top)
+# times the values. Each tile takes five steps: compute the scores; find the new top; shrink both old sums by exp(old
+# top - new top); add the tile's weights to `total`; add weights times values to `acc`. At the end, out = acc / total,
+# and the log-sum-exp is top + ln(total).
 #
 # A tile of (n, d) from row `first` on has the pointers `x + rows[:, None] * WIDTH + columns[None, :]` with
 # `rows = first + tl.arange(0, BLOCK)` and `columns = tl.arange(0, WIDTH)`, where `WIDTH` is d, the width of a head.
-# Head j begins `j * n * WIDTH` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get the
-# score -inf, and so do those after the query where `CAUSAL` is set; tiles that lie wholly above the diagonal can be skipped.
-# `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans` transposes.
+# Head j starts `j * n * WIDTH` numbers later; in `lse`, which has one number for each row, `j * n`. Keys beyond n get
+# the score -inf, and so do keys after the query if `CAUSAL` is set; tiles that are entirely above the diagonal can be
+# skipped. `tl.dot(a, b, input_precision="ieee")` multiplies without rounding float32 to TF32, and `tl.trans`
+# transposes.
 #
-# The tensors are float32, float16 or bfloat16, and may lie in memory in any order: `.contiguous()`. Keep sums in float32,
-# whatever the inputs are: `tl.dot` gives float32, and takes two tiles of one dtype (`weights.to(values.dtype)`).
-# **Begin with lengths that fill their tiles**, multiples of `BLOCK`: most checks use those, and the checks of other lengths
-# are worth only a point or two.
+# The tensors are float32, float16 or bfloat16, and may have any memory layout: `.contiguous()`. Keep sums in float32
+# for inputs of any dtype: `tl.dot` returns float32, and takes two tiles of the same dtype (`weights.to(values.dtype)`).
+# **Start with lengths that fill their tiles**, multiples of `BLOCK`: most checks use those, and the checks of other
+# lengths are worth only a point or two.
 #
-# The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *not verified here*,
-# and their points wait. So do all checks of kernels where Triton is not installed.
+# The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *not verified here*, and
+# their points wait. Where Triton is not installed, the points of all kernel checks wait.
 
 # %% flash_attention_forward
 @triton.jit
 def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Attend: program (i, j) has the queries i * BLOCK to (i + 1) * BLOCK of head j, all of (b * h) counted."""
+    """Attend: program (i, j) has the queries i * BLOCK to (i + 1) * BLOCK of head j, one of (b * h)."""
     ### BEGIN SOLUTION
     first, head = tl.program_id(0) * BLOCK, tl.program_id(1)
     rows, columns = first + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
@@ -171,12 +172,12 @@ def forward_kernel(q, k, v, out, lse, n, scale, CAUSAL: tl.constexpr, WIDTH: tl.
 
 
 def flash_attention_forward(q, k, v, causal=False):
-    """Attend, and return what the way back needs: make the results, and launch the kernel.
+    """Attend, and return what the backward pass needs: create the results, and launch the kernel.
 
     Parameters
     ----------
     q, k, v : tensor of float32, float16 or bfloat16, shape (b, h, n, d)
-        d is 16, 32, 64 or 128, and n anything from 1 on.
+        d is 16, 32, 64 or 128, and n is any number from 1 on.
     causal : bool
         Whether query i sees key j only for j <= i.
 
@@ -210,25 +211,25 @@ checks.run("flash_attention_forward", points=9)
 #
 # *About 20 minutes · medium ●●○*
 #
-# Nothing n x n was kept, and nothing needs to be: with the log-sum-exp L, each tile of weights comes again as
-# P = exp(S - L). Let dO be the gradient of the output, and D = rowsum(O * dO), one number per query. Then
+# Nothing n x n was kept, or has to be: with the log-sum-exp L, each tile of weights is computed again as P = exp(S -
+# L). Let dO be the gradient of the output, and D = rowsum(O * dO), one number per query. Then
 #
 # $$
 # dV = P^\top dO \qquad dS = P \circ (dO\,V^\top - D) \qquad dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d
 # $$
 #
-# The chapter calls P A, and O Z; dS is the gradient of the scaled scores S in both.
+# In the chapter, P is called A, and O is called Z; dS is the gradient of the scaled scores S in both.
 #
-# Two kernels are to compute that, and it is hard to see what a kernel does. So write it in PyTorch first, for one head. It
-# brings no points and costs none. A mistake in the formulas shows here, so that whatever is wrong in a kernel later is in
-# its pointers and masks. Two nested loops over tiles give dQ: the outer one over blocks of queries, which will be the
-# programs, the inner one over blocks of keys, which each program walks through. Two more give dK and dV, with blocks of
-# keys on the outside. A slice `q[first : first + BLOCK]` ends where the tensor ends; in a kernel, masks see to that. With
-# `causal`, `P.tril(first - start)` keeps what queries from `first` on may see of the keys from `start` on.
+# Two kernels have to compute that, and it is hard to see what a kernel does. So write it in PyTorch first, for one
+# head. It is not graded. A mistake in the formulas shows up here, so that any mistake in a kernel later is in its
+# pointers and masks. Two nested loops over tiles give dQ: the outer one over blocks of queries, which will be the
+# programs, the inner one over blocks of keys, which each program goes through. Two more give dK and dV, with blocks of
+# keys in the outer loop. A slice `q[first : first + BLOCK]` ends where the tensor ends; in a kernel, you need masks for
+# that. With `causal`, `P.tril(first - start)` keeps the keys from `start` on that queries from `first` on may see.
 
 # %% tiled_backward
 def tiled_backward(q, k, v, d_out, lse, D, causal=False):
-    """Go back through the attention of one head, with a tile of BLOCK x BLOCK weights at a time.
+    """Compute the gradients of one head's attention, with one tile of BLOCK x BLOCK weights at a time.
 
     Parameters
     ----------
@@ -277,17 +278,18 @@ checks.run("tiled_backward", points=0)
 #
 # *About 40 minutes · hard ●●●*
 #
-# The same, as kernels. `D` is a pointer to the row sums of the step before.
+# Now write the same as kernels. `D` is a pointer to the row sums of the step before.
 #
-# A program of `backward_queries` has a block of queries and walks over the keys, for dQ; one of `backward_keys` has a block
-# of keys and walks over the queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the second begins
-# there. Set P to 0 wherever the score was -inf: for keys after the query, and beyond n too, since exp(0 - L) overflows where
-# L is far below 0. In the interpreter, compare `print(P)` in a kernel with `print(P)` in the loops above: the first tile that
-# differs is where the mistake is. The cell below is the frame: it computes D and launches both, with the grid of 11.1.
+# A program of `backward_queries` has a block of queries and goes through the keys, for dQ; one of `backward_keys` has a
+# block of keys and goes through the queries, for dK and dV. With `CAUSAL`, the first ends at its own block, and the
+# second starts there. Set P to 0 wherever the score was -inf: for keys after the query, but also beyond n, since
+# exp(0 - L) overflows when L is far below 0. In the interpreter, compare `print(P)` in a kernel with `print(P)` in the
+# loops above: the mistake is in the first tile that differs. The cell below is the frame: it computes D and launches
+# both, with the grid of 11.1.
 
 # %% given_backward
 class Attend(torch.autograd.Function):
-    """Your kernels, as a function that autograd can go back through (given)."""
+    """Your kernels, as a function that autograd can differentiate (given)."""
 
     @staticmethod
     def forward(ctx, q, k, v, causal):
@@ -385,7 +387,7 @@ def backward_keys(
 
 
 def flash_attention(q, k, v, causal=False):
-    """Attend, so that autograd finds the way back: a line with `Attend.apply`.
+    """Attend, with gradients by autograd: one line with `Attend.apply`.
 
     Parameters
     ----------
@@ -411,24 +413,25 @@ checks.run("flash_attention", points=7)
 #
 # *About 50 minutes · hard ●●●*
 #
-# The layer of exercise 6, for self-attention, made fit for use: grouped-query heads, causality, masks, a cache, any device
-# and float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask it never holds n x n numbers:
-# `functional.scaled_dot_product_attention` does not, nor does your kernel, for its dtypes and as many queries as keys. With
-# a cache and several new tokens, you may make a mask, (n, n_k), as a plain tensor: `torch.compile` makes no single graph of
-# those in `torch.nn.attention.bias`.
+# This is the layer of exercise 6, for self-attention, made ready for practical use: grouped-query heads, causality,
+# masks, a cache, any device and float dtype. Query head i uses head i // (h / h_kv) of keys and values. Without a mask
+# it never holds n x n numbers: `functional.scaled_dot_product_attention` does not, nor does your kernel, for its dtypes
+# and equal numbers of queries and keys. With a cache and several new tokens, you may make a mask, (n, n_k), as a plain
+# tensor: `torch.compile` cannot make a single graph with those in `torch.nn.attention.bias`.
 #
-# Query heads share a head of keys to save memory, and copies of it for each of them throw that away; no check asks for more.
-# `enable_gqa=True` copies nothing where PyTorch has a kernel for it. Elsewhere it copies, and holds n x n numbers: in float32
-# on a GPU, and with torch 2.8 on a CPU. A view made by `expand` copies nothing.
+# Query heads share a key head to save memory, and a copy for each of them would lose that, but no check tests it.
+# `enable_gqa=True` copies nothing if PyTorch has a kernel for it. Otherwise it copies, and holds n x n numbers: in
+# float32 on a GPU, and with torch 2.8 on a CPU. A view made by `expand` copies nothing.
 #
-# With a cache, call `k, v = cache.append(k, v)` once: it takes this call's keys and values, (b, h_kv, n, d_head), and returns
-# all n_k so far. The last n of those are this call's own: token i stands at n_k - n + i, and causality counts from there.
-# What it returns is the cache's: read it, and change nothing in it. Each call may bring another cache, or none.
+# With a cache, call `k, v = cache.append(k, v)` once: it takes this call's keys and values, (b, h_kv, n, d_head), and
+# returns all n_k so far. The last n of those are this call's own: token i is at position n_k - n + i, and causality
+# counts from there. The returned tensors belong to the cache: read them, but do not change them. Each call may use a
+# different cache, or none.
 #
-# What a mask hides has the weight 0, whatever the scores are: those that it leaves may be large, or as low as -1e10.
+# Masked keys have the weight 0 for any scores: the other scores may be large, or as low as -1e10.
 #
-# Advice, worth no points: raise an error if the heads do not divide, or if a mask does not fit. PyTorch's own attention
-# stretches such a mask, and yours may too.
+# Advice, worth no points: raise an error if the heads do not divide, or if a mask has the wrong shape. PyTorch's own
+# attention stretches such a mask, and yours may do the same.
 
 # %% MultiHeadLayer
 class MultiHeadLayer(nn.Module):
@@ -450,7 +453,7 @@ class MultiHeadLayer(nn.Module):
     Attributes
     ----------
     W_q, W_k, W_v, W_o : nn.Linear
-        Or one `W_qkv`, whose rows are those of W_q, W_k and W_v in this order, beside `W_o`.
+        Or one `W_qkv`, whose rows are those of W_q, W_k and W_v in this order, and `W_o`.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
@@ -472,10 +475,10 @@ class MultiHeadLayer(nn.Module):
         ----------
         x : tensor, shape (b, n, d_model)
         mask : tensor of bool, optional
-            True where the query may attend to the key: (n, n_k), (b, 1 or n, n_k) for each sequence, or four axes,
-            (b or 1, h or 1, n or 1, n_k). A query that may attend to nothing gets 0 before W_o.
+            True where the query may attend to the key: (n, n_k), (b, 1 or n, n_k) for each sequence, or four
+            dimensions, (b or 1, h or 1, n or 1, n_k). A fully masked query gets 0 before W_o.
         is_causal : bool
-            With a mask, both hold.
+            With a mask, both apply.
         cache : object, optional
 
         Returns
@@ -485,7 +488,7 @@ class MultiHeadLayer(nn.Module):
         Raises
         ------
         ValueError, RuntimeError or IndexError
-            Advice, worth no points: if a mask does not fit.
+            Advice, worth no points: if a mask has the wrong shape.
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape
@@ -522,11 +525,12 @@ checks.run("MultiHeadLayer", points=8)
 # %% beside [markdown]
 # ## Your kernel beside PyTorch's
 #
-# The time of causal attention, forward alone, and forward and backward, over the length n. Where a line has the slope 2,
-# time grows with n x n, as the work does. On a GPU, your kernel runs with `BLOCK = 32` and, on a newer one, with 64. In 16
-# bits, a tile of B rows does about B operations for each byte that it fetches (chapter 11). So the distance between your
-# own lines is what higher tiles bring. The rest, up to PyTorch's line, has other reasons: the stretch task begins there.
-# Without a GPU, your kernel runs in the interpreter, which shows that it is right, not how fast it would be.
+# The figure shows the time of causal attention, forward alone, and forward and backward, over the length n. A line with
+# the slope 2 means that time grows with n x n, as the work does. On a GPU, your kernel runs with `BLOCK = 32` and, on a
+# newer one, also with 64. In 16 bits, a tile of B rows does about B operations for each byte that it fetches (chapter
+# 11). So the distance between your own lines shows the gain from higher tiles. The rest, up to PyTorch's line, has
+# other reasons: the stretch task starts there. Without a GPU, your kernel runs in the interpreter, which shows that it
+# is right, not how fast it would be.
 
 # %% demo_beside
 import matplotlib.pyplot as plt
@@ -570,12 +574,12 @@ if hasattr(triton, "cdiv"):
 #
 # *About 5 minutes · medium ●●○*
 #
-# The way back computes every score again, twice in fact. Fast kernels do that rather than keep the weights. Why?
+# The backward pass computes every score again, in fact twice. Fast kernels do that instead of keeping the weights. Why?
 #
 # <details><summary>An answer</summary>
 #
-# A GPU multiplies far more numbers per second than it reads. Weights that are kept have to be written and read
-# again, n x n of them for each head; a score that is computed again costs 2 d operations on numbers already on the chip.
+# A GPU multiplies far more numbers per second than it reads. Weights that are kept have to be written and read again, n
+# x n of them for each head; a recomputed score costs 2 d operations on numbers already on the chip.
 #
 # </details>
 
@@ -584,16 +588,19 @@ if hasattr(triton, "cdiv"):
 #
 # *About 60 minutes · hard ●●●*
 #
-# **Higher tiles.** Your kernels take `BLOCK` as an argument, so they run with other tiles once you write `BLOCK = 64` in a
-# cell of your own; set it back before you hand in. Are results still right with 64 and 128? On a GPU, measure both. A tile of
-# 128 x 128 scores needs more registers than four warps have: give the launch `num_warps=8` beside `BLOCK`.
+# **Higher tiles.** Your kernels take `BLOCK` as an argument, so they run with other tiles once you write `BLOCK = 64`
+# in a cell of your own; set it back before you hand in. Are the results still right with 64 and 128? On a GPU, measure
+# both. A tile of 128 x 128 scores needs more registers than four warps have: add `num_warps=8` next to `BLOCK` in the
+# launch.
 #
-# **Base 2.** A GPU has an instruction for 2^x, and computes e^x by it. Put log2(e) into `scale` once, and use `tl.exp2` in
-# place of `tl.exp`. At the end, `lse` is a natural logarithm again: multiply `top + tl.log2(total)` by ln 2.
+# **Base 2.** A GPU has an instruction for 2^x, and uses it to compute e^x. Include log2(e) in `scale` once, and use
+# `tl.exp2` instead of `tl.exp`. At the end, `lse` has to be a natural logarithm again: multiply `top + tl.log2(total)`
+# by ln 2.
 #
-# **A window.** Query i sees only the last w keys up to its own. Which tiles can be skipped now, and how does time grow with n?
+# **A window.** Query i sees only the last w keys up to its own. Which tiles can be skipped now, and how does time grow
+# with n?
 #
-# There are no points for any of them. The checks run with `BLOCK = 32`, and take base 2 as well.
+# There are no points for any of them. The checks run with `BLOCK = 32`, and also accept base 2.
 
 # %%
 # Yours: the stretch task, or anything else.

@@ -1,6 +1,6 @@
-"""Wrong answers that people really give, each with the hint it deserves.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-What a kernel with a mistake computes is written with torch, tile by tile: comparing with it takes milliseconds.
+What a kernel with a mistake computes is written with torch, tile by tile, so a comparison takes milliseconds.
 Mistakes that only a kernel can have are kernels.
 """
 
@@ -27,7 +27,7 @@ BLOCK = 32
 
 
 @misconception(
-    "by_hand", label="total not shrunk", hint="The first total counts from the old top: it shrinks by half."
+    "by_hand", label="total not shrunk", hint="The first total is relative to the old top: it shrinks by half."
 )
 def by_hand_not_shrunk():
     return [1.5, 0.5, 3.5, 9.5 / 3.5]
@@ -38,7 +38,7 @@ def by_hand_without_top():
     return [3, 1, 11, 38 / 11]
 
 
-@misconception("by_hand", label="output not divided", hint="At the end the weighted sum is divided by the total.")
+@misconception("by_hand", label="output not divided", hint="At the end, divide the weighted sum by the total.")
 def by_hand_not_divided():
     return [1.5, 0.5, 2.75, 9.5]
 
@@ -129,53 +129,69 @@ FORWARD = {
     "base_2": ("log-sum-exp in base 2", "This is the logarithm to base 2: multiply it by ln 2."),
     "without_top": (
         "maximum left out of the log-sum-exp",
-        "ln(total) alone: the subtracted top is missing.",
+        "This is ln(total) alone: the subtracted top is missing.",
     ),
-    "top_twice": ("log of the total subtracted", "The sign: top + ln(total), not minus."),
-    "only_top": ("maximum instead of log-sum-exp", "This is the top alone. Add ln(total)."),
+    "top_twice": ("log of the total subtracted", "The sign is wrong: top + ln(total), not minus."),
+    "only_top": ("maximum instead of log-sum-exp", "This is only the top. Add ln(total)."),
     "not_log": ("sum instead of its logarithm", "This is total itself: return top + ln(total)."),
-    "unmasked": ("keys beyond the end counted", "Beyond n, keys are loaded as 0 and get the score 0, exp(0) > 0."),
-    "rest_left_out": ("last tile left out", "The keys behind the last whole tile are not looked at: go up to n."),
-    "one_more": ("causal mask off by one", "Query i sees key i + 1 here: it is j <= i."),
-    "one_less": ("own key left out by causal", "Query i sees its own key too: it is j <= i."),
-    "one_more_in_tile": ("mask off by one, tiles right", "Within its tile, query i sees key i + 1: it is j <= i."),
-    "blocks": ("causal by whole tiles", "The tile on the diagonal needs a mask of its own: j <= i within it too."),
-    "one_tile_less": ("diagonal tile left out", "The loop ends a tile early: the diagonal's is missing."),
-    "other_side": ("causal mask on the other side", "Queries see the later keys here: it is j <= i."),
-    "ignored": ("causal left out", "`causal` changes nothing here: pass it on to the kernel, and mask j > i."),
-    "acc_kept": ("sum of values not rescaled", "`acc` counts from the old top: it shrinks as `total` does."),
-    "total_kept": ("total not rescaled", "`total` counts from the old top: multiply it by exp(old top - new top)."),
-    "no_old_sum": ("total of the last tile alone", "The total of earlier tiles is lost: add to it."),
-    "top_forgotten": ("top never updated", "The new top is the next tile's old one: `top = highest`."),
+    "unmasked": (
+        "keys beyond the end counted",
+        "Beyond n, keys are loaded as 0 and get the score 0, and exp(0) is above 0.",
+    ),
+    "rest_left_out": ("last tile left out", "The keys after the last whole tile are not used: go up to n."),
+    "one_more": ("causal mask off by one", "Here query i sees key i + 1, but only j <= i is allowed."),
+    "one_less": ("own key hidden by causal mask", "Query i also sees its own key: j <= i."),
+    "one_more_in_tile": (
+        "mask off by one, tiles right",
+        "Within its tile, query i sees key i + 1, but only j <= i is allowed.",
+    ),
+    "blocks": ("causal by whole tiles", "The tile on the diagonal needs its own mask: j <= i."),
+    "one_tile_less": ("diagonal tile left out", "The loop ends one tile early: the diagonal tile is missing."),
+    "other_side": ("causal mask inverted", "Here queries see the later keys, but only j <= i is allowed."),
+    "ignored": (
+        "causal argument ignored",
+        "`causal` changes nothing here: pass it on to the kernel, and mask j > i.",
+    ),
+    "acc_kept": ("weighted sum not rescaled", "`acc` is relative to the old top: rescale it as `total` is."),
+    "total_kept": (
+        "total not rescaled",
+        "`total` is relative to the old top: multiply it by exp(old top - new top).",
+    ),
+    "no_old_sum": ("total of the last tile only", "The total of earlier tiles is lost: add to it."),
+    "top_forgotten": ("top never updated", "The new top is the next tile's old top: `top = highest`."),
     "top_of_the_tile": (
-        "top of the tile alone",
-        "The new top is the larger of the old one and the tile's: else exp(old top - new top) overflows.",
+        "top of the tile only",
+        "The new top is the larger of the old one and the tile's. Otherwise exp(old top - new top) overflows.",
     ),
     "one_top": (
         "one top for a whole tile",
-        "Each row needs a top of its own, `tl.max(scores, 1)`: far below another row's, all its weights become 0.",
+        "Each row needs its own top, `tl.max(scores, 1)`: far below another row's top, all its weights become 0.",
     ),
     "top_from_0": (
-        "top that begins at 0",
-        "`top` begins at -inf: where all scores of a row lie far below 0, it would stay 0, and all weights become 0.",
+        "top that starts at 0",
+        "`top` has to start at -inf. If it starts at 0, all weights become 0 when all scores of a row are far below "
+        "0.",
     ),
-    "upside_down": ("shrink factor upside down", "It is exp(old top - new top), and at most 1."),
-    "log_2": ("log2 of the total", "The natural logarithm of the total, `tl.log`, is added to the top."),
+    "upside_down": ("shrink factor upside down", "The factor is exp(old top - new top), at most 1."),
+    "log_2": ("log2 of the total", "Add the natural logarithm of the total, `tl.log`, to the top."),
     "one_head": (
-        "keys of the first head for all",
-        "Those of a head lie behind those of the heads before: head * n * WIDTH.",
+        "first head's keys for all heads",
+        "The keys of a head come after those of the earlier heads: head * n * WIDTH.",
     ),
     "not_divided": ("result not divided by the total", "At the end, out = acc / total."),
     "no_scale": ("scores not scaled", "The scores are divided by the square root of d."),
     "scale_d": (
         "scores divided by d",
-        "The scores are divided by the square root of d: divided by d, the weights are too even.",
+        "Divide the scores by the square root of d. Divided by d, they make the weights too even.",
     ),
     "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
-    "order": ("strides ignored", "Offsets of a row of d numbers hold for `.contiguous()` tensors, or use `stride`."),
-    "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide."),
-    "half": ("sums kept in 16 bits", "`total`, `acc` and `top` are float32, whatever the inputs are."),
-    "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32, whatever the inputs are."),
+    "order": (
+        "strides ignored",
+        "Offsets of d numbers per row are right only for `.contiguous()` tensors; otherwise use `stride`.",
+    ),
+    "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide as that."),
+    "half": ("sums kept in 16 bits", "Keep `total`, `acc` and `top` in float32 for inputs of any dtype."),
+    "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32 for inputs of any dtype."),
     "always_float32": ("output always in float32", "`out` has the dtype of q: `torch.empty_like(q)`."),
 }
 
@@ -208,8 +224,8 @@ def whole(q, k, v, causal):
 
 @misconception(
     "flash_attention_forward",
-    label="n x n held in memory",
-    hint="All scores stand in memory at once: that is what the kernel is there to avoid.",
+    label="n x n scores in memory",
+    hint="All scores are in memory at once, which the kernel has to avoid.",
 )
 def flash_attention_forward_whole(q, k, v, causal=False):
     out, lse, _ = whole(q.float(), k.float(), v.float(), causal)
@@ -219,7 +235,7 @@ def flash_attention_forward_whole(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="output without log-sum-exp",
-    hint="The way back needs the log-sum-exp: return both, `out` first.",
+    hint="The backward pass needs the log-sum-exp: return both, `out` first.",
 )
 def flash_attention_forward_alone(q, k, v, causal=False):
     return tiles(q, k, v, causal, "alone")[0]
@@ -228,7 +244,7 @@ def flash_attention_forward_alone(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="torch instead of a kernel",
-    hint="Tiles in torch are the plan of a kernel. Move it into the kernel, and launch that.",
+    hint="Tiles in torch are the plan of a kernel. Move them into the kernel, and launch it.",
 )
 def flash_attention_forward_in_torch(q, k, v, causal=False):
     return tiles(q, k, v, causal, "in_torch")
@@ -326,7 +342,8 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
 @misconception(
     "flash_attention_forward",
     label="reads beyond the end",
-    hint="The last tile of keys is longer than what is left: `tl.load` needs a mask, whatever is masked afterwards.",
+    hint="The last tile of keys extends past the end: `tl.load` needs a mask, even if the numbers are masked "
+    "afterwards.",
     on="triton",
 )
 def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
@@ -336,7 +353,7 @@ def flash_attention_forward_reads_past_the_end(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="writes beyond the end",
-    hint="The last tile of queries is longer than what is left: `tl.store` needs a mask.",
+    hint="The last tile of queries extends past the end: `tl.store` needs a mask.",
     on="triton",
 )
 def flash_attention_forward_writes_past_the_end(q, k, v, causal=False):
@@ -346,7 +363,7 @@ def flash_attention_forward_writes_past_the_end(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="log-sum-exp at the offsets of the output",
-    hint="`lse` has n numbers for each head, and no columns: its head begins at head * n.",
+    hint="`lse` has n numbers for each head, without columns: a head begins at head * n.",
     on="triton",
 )
 def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
@@ -356,7 +373,8 @@ def flash_attention_forward_offset_of_lse(q, k, v, causal=False):
 @misconception(
     "flash_attention_forward",
     label="q scaled in place",
-    hint="`q *= scale` changes the caller's tensor, where `.contiguous()` had nothing to copy: scale the scores.",
+    hint="`q *= scale` changes the caller's tensor when `.contiguous()` has nothing to copy: scale the scores "
+    "instead.",
     on="triton",
 )
 def flash_attention_forward_scaled_in_place(q, k, v, causal=False):
@@ -370,8 +388,8 @@ RESULTS = {}
 
 @misconception(
     "flash_attention_forward",
-    label="results kept for the next call",
-    hint="`out` and `lse` were made once, and each call writes into them: make new ones, `torch.empty_like(q)`.",
+    label="results reused by the next call",
+    hint="`out` and `lse` were made once, and each call overwrites them: make new ones, `torch.empty_like(q)`.",
     on="triton",
 )
 def flash_attention_forward_same_results(q, k, v, causal=False):
@@ -384,8 +402,8 @@ def flash_attention_forward_same_results(q, k, v, causal=False):
 
 @misconception(
     "flash_attention_forward",
-    label="causal under another name",
-    hint="Others call it with `causal=True`: leave the names of the arguments as they are given.",
+    label="causal argument renamed",
+    hint="Callers use `causal=True`: keep the given names of the arguments.",
     on="triton",
 )
 def flash_attention_forward_renamed(q, k, v, is_causal=False):
@@ -395,14 +413,14 @@ def flash_attention_forward_renamed(q, k, v, is_causal=False):
 @misconception(
     "flash_attention_forward",
     label="float32 rounded to TF32",
-    hint='`tl.dot` rounds float32 to the 10 bits of TF32, unless it is told `input_precision="ieee"`.',
+    hint='`tl.dot` rounds float32 to the 10 bits of TF32, unless you pass `input_precision="ieee"`.',
     on="gpu",
 )
 def flash_attention_forward_tf32(q, k, v, causal=False):
     return attend_by(q, k, v, causal, precision="tf32")
 
 
-# The way back, in PyTorch's tiles and in kernels
+# The backward pass, in PyTorch's tiles and in kernels
 
 
 def gradients(q, k, v, D, lse, P, d_out, fault):
@@ -491,63 +509,66 @@ def flash_of(fault):
 
 
 BACKWARD = {
-    "always": ("causal without being asked", "Without `causal`, each query sees all keys: pass `causal` on."),
+    "always": ("causal mask when not requested", "Without `causal`, each query sees all keys: pass `causal` on."),
     "not_passed": ("causal not passed on", "`causal` does not reach `Attend.apply`."),
-    "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D the rows of dS do not sum to 0."),
-    "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): the sign of D."),
-    "outside": ("row sums D outside the brackets", "D is subtracted before P is multiplied: P * (dP - D)."),
-    "D_of_dO": ("row sums D without the output", "D is rowsum(O * dO), and here O is missing."),
-    "dk_not_transposed": ("scores' gradient not transposed for dK", "dK = dS^T Q: the sum goes over queries."),
-    "dv_not_transposed": ("weights not transposed for dV", "dV = P^T dO: the sum goes over queries."),
-    "swapped": ("gradients of K and V exchanged", "What is stored at dk belongs to dv, and the other way round."),
-    "dq_scale": ("scale left out of dQ", "The scores were scaled, so dQ is too: multiply by `scale`."),
-    "dk_scale": ("scale left out of dK", "The scores were scaled, so dK is too: multiply by `scale`."),
+    "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D, the rows of dS do not sum to 0."),
+    "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): check the sign of D."),
+    "outside": ("row sums D outside the brackets", "Subtract D before you multiply by P: P * (dP - D)."),
+    "D_of_dO": ("row sums D without the output", "D is rowsum(O * dO), but here O is missing."),
+    "dk_not_transposed": ("scores' gradient not transposed for dK", "dK = dS^T Q: the sum is over queries."),
+    "dv_not_transposed": ("weights not transposed for dV", "dV = P^T dO: the sum is over queries."),
+    "swapped": ("gradients of K and V swapped", "The tensor stored at dk belongs to dv, and vice versa."),
+    "dq_scale": ("scale left out of dQ", "The scores were scaled, so dQ is also scaled: multiply by `scale`."),
+    "dk_scale": ("scale left out of dK", "The scores were scaled, so dK is also scaled: multiply by `scale`."),
     "dq_twice": ("dQ scaled twice", "Multiply by `scale` either in dS or at the end."),
     "dv_of_v": (
         "V instead of dO in dV",
-        "dV = P^T dO: the gradient that came is summed with the weights, as values are on the way there.",
+        "dV = P^T dO: the upstream gradient is summed with the weights, like the values in the forward pass.",
     ),
-    "upstream": ("gradient from above ignored", "This takes ones for dO: use the gradient that came."),
-    "order": ("strides of the gradient ignored", "dO may lie in another order: `.contiguous()` before the kernel."),
-    "unmasked": ("no causal mask on the way back", "P = exp(S - L) again needs the mask: 0 where j > i."),
+    "upstream": ("upstream gradient ignored", "This uses ones for dO: use the upstream gradient."),
+    "order": (
+        "strides of the gradient ignored",
+        "dO may have another memory layout: call `.contiguous()` before the kernel.",
+    ),
+    "unmasked": ("no causal mask in the backward pass", "P = exp(S - L) needs the mask again: 0 where j > i."),
     "skipped": (
         "tiles skipped without causal",
-        "Only with `causal` is there nothing behind the tile on the diagonal.",
+        "There is nothing beyond the diagonal tile only with `causal`.",
     ),
     "keys_unmasked": (
         "no causal mask in one kernel",
-        "Both kernels make P anew, and both need the mask.",
+        "Both kernels compute P again, and both need the mask.",
     ),
     "rest_left_out": (
         "last tile of queries left out",
-        "`backward_keys` walks over all queries up to n, those of a tile that is not full too.",
+        "`backward_keys` goes through all queries up to n, including a tile that is not full.",
     ),
     "D_along_keys": (
         "row sums D along the keys",
-        "D has a number for each query, a row of the tile: `[:, None]`.",
+        "D has one number for each query, a row of the tile: `[:, None]`.",
     ),
     "lse_along_keys": (
         "log-sum-exp along the keys",
-        "L has a number for each query, a row of the tile: `[:, None]`.",
+        "L has one number for each query, a row of the tile: `[:, None]`.",
     ),
     "no_lse": (
         "log-sum-exp not subtracted",
         "P = exp(S - L): without L, its rows do not sum to 1.",
     ),
     "unscaled": (
-        "scores not scaled on the way back",
-        "S = q k^T * scale again: else P is not what it was.",
+        "scores not scaled in the backward pass",
+        "S = q k^T * scale, as in the forward pass: otherwise P changes.",
     ),
     "padded_keys": (
         "padded keys not masked going back",
-        "Beyond n, keys are loaded as 0: their P, exp(0 - L), overflows where L is far below 0: mask it.",
+        "Beyond n, keys are loaded as 0: their P, exp(0 - L), overflows when L is far below 0. Mask it.",
     ),
 }
 for _name, (_label, _hint) in BACKWARD.items():
     declare("flash_attention", _name, _label, _hint, flash_of(_name))
 
 
-# What is computed wrongly is computed so in PyTorch's tiles as well.
+# Wrong formulas are also wrong in PyTorch's tiles.
 IN_TILES = ("no_D", "plus_D", "outside", "D_along_keys", "dk_not_transposed", "dv_not_transposed", "swapped")
 IN_TILES += ("dq_scale", "dk_scale", "dq_twice", "dv_of_v", "upstream", "unscaled", "lse_along_keys", "unmasked")
 IN_TILES += ("skipped", "no_lse")
@@ -568,7 +589,7 @@ declare(
     "tiled_backward",
     "whole",
     "all weights at once",
-    "P is n x n here: take a tile of it at a time.",
+    "Here P is n x n: take one tile of it at a time.",
     tiled_of(""),
 )
 
@@ -590,8 +611,8 @@ class Remembered(torch.autograd.Function):
 
 @misconception(
     "flash_attention",
-    label="tensors of the newest call taken",
-    hint="They stand in a global name or in the class, where each call puts its own: keep them in `ctx`.",
+    label="tensors of the latest call used",
+    hint="The tensors are in a global name or in the class, where each call puts its own: keep them in `ctx`.",
     on="triton",
 )
 def flash_attention_of_the_newest_call(q, k, v, causal=False):
@@ -600,8 +621,8 @@ def flash_attention_of_the_newest_call(q, k, v, causal=False):
 
 @misconception(
     "flash_attention",
-    label="gradient from above scaled in place",
-    hint="`d_out *= scale` changes the gradient that others use as well: scale what you compute from it.",
+    label="upstream gradient scaled in place",
+    hint="`d_out *= scale` changes a gradient that others also use: scale what you compute from it.",
     on="triton",
 )
 def flash_attention_upstream_in_place(q, k, v, causal=False):
@@ -617,8 +638,8 @@ def flash_attention_upstream_in_place(q, k, v, causal=False):
 
 @misconception(
     "flash_attention",
-    label="torch on the way back too",
-    hint="This is torch, and no kernel: `Attend.apply` launches yours, forward and backward.",
+    label="torch instead of kernels",
+    hint="This is torch, not a kernel: `Attend.apply` launches yours, forward and backward.",
 )
 def flash_attention_in_torch(q, k, v, causal=False):
     return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -627,7 +648,7 @@ def flash_attention_in_torch(q, k, v, causal=False):
 @misconception(
     "flash_attention",
     label="kernel forward, torch backward",
-    hint="The way back is computed by torch, n x n and all: launch your two kernels there.",
+    hint="torch computes the backward pass, with n x n weights: launch your two kernels there.",
 )
 def flash_attention_half_way(q, k, v, causal=False):
     class Attend(torch.autograd.Function):
@@ -724,7 +745,7 @@ class Back(torch.autograd.Function):
 @misconception(
     "flash_attention",
     label="reads beyond the end going back",
-    hint="The last tile of queries is longer than what is left: `tl.load` needs a mask, whatever comes after.",
+    hint="The last tile of queries extends past the end: `tl.load` needs a mask in any case.",
     on="triton",
 )
 def flash_attention_reads_past_the_end(q, k, v, causal=False):
@@ -734,7 +755,7 @@ def flash_attention_reads_past_the_end(q, k, v, causal=False):
 @misconception(
     "flash_attention",
     label="writes beyond the end going back",
-    hint="The last tile of keys is longer than what is left: `tl.store` needs a mask.",
+    hint="The last tile of keys extends past the end: `tl.store` needs a mask.",
     on="triton",
 )
 def flash_attention_writes_past_the_end(q, k, v, causal=False):
@@ -743,8 +764,8 @@ def flash_attention_writes_past_the_end(q, k, v, causal=False):
 
 @misconception(
     "flash_attention",
-    label="offset of a head added twice",
-    hint="The gradient of a head begins `head * n * WIDTH` numbers behind the pointer: add that once.",
+    label="head offset added twice",
+    hint="The gradient of a head begins `head * n * WIDTH` numbers after the pointer: add that once.",
     on="triton",
 )
 def flash_attention_head_twice(q, k, v, causal=False):
@@ -754,7 +775,8 @@ def flash_attention_head_twice(q, k, v, causal=False):
 @misconception(
     "flash_attention",
     label="tiles of two dtypes multiplied",
-    hint="P and dS are float32, and the tiles that they meet are not: `.to(queries.dtype)` before `tl.dot`.",
+    hint="P and dS are float32, but the tiles that they are multiplied with are not: `.to(queries.dtype)` before "
+    "`tl.dot`.",
     on="triton",
 )
 def flash_attention_two_dtypes(q, k, v, causal=False):
@@ -893,132 +915,139 @@ def layer_of(fault, fused=True):
 LAYER = {
     "all_heads": (
         "number of key heads ignored",
-        "`num_kv_heads` changes nothing: W_k and W_v have h_kv heads.",
+        "`num_kv_heads` changes nothing, but W_k and W_v should have h_kv heads.",
     ),
-    "bias": ("bias=False ignored", "With `bias=False`, no projection has a bias, `W_o` neither."),
-    "order": ("keys and values exchanged", "The rows of `W_qkv` are q, k, v, in this order."),
-    "reshape": ("heads cut without a transpose", "First (b, n, h, d_head), then exchange n and h."),
+    "bias": ("bias=False ignored", "With `bias=False`, no projection has a bias, not even `W_o`."),
+    "order": ("keys and values swapped", "The rows of `W_qkv` are q, k, v, in this order."),
+    "reshape": ("heads split without a transpose", "First split into (b, n, h, d_head), then swap n and h."),
     "reshape_fused": (
-        "fused projection cut without a transpose",
-        "First (b, n, heads, d_head), then exchange the axes.",
+        "fused projection split without a transpose",
+        "First split into (b, n, heads, d_head), then swap the dimensions.",
     ),
     "merged": (
-        "heads put together without a transpose",
-        "First exchange h and n, then make one axis of h and d_head.",
+        "heads merged without a transpose",
+        "First swap h and n, then merge h and d_head into one dimension.",
     ),
-    "interleaved": ("columns dealt out in turn", "Head i has d_head columns next to each other."),
+    "interleaved": ("columns dealt to heads in turn", "Head i has d_head adjacent columns."),
     "d_model": ("scores divided by the whole width", "Divide by the square root of d_head, not of d_model."),
-    "no_scale": ("scores of the layer not scaled", "The scores are divided by the square root of d_head."),
-    "no_W_o": ("output projection left out", "`W_o` mixes what the heads found: it comes last."),
+    "no_scale": ("scores of the layer not scaled", "Divide the scores by the square root of d_head."),
+    "no_W_o": ("output projection left out", "`W_o` mixes the results of the heads, and comes last."),
     "tiled": ("key heads tiled instead of repeated", "Use `repeat_interleave`: head i uses i // (h / h_kv)."),
-    "not_causal": ("is_causal left out", "`is_causal` changes nothing here."),
-    "one_more": ("token sees the next one", "Token i sees token i + 1 here."),
+    "not_causal": ("is_causal ignored", "`is_causal` changes nothing here."),
+    "one_more": ("token sees the next one", "Here token i sees token i + 1."),
     "later": (
-        "causal mask the other way",
-        "Tokens see only what comes after them. True means: may attend, in a mask for PyTorch's attention too.",
+        "causal mask inverted",
+        "Tokens see only later tokens. True means: may attend, also in a mask for PyTorch's attention.",
     ),
-    "no_mask": ("mask left out", "`mask` changes nothing here."),
-    "inverted": ("mask taken the other way", "True means: may attend."),
-    "first_head": ("mask of the first head for all", "A mask of four axes may have a part for each head."),
+    "no_mask": ("mask ignored", "`mask` changes nothing here."),
+    "inverted": ("mask inverted", "True means: may attend."),
+    "first_head": ("first head's mask for all heads", "A mask with four dimensions may have a part for each head."),
     "mask_heads_mixed": (
-        "masks of heads given to other heads",
-        "Query head i reads the key head i // (h / h_kv), and its own part of the mask: cut both axes of heads the "
-        "same way, (h_kv, h / h_kv).",
+        "head masks given to other heads",
+        "Query head i uses key head i // (h / h_kv), and its own part of the mask: split the head dimensions of "
+        "both in the same way, (h_kv, h / h_kv).",
     ),
     "mask_sequences_mixed": (
         "masks given to other sequences",
-        "Where b and h_kv become one axis, the sequence comes first: repeat its mask with `repeat_interleave` or "
-        "`expand`, not with `repeat`.",
+        "When b and h_kv become one dimension, the sequence comes first: repeat its mask with `repeat_interleave` "
+        "or `expand`, not with `repeat`.",
     ),
     "causal_dropped": (
         "is_causal ignored with a mask",
-        "Both hold: a token sees what the mask leaves it and does not come later.",
+        "Apply both: a token sees only tokens that the mask allows and that do not come later.",
     ),
-    "mask_dropped": ("mask ignored with is_causal", "Both hold: a token sees what came before and is not masked."),
-    "either": ("mask or causal, not both", "Both hold: combine them by `&`."),
+    "mask_dropped": (
+        "mask ignored with is_causal",
+        "Apply both: a token sees only tokens that do not come later and that the mask allows.",
+    ),
+    "either": ("mask or causal, not both", "Apply both: combine them with `&`."),
     "tril": (
         "padding mask cut by tril",
-        "`mask.tril()` of a mask with one row, (b, 1, n), leaves its first keys alone: use `mask & causal`.",
+        "`mask.tril()` of a mask with one row, (b, 1, n), keeps only its first keys: use `mask & causal`.",
     ),
     "table": (
         "causal mask from a table of 128",
-        "The table of the causal mask ends after 128 tokens: make it for the n of each call.",
+        "The table for the causal mask ends after 128 tokens: make it for the n of each call.",
     ),
     "hundred": (
-        "hidden scores of -100",
-        "Scores that may be seen can be lower than that, and then the hidden keys win: set them to -inf.",
+        "hidden scores set to -100",
+        "Visible scores can be lower than that, and then the hidden keys win: set hidden scores to -inf.",
     ),
     "dropout": (
         "dropout in training mode",
-        "In training mode some weights are dropped at random, and nobody asked for it: the same inputs give the same "
-        "result.",
+        "In training mode, some weights are dropped at random. The layer should have no dropout: the same inputs "
+        "give the same result.",
     ),
     "mask_in_place": (
         "causality written into the mask",
-        "`mask &= causal` changes the mask of whoever called: `mask = mask & causal` makes a new one.",
+        "`mask &= causal` changes the caller's mask: `mask = mask & causal` makes a new one.",
     ),
     "renamed": (
-        "mask under another name",
-        "Others call the layer with `mask=...`: leave the names of the arguments as they are given.",
+        "mask argument renamed",
+        "Callers use `mask=...`: keep the given names of the arguments.",
     ),
     "cache_kept": (
         "cache of an earlier call used",
-        "Without a cache, only the tokens of this call attend to each other: keep none in `self`.",
+        "Without a cache, only the tokens of this call attend to each other: keep no cache in `self`.",
     ),
-    "from_the_start": ("causal mask aligned at the start", "With a cache, token i stands at n_k - n + i."),
+    "from_the_start": ("causal mask aligned at the start", "With a cache, token i is at position n_k - n + i."),
     "pieces_from_the_start": (
         "new tokens causal from the start",
-        "PyTorch's `is_causal` counts from the first key. With a cache, token i stands at n_k - n + i.",
+        "PyTorch's `is_causal` counts from the first key. With a cache, token i is at position n_k - n + i.",
     ),
     "one_from_the_start": (
-        "one token sees the first key alone",
-        "PyTorch's `is_causal` counts from the first key: one new token sees all keys, and needs none.",
+        "one token sees only the first key",
+        "PyTorch's `is_causal` counts from the first key. One new token sees all keys, so leave `is_causal` out.",
     ),
     "both_from_the_start": (
-        "causal from the start beside a mask",
-        "With a cache, token i stands at n_k - n + i, where a mask is given too.",
+        "causal from the start with a mask",
+        "With a cache, token i is at position n_k - n + i, also with a mask.",
     ),
     "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
-    "twice": ("cache appended to twice", "One call of `append` takes keys and values together."),
+    "twice": ("append called twice", "Call `append` once, with keys and values together."),
     "cache_repeated": (
         "repeated heads put into the cache",
         "The cache would be h / h_kv times as large: append first, then repeat.",
     ),
-    "detached": ("gradient cut off", "No `detach`, no `.data`, no NumPy on the way."),
-    "float32": ("result always in float32", "The result has the dtype of the input: nothing is converted."),
+    "detached": ("gradient cut off", "Use no `detach`, no `.data` and no NumPy between input and result."),
+    "float32": ("result always in float32", "The result has the dtype of the input: do not convert it."),
     "any_size": (
-        "sizes of heads not compared",
-        "Raise where d_model / num_heads or num_heads / num_kv_heads leaves a rest.",
+        "divisibility of heads not checked",
+        "Raise when d_model / num_heads or num_heads / num_kv_heads leaves a remainder.",
     ),
     "any_mask": (
-        "size of the mask not compared",
-        "A mask of 1 row or column is stretched silently: compare with n and n_k.",
+        "mask shape not checked",
+        "A mask with 1 row or column is silently stretched: compare its shape with n and n_k.",
     ),
-    "three_axes": ("mask of three axes not unfolded", "(b, n, n_k) has one mask for each sequence: `mask[:, None]`."),
-    "nan": ("a row without keys becomes NaN", "The softmax of -inf alone is NaN: such a query gets 0."),
+    "three_axes": (
+        "three-dimensional mask not expanded",
+        "(b, n, n_k) has one mask for each sequence: `mask[:, None]`.",
+    ),
+    "nan": ("NaN for fully masked rows", "The softmax of a row of -inf is NaN: such a query gets 0."),
     "nothing_early": (
-        "rows without keys looked for too early",
-        "With padding in front and `is_causal`, the two leave the first tokens nothing: combine them, then look.",
+        "fully masked rows found too early",
+        "With padding at the start and `is_causal`, the first tokens see nothing: combine both, then look for such "
+        "rows.",
     ),
     "even": (
-        "a row without keys looks at all",
-        "Where all is masked, a finite lowest score gives equal weights: it gets 0.",
+        "fully masked row sees all keys",
+        "In a fully masked row, a finite lowest score gives equal weights, but the query should get 0.",
     ),
     "added": (
-        "a row without keys ignores the mask",
+        "fully masked row ignores the mask",
         "-1e9 added to all scores of a row changes no weight: such a query gets 0.",
     ),
-    "whole": ("all scores held in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
+    "whole": ("all scores in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
     "whole_mask": (
-        "a causal mask held in memory",
-        "The mask is n x n: without another one, `is_causal=True` does it.",
+        "causal mask in memory",
+        "The mask is n x n. When no other mask is given, use `is_causal=True` instead.",
     ),
-    "on_the_cpu": ("mask on the CPU, wherever x is", "Make it where x is: `device=x.device`."),
+    "on_the_cpu": ("mask always on the CPU", "Make the mask on the device of x: `device=x.device`."),
     "item": (
-        "a number taken off the device",
-        "`.item()` waits for the GPU, and breaks the graph: stay with tensors.",
+        "number copied to the CPU",
+        "`.item()` waits for the GPU, and breaks the graph: keep using tensors.",
     ),
-    "print": ("print in forward", "`torch.compile` cannot take it into a graph: leave it out."),
+    "print": ("print in forward", "`torch.compile` cannot include it in a graph: leave it out."),
 }
 for _name, (_label, _hint) in LAYER.items():
     declare("MultiHeadLayer", _name, _label, _hint, layer_of(_name))

@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import math
@@ -46,7 +46,7 @@ def flash_attention_forward_float32(q, k, v, causal=False):
 
 @right("tiled_backward")
 def tiled_backward_pairs(q, k, v, d_out, lse, D, causal=False):
-    """One walk over pairs of blocks for all three."""
+    """One loop over pairs of blocks for all three."""
     dq, dk, dv = (torch.zeros_like(own) for own in (q, k, v))
     for i in torch.arange(len(q)).split(32):
         for j in torch.arange(len(k)).split(32):
@@ -63,7 +63,7 @@ def tiled_backward_pairs(q, k, v, d_out, lse, D, causal=False):
 
 @right("tiled_backward")
 def tiled_backward_blocks(q, k, v, d_out, lse, D, causal=False):
-    """A block of queries beside all keys, and no block shorter than another."""
+    """A block of queries with all keys, and no block shorter than another."""
     dk, dv, found = 0, 0, []
     for i in range(0, len(q), 16):
         own, upstream = q[i : i + 16] / math.sqrt(q.shape[1]), d_out[i : i + 16]
@@ -150,7 +150,7 @@ class MultiHeadLayer_separate(MultiHeadLayer_fused):
 
 @right("MultiHeadLayer")
 class MultiHeadLayer_stretched(MultiHeadLayer_separate):
-    """What does not fit is left to PyTorch, which stretches it or raises what it likes."""
+    """Sizes that do not fit are left to PyTorch, which stretches them or raises any error."""
 
     def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
         assert d_model % num_heads == 0 and num_heads % (num_kv_heads or num_heads) == 0
@@ -209,7 +209,7 @@ class MultiHeadLayer_chunks(MultiHeadLayer_separate):
 
 @right("MultiHeadLayer")
 class MultiHeadLayer_small_chunks(MultiHeadLayer_chunks):
-    """As many as a group has, with groups of heads as an axis, and einsum."""
+    """Small chunks, with groups of heads as a dimension, and einsum."""
 
     size = 7
 

@@ -1,4 +1,4 @@
-"""What is asked in exercise 11, n x n and all: what its checks compare with, only inside the archive."""
+"""Exercise 11 computed with n x n arrays: its checks compare with this. Students get it only inside the archive."""
 
 import math
 
@@ -23,7 +23,7 @@ def earlier(n, n_k=None):
 
 
 def out_of(values, x, h, h_kv, seen=None):
-    """Return what the layer should: head by head."""
+    """Return the output of the layer, computed head by head."""
     d_head = x.shape[2] // h
 
     def project(name, x=x):

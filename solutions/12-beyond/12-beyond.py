@@ -1,35 +1,34 @@
 # %% title [markdown]
 # # 12. Beyond text
 #
-# You turn pictures into sequences and back (`patches`, `unpatch`), tell the model where each patch was (`with_places`,
-# `grid_rotary`), and write the mask of a sequence of pictures and text (`multimodal_mask`). Read chapter 12 of the book first;
-# it cuts grey pictures, and here you write the general form, for any number of channels.
+# You turn pictures into sequences and back (`patches`, `unpatch`), give the model the position of each patch
+# (`with_places`, `grid_rotary`), and write the mask of a sequence of pictures and text (`multimodal_mask`). Read
+# chapter 12 of the book first; it cuts gray pictures, and here you write the general form, for any number of channels.
 #
 # *About 75 minutes · medium ●●○*
 #
-# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs
-# every time.
+# **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your code,
+# run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every time.
 #
-# **What the feedback means.** Each check is one sentence about your function: *passed*, *failed*, or *waits*
-# (something that it builds on does not hold yet). A failed check says what held, what did not, and where; when
-# it recognises the mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("patches", points=5, seed=...)` in a cell of your own. Points are partial, and the checks are
-# readable: open `checks.py` beside this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
+# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
+# mistake, it names the likely cause. `seed=...` repeats the same inputs: `checks.run("patches", points=5, seed=...)` in
+# a cell of your own. You can earn partial points, and the checks are readable: open `checks.py` next to this notebook.
+# *Advice* costs no points.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `12-beyond.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `12-beyond.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import torch
 
 
 def rotary(X, positions, base=10000.0):
-    """Turn each pair of columns by an angle that grows with the position (given; exercise 4 is about it).
+    """Rotate each pair of columns by an angle that grows with the position (given; exercise 4 is about it).
 
     Parameters
     ----------
@@ -38,12 +37,12 @@ def rotary(X, positions, base=10000.0):
     positions : tensor, shape (n,)
         The position of each row, any numbers.
     base : float
-        Columns 2i and 2i + 1 turn by position * base^(-2i / d) radians.
+        Columns 2i and 2i + 1 rotate by position * base^(-2i / d) radians.
 
     Returns
     -------
     tensor, shape (..., n, d)
-        Of the dtype of `X`.
+        In the dtype of `X`.
 
     Raises
     ------
@@ -64,11 +63,11 @@ def rotary(X, positions, base=10000.0):
 #
 # *About 5 minutes · easy ●○○*
 #
-# A picture has two channels of 4 by 6 pixels. In the first channel, the pixel in row $i$ and column $j$ holds the number
-# $10i + j$. In the second channel it holds $100 + 10i + j$. Rows and columns are counted from 0.
+# A picture has two channels of 4 by 6 pixels. In the first channel, the pixel in row $i$ and column $j$ has the value
+# $10i + j$. In the second channel it has the value $100 + 10i + j$. Rows and columns are counted from 0.
 #
-# The picture is cut into patches of 2 by 2 pixels, and the patches are counted row by row, from 0. **Write down patch 4**: its
-# eight numbers, first those of the first channel, and each channel row by row.
+# The picture is cut into patches of 2 by 2 pixels, and the patches are counted row by row, from 0.
+# **Write down patch 4**: its eight numbers, first those of the first channel, and each channel row by row.
 
 
 # %% by_hand
@@ -94,22 +93,23 @@ checks.run("by_hand", points=0)
 #
 # - A batch of pictures has shape (b, c, H, W): b pictures of c channels, each H pixels high and W pixels wide. A picture need not
 #   be square. Patches are `size` by `size` pixels. n is the number of patches, or of tokens, and d the width of a token.
-# - Patches are counted row by row: the first patch is in the upper left corner, the second to the right of it. The numbers of a
-#   patch stand in the order (channel, row, column).
-# - The result has the floating dtype of the inputs. Integers in pictures and tokens are not asked about.
+# - Patches are counted row by row: the first patch is in the upper left corner, the second to the right of it. The
+#   numbers of a patch are in the order (channel, row, column).
+# - The result has the floating dtype of the inputs. Integers in pictures and tokens are not tested.
 # - Gradients flow from the result to every input tensor: no `detach`, no `.data`, no NumPy on the way. (A mask has none.)
-# - The inputs are left as they were, and a result may share its memory with them. Inputs may lie in memory in any order, as a
-#   transposed tensor does.
-# - Advice, worth no points: sizes that do not fit (each function names its own under *Raises*) raise `ValueError`,
-#   `RuntimeError` or `IndexError`. Only in 12.1 are they worth points: a picture whose edge is cut off without a word looks right.
+# - The inputs do not change, and a result may share its memory with them. Inputs may have any memory layout, like that
+#   of a transposed tensor.
+# - Advice, worth no points: sizes that do not match (each function lists its own under *Raises*) raise `ValueError`,
+#   `RuntimeError` or `IndexError`. Only in 12.1 are they worth points: a picture whose edge is silently cut off looks
+#   right.
 
 # %% ask_patches [markdown]
 # ## 12.1 `patches`: from a picture to a sequence
 #
 # *About 15 minutes · medium ●●○*
 #
-# Cut each picture into squares of `size` by `size` pixels, and write each square as one row of numbers. H and W are multiples of
-# `size`, so that there are
+# Cut each picture into squares of `size` by `size` pixels, and write each square as one row of numbers. H and W are
+# multiples of `size`, so there are
 #
 # $$
 # n = \frac{H}{\text{size}} \cdot \frac{W}{\text{size}}
@@ -125,7 +125,7 @@ checks.run("by_hand", points=0)
 # \begin{pmatrix} 0 & 1 & 4 & 5 \\ 2 & 3 & 6 & 7 \end{pmatrix}
 # $$
 #
-# A patch is no run of neighbours in memory: `reshape` alone gives the right shape and the wrong numbers.
+# A patch is not a run of neighbors in memory: `reshape` alone gives the right shape but the wrong numbers.
 
 
 # %% patches
@@ -146,7 +146,7 @@ def patches(images, size):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        If H or W is no multiple of `size`. This is worth points.
+        If H or W is not a multiple of `size`. This is worth points.
     """
     ### BEGIN SOLUTION
     b, c, H, W = images.shape
@@ -173,16 +173,17 @@ checks.run("patches", points=5)
 #
 # *About 10 minutes · medium ●●○*
 #
-# A model that makes pictures returns patches, and somebody has to put them together. `unpatch` is the inverse of `patches`: for all
-# pictures (b, c, H, W) whose sides are multiples of `size`, `unpatch(patches(images, size), size, c, H)` returns the pictures again.
-# The width isn't given: it follows from the number of tokens and the height.
+# A model that generates pictures returns patches, which have to be put together again. `unpatch` is the inverse of
+# `patches`: for all pictures (b, c, H, W) whose sides are multiples of `size`,
+# `unpatch(patches(images, size), size, c, H)` returns the original pictures. The width is not given: it follows from
+# the number of tokens and the height.
 #
 # By hand: 6 tokens with `size` = 2 and a height of 4 are 2 rows of 3 patches, so the picture is 6 pixels wide.
 
 
 # %% unpatch
 def unpatch(tokens, size, channels, height):
-    """Put patches together to pictures: the inverse of `patches`.
+    """Combine patches into pictures: the inverse of `patches`.
 
     Parameters
     ----------
@@ -202,8 +203,8 @@ def unpatch(tokens, size, channels, height):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if the height is no multiple of `size`, if the n patches do not fill whole rows, or if a token
-        has another width than channels * size * size.
+        Advice, worth no points: if the height is not a multiple of `size`, if the n patches do not fill whole rows, or
+        if a token has another width than channels * size * size.
     """
     ### BEGIN SOLUTION
     b, n, numbers = tokens.shape
@@ -229,14 +230,15 @@ checks.run("unpatch", points=4)
 #
 # *About 10 minutes · easy ●○○*
 #
-# A learned matrix E has turned the patches into tokens of d numbers. Now each token is told its place, and the class token is put
-# in front. The chapter learns one vector for each of the n places. Here there is one for each row of the grid and one for each
-# column, `by_row` and `by_column`, and a place is the sum of the two: rows + columns vectors in place of rows · columns.
+# A learned matrix E has turned the patches into tokens of d numbers. Now each token gets its place, and the class token
+# is put in front. The chapter learns one vector for each of the n places. Here there is one for each row of the grid
+# and one for each column, `by_row` and `by_column`, and a place is the sum of the two: rows + columns vectors instead
+# of rows · columns.
 #
 # The token of the patch in row r and column s is number $r \cdot \text{columns} + s$ of its picture. Add `by_row[r]` and
 # `by_column[s]` to it.
 #
-# The class token `cls` stands first, the same for each picture. It has no place, and nothing is added to it.
+# The class token `cls` comes first, the same for each picture. It has no place, and nothing is added to it.
 #
 # By hand, with d = 1, two rows (10, 20), three columns (1, 2, 3), all tokens 0 and the class token 7, the result is
 # $(7, 11, 12, 13, 21, 22, 23)$.
@@ -244,7 +246,7 @@ checks.run("unpatch", points=4)
 
 # %% with_places
 def with_places(tokens, cls, by_row, by_column):
-    """Put a class token in front of the tokens of a picture, and tell the others where they belong.
+    """Put a class token in front of the tokens of a picture, and add their places to the others.
 
     Parameters
     ----------
@@ -262,7 +264,7 @@ def with_places(tokens, cls, by_row, by_column):
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if the number of tokens isn't rows * columns, or if widths differ.
+        Advice, worth no points: if the number of tokens is not rows * columns, or if widths differ.
     """
     ### BEGIN SOLUTION
     b, n, d = tokens.shape
@@ -288,39 +290,40 @@ checks.run("with_places", points=3)
 #
 # *About 10 minutes · medium ●●○*
 #
-# A rotary encoding knows one position for each token (exercise 4), and a patch has two. So the d columns of queries and keys are cut
-# in two: the first d/2 are turned by the row of the patch, the last d/2 by its column. Each half is turned as `rotary` turns a
-# vector of d/2 numbers: `rotary` is given at the top of this notebook, and its base stays 10000.
+# A rotary encoding uses one position for each token (exercise 4), but a patch has two. So the d columns of
+# queries and keys are cut in two: the first d/2 are rotated by the row of the patch, the last d/2 by its column.
+# Each half is rotated as `rotary` rotates a vector of d/2 numbers: `rotary` is given at the top of this notebook,
+# and its base stays 10000.
 #
-# A dot product of a query and a key that were turned so depends on two distances alone: how many rows and how many columns lie
-# between them.
+# The dot product of a query and a key after these rotations depends only on two distances: the number of rows and the
+# number of columns between them.
 #
-# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ turns by a quarter of a circle to $(-1, 3)$,
-# and $(2, 5)$ by half a circle to $(-2, -5)$. So $(3, 1, 2, 5)$ becomes $(-1, 3, -2, -5)$.
+# By hand, with d = 4, in row $\pi/2$ and column $\pi$: each half is one pair. $(3, 1)$ rotates by a quarter of a circle
+# to $(-1, 3)$, and $(2, 5)$ by half a circle to $(-2, -5)$. So $(3, 1, 2, 5)$ becomes $(-1, 3, -2, -5)$.
 
 
 # %% grid_rotary
 def grid_rotary(X, rows, columns):
-    """Turn the first half of each vector by the row of its patch, and the second half by its column.
+    """Rotate the first half of each vector by the row of its patch, and the second half by its column.
 
     Parameters
     ----------
     X : tensor, shape (..., n, d)
         Queries or keys; d is a multiple of 4.
     rows : tensor, shape (n,)
-        The row of each patch, whole numbers or not, for all leading axes the same.
+        The row of each patch, whole numbers or not, the same for all leading dimensions.
     columns : tensor, shape (n,)
-        The column of each patch, likewise.
+        The column of each patch, in the same form.
 
     Returns
     -------
     tensor, shape (..., n, d)
-        Of the dtype of `X`. Compute the angles in float32 or float64 whatever that is.
+        In the dtype of `X`. Compute the angles in float32 or float64 for any dtype.
 
     Raises
     ------
     ValueError, RuntimeError or IndexError
-        Advice, worth no points: if d is no multiple of 4, or if the number of rows or of columns differs from n.
+        Advice, worth no points: if d is not a multiple of 4, or if the number of rows or of columns differs from n.
     """
     ### BEGIN SOLUTION
     half = X.shape[-1] // 2
@@ -343,12 +346,12 @@ checks.run("grid_rotary", points=4)
 #
 # *About 20 minutes · hard ●●●*
 #
-# In a sequence of words and pictures, text is written one token at a time, and a picture is there at once. So
+# In a sequence of words and pictures, text is written one token at a time, but a picture is there all at once. So
 #
 # - a text token sees all tokens before it, and itself;
 # - an image token sees all tokens before it, itself, and the later image tokens of its own run.
 #
-# A *run* is a stretch of image tokens without text in between. Two pictures one directly after the other are one run.
+# A *run* is a stretch of image tokens without text in between. Two pictures directly after each other are one run.
 #
 # By hand, for text, image, image, text, image, with True as 1:
 #
@@ -357,7 +360,7 @@ checks.run("grid_rotary", points=4)
 # \end{pmatrix}
 # $$
 #
-# Row 1 is the first image token: it sees the image token after it, and not the one behind the text.
+# Row 1 is the first image token: it sees the image token after it, but not the one after the text.
 
 
 # %% multimodal_mask
@@ -367,16 +370,16 @@ def multimodal_mask(kinds):
     Parameters
     ----------
     kinds : list of n strings
-        "text" or "image" for each token; n is at least 1. Other strings are not asked about.
+        "text" or "image" for each token; n is at least 1. Other strings are not tested.
 
     Returns
     -------
     tensor of bool, shape (n, n)
-        True in row i and column j where token i may attend to token j. An array of NumPy's will do as well.
+        True in row i and column j where token i may attend to token j. A NumPy array also works.
     """
     ### BEGIN SOLUTION
     text = torch.tensor([kind == "text" for kind in kinds])
-    before = text.cumsum(0)  # how many words come up to here: the same number for all image tokens of one run
+    before = text.cumsum(0)  # the number of words up to here: the same for all image tokens of one run
     run = (before[:, None] == before) & ~text[:, None] & ~text
     return run | torch.ones(len(kinds), len(kinds), dtype=torch.bool).tril()
     ### END SOLUTION
@@ -394,8 +397,9 @@ checks.run("multimodal_mask", points=4)
 # %% pieces [markdown]
 # ## A picture taken apart
 #
-# A picture of 24 by 36 pixels in three colours becomes 24 tokens of 108 numbers. Put together in their order they are the picture
-# again. Put together in another order they are a puzzle; a model that is told no places sees no difference.
+# A picture of 24 by 36 pixels in three colors becomes 24 tokens of 108 numbers. Put together in their order, they are
+# the original picture. Put together in another order, they are a puzzle; a model that gets no places sees no
+# difference.
 
 # %% demo_pieces
 import matplotlib.pyplot as plt
@@ -421,10 +425,10 @@ for axes, own, name in zip(panels, [tokens, tokens[:, order]], names, strict=Tru
 # %% together [markdown]
 # ## A picture between words
 #
-# All together: three words, the picture with its class token, and four words more. Left, your mask. In the middle, the weights
-# of an attention under it (nothing is trained here, all vectors are random): each row sums to 1, and no word looks ahead. Right,
-# the dot product of a query in the middle of a grid with the same key everywhere, both turned by `grid_rotary`: it is largest at
-# the query's own place, and both directions count.
+# Now everything comes together: three words, the picture with its class token, and four more words. On the left is your
+# mask. In the middle are the attention weights under it (nothing is trained here, all vectors are random): each row
+# sums to 1, and no word looks ahead. On the right is the dot product of a query in the middle of a grid with the same
+# key everywhere, both rotated by `grid_rotary`: it is largest at the query's own place, and both directions count.
 
 # %% demo_together
 generator = torch.Generator().manual_seed(12)
@@ -455,19 +459,20 @@ print(f"rows sum to 1: {torch.allclose(A.sum(-1), torch.ones(len(A)))}")
 #
 # *About 5 minutes · medium ●●○*
 #
-# A model with this mask learns to predict the next word. Why does it do no harm there that a patch sees the patches after it, while a
-# word that sees the words after it would spoil everything? And what if the same model is to make pictures as well, patch by patch?
-# Nothing is checked here.
+# A model with this mask learns to predict the next word. Why is it harmless there that a patch sees the patches after
+# it, while a word that sees the words after it would spoil everything? And what if the same model also has to generate
+# pictures, patch by patch? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
-# What is predicted must not be seen. The model is asked for words alone: at each word it predicts the next token, if that is a word.
-# Patches are given and never predicted, and no patch sees a word after it. So no information about a later word reaches an earlier
-# one, not even through the patches. A word that saw the next word would copy it, learn nothing, and fail where the next word
-# isn't there yet.
+# A token that is predicted must not be seen. The model has to predict only words: at each word it predicts the next
+# token, if that is a word. Patches are given and never predicted, and no patch sees a word after it. So no information
+# about a later word reaches an earlier one, not even through the patches. A word that saw the next word would copy it,
+# learn nothing, and fail where the next word isn't there yet.
 #
-# If patches are predicted one at a time, each of them must not see those after it, and the mask has to be causal for them
-# too. Or the patches of a picture are predicted all at once, from noise or from a picture with holes; then they may see one another.
+# If patches are predicted one at a time, no patch may see later ones, and the mask has to be causal for them as well.
+# Or all patches of a picture are predicted at once, from noise or from a picture with holes; then they may see one
+# another.
 #
 # </details>
 
@@ -476,10 +481,10 @@ print(f"rows sum to 1: {torch.allclose(A.sum(-1), torch.ones(len(A)))}")
 #
 # *About 25 minutes · hard ●●●*
 #
-# Some libraries write a patch in the order (row, column, channel). A model was trained so, and its matrix E, (c · size · size, d),
-# goes with that order. Find the permutation of E's rows with which it goes with your `patches`, and show that the tokens are the
-# same. Then make `nn.Conv2d(c, d, kernel_size=size, stride=size)` give these tokens: how do you get its weight, (d, c, size, size),
-# from E? There are no points for it, and no check.
+# Some libraries write a patch in the order (row, column, channel). A model was trained this way, and its matrix E, (c ·
+# size · size, d), matches that order. Find the permutation of E's rows that makes it match your `patches`, and show
+# that the tokens are the same. Then make `nn.Conv2d(c, d, kernel_size=size, stride=size)` give these tokens: how do you
+# get its weight, (d, c, size, size), from E? There are no points and no check for this task.
 
 # %%
 # Yours: the stretch task, or anything else.

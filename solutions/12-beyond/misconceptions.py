@@ -1,8 +1,8 @@
-"""Wrong answers that people really give, each with the hint it deserves; and right ones that other mistakes are made
-from.
+"""Wrong answers that people really give, each with a hint, and right ones that other mistakes are made from. Students
+get this file only inside the archive.
 
-A check that fails is explained by the listed answer that behaves as the student's function does. The tests
-of the course prove that every wrong answer here fails, that its own hint is shown, and that every right one passes.
+A failed check is explained by the listed answer that behaves like the student's function. The course's tests verify
+that every wrong answer here fails, that its own hint is shown, and that every right one passes.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ from checking import families, misconception, right
 @misconception(
     "by_hand",
     label="channel by channel within each pixel",
-    hint="The two numbers of each pixel stand side by side. All four numbers of the first channel come first, then "
-    "all of the second.",
+    hint="The two numbers of each pixel are next to each other. All four numbers of the first channel should come "
+    "first, then all of the second.",
 )
 def by_hand_pixel_by_pixel():
     return [22, 122, 23, 123, 32, 132, 33, 133]
@@ -27,8 +27,8 @@ def by_hand_pixel_by_pixel():
 @misconception(
     "by_hand",
     label="channel by channel within each row",
-    hint="Each row of the patch has the numbers of both channels. All four numbers of the first channel come first, "
-    "then all of the second.",
+    hint="Each row of the patch has the numbers of both channels. All four numbers of the first channel should come "
+    "first, then all of the second.",
 )
 def by_hand_row_by_row():
     return [22, 23, 122, 123, 32, 33, 132, 133]
@@ -37,8 +37,8 @@ def by_hand_row_by_row():
 @misconception(
     "by_hand",
     label="patches counted down the columns",
-    hint="That is patch 4 where patches are counted down each column. They are counted row by row: patch 3 is the "
-    "first of the second row.",
+    hint="That is patch 4 if you count down the columns. Patches are counted row by row: patch 3 is the first in "
+    "the second row.",
 )
 def by_hand_down_the_columns():
     return [4, 5, 14, 15, 104, 105, 114, 115]
@@ -64,9 +64,9 @@ def by_hand_transposed():
 
 @misconception(
     "by_hand",
-    label="a run of eight neighbours in memory",
-    hint="Those are eight numbers that lie next to each other in memory. A patch is a square: two pixels of one row, "
-    "two of the row below.",
+    label="run of eight neighbors in memory",
+    hint="Those are eight adjacent numbers in memory. A patch is a square: two pixels in one row, two in the row "
+    "below.",
 )
 def by_hand_run():
     return [112, 113, 114, 115, 120, 121, 122, 123]
@@ -74,9 +74,8 @@ def by_hand_run():
 
 @misconception(
     "by_hand",
-    label="patch 5 in place of patch 4",
-    hint="That is patch 5. In a row of 6 pixels there are 3 patches, so that patch 4 is the second of the second "
-    "row.",
+    label="patch 5 instead of patch 4",
+    hint="That is patch 5. In a row of 6 pixels there are 3 patches, so patch 4 is the second in the second row.",
 )
 def by_hand_next():
     return [24, 25, 34, 35, 124, 125, 134, 135]
@@ -112,18 +111,18 @@ def ordered(label, hint, *axes):
 
 patches_pixel_by_pixel = ordered(
     "channel last in each patch",
-    "The numbers of a patch come pixel by pixel, with all channels of a pixel side by side. The order is (channel, "
-    "row, column): the channels of the patch one after another.",
+    "The numbers of a patch are in pixel order, with all channels of a pixel next to each other. The order should "
+    "be (channel, row, column): the channels of the patch one after another.",
     0, 2, 4, 3, 5, 1,
 )  # fmt: skip
 patches_columns_first = ordered(
     "patches counted down the columns",
-    "The second patch lies below the first one. They are counted row by row: it lies to the right.",
+    "The second patch is below the first one. Count the patches row by row: it should be on the right.",
     0, 4, 2, 1, 3, 5,
 )  # fmt: skip
 patches_pixels_transposed = ordered(
     "each patch read down its columns",
-    "The pixels of each patch go down its columns: rows and columns are exchanged at the end of `permute`.",
+    "The pixels of each patch go down its columns: rows and columns are swapped at the end of `permute`.",
     0, 2, 4, 1, 5, 3,
 )  # fmt: skip
 patches_all_transposed = ordered(
@@ -133,24 +132,25 @@ patches_all_transposed = ordered(
     0, 4, 2, 1, 5, 3,
 )  # fmt: skip
 patches_row_in_the_middle = ordered(
-    "axes that count patches left apart",
-    "The axes are split and not permuted as they should be: a row of pixels goes right through all patches of a row. "
-    "Bring the two axes that count patches together, before the channel.",
+    "patch dimensions not adjacent",
+    "The dimensions are split, but permuted in the wrong way: a row of pixels goes through all patches of a row. "
+    "Put the two dimensions that count patches next to each other, before the channel.",
     0, 2, 3, 1, 4, 5,
 )  # fmt: skip
 patches_spread = ordered(
-    "pixels that are no neighbours",
-    "Each patch holds pixels that lie far apart: of the two axes that a side is split into, the wrong one counts the "
-    "patches. (H, W) splits into (H / size, size, W / size, size), and the first and the third count patches.",
+    "pixels that are not neighbors",
+    "Each patch has pixels that are far apart: of the two dimensions that a side is split into, the wrong one "
+    "counts the patches. (H, W) splits into (H / size, size, W / size, size), and the first and the third count "
+    "patches.",
     0, 3, 5, 1, 2, 4,
 )  # fmt: skip
 
 
 @misconception(
     "patches",
-    label="reshape alone",
-    hint="`reshape` keeps the order in memory, so that each patch is a strip of neighbours in a row. Split both "
-    "sides into patches and pixels, bring the axes into order with `permute`, and reshape at the end.",
+    label="only a reshape",
+    hint="`reshape` keeps the order in memory, so each patch is a strip of neighbors in a row. Split both sides "
+    "into patches and pixels, reorder the dimensions with `permute`, and reshape at the end.",
 )
 def patches_reshaped(images, size):
     b, c, rows, columns = fitting(images, size)
@@ -160,8 +160,8 @@ def patches_reshaped(images, size):
 @misconception(
     "patches",
     label="channels before patches",
-    hint="Each token holds numbers of one channel, or of channels mixed up: the axis of channels was left in front "
-    "of the patches before the last `reshape`. It belongs behind them.",
+    hint="Each token has numbers of one channel, or of mixed channels: before the last `reshape`, the channel "
+    "dimension comes before the patches. It belongs after them.",
 )
 def patches_channels_in_front(images, size):
     X = split(images, size)
@@ -170,9 +170,9 @@ def patches_channels_in_front(images, size):
 
 @misconception(
     "patches",
-    label="a token for each channel",
-    hint="There is one token for each channel of each patch. A token has the pixels of all channels: c * size * size "
-    "numbers.",
+    label="one token per channel",
+    hint="There is one token for each channel of each patch. A token should have the pixels of all channels: c * "
+    "size * size numbers.",
 )
 def patches_channel_tokens(images, size):
     X = split(images, size)
@@ -182,7 +182,7 @@ def patches_channel_tokens(images, size):
 @misconception(
     "patches",
     label="one channel only",
-    hint="The other channels are lost: `images[:, 0]` takes the first one. With c channels a patch has c * size * "
+    hint="The other channels are lost: `images[:, 0]` takes only the first. With c channels, a patch has c * size * "
     "size numbers.",
 )
 def patches_one_channel(images, size):
@@ -192,7 +192,7 @@ def patches_one_channel(images, size):
 @misconception(
     "patches",
     label="channels averaged",
-    hint="The channels were averaged, so that the picture is grey. Keep them: with c channels a patch has c * size * "
+    hint="The channels were averaged, so the picture is gray. Keep them: with c channels, a patch has c * size * "
     "size numbers.",
 )
 def patches_grey(images, size):
@@ -202,8 +202,8 @@ def patches_grey(images, size):
 @misconception(
     "patches",
     label="square pictures only",
-    hint="Rows and columns of patches are both counted by the height, or both by the width. Pictures need not be "
-    "square.",
+    hint="Rows and columns of patches are both computed from the height, or both from the width. Pictures need not "
+    "be square.",
 )
 def patches_square(images, size):
     b, c, H, _W = images.shape
@@ -213,8 +213,8 @@ def patches_square(images, size):
 
 @misconception(
     "patches",
-    label="tokens and numbers exchanged",
-    hint="`unfold` returns (b, numbers, patches). A token is a row here: exchange the last two axes.",
+    label="tokens and numbers swapped",
+    hint="`unfold` returns (b, numbers, patches). Here a token is a row: swap the last two dimensions.",
 )
 def patches_exchanged(images, size):
     fitting(images, size)
@@ -223,8 +223,8 @@ def patches_exchanged(images, size):
 
 @misconception(
     "patches",
-    label="patches that overlap",
-    hint="The window moves on by one pixel, and patches overlap. It moves on by its own width: `stride=size`.",
+    label="overlapping patches",
+    hint="The window moves by one pixel, so patches overlap. It should move by its own width: `stride=size`.",
 )
 def patches_overlapping(images, size):
     fitting(images, size)
@@ -233,9 +233,9 @@ def patches_overlapping(images, size):
 
 @misconception(
     "patches",
-    label="size taken for a number of patches",
-    hint="`size` is taken for how many patches there are in a row and in a column. It is how many pixels a patch is "
-    "wide and high.",
+    label="size taken as number of patches",
+    hint="`size` is used as the number of patches in a row and in a column. It is the width and height of a patch "
+    "in pixels.",
 )
 def patches_so_many(images, size):
     b, c, H, W = images.shape
@@ -245,8 +245,9 @@ def patches_so_many(images, size):
 
 @misconception(
     "patches",
-    label="axes of the grid kept",
-    hint="Rows and columns of patches are two axes of the result. They are one, row by row: `flatten(1, 2)`.",
+    label="grid dimensions kept",
+    hint="Rows and columns of patches are two dimensions of the result. They should be one, row by row: `flatten(1, "
+    "2)`.",
 )
 def patches_grid_kept(images, size):
     X = split(images, size)
@@ -255,9 +256,8 @@ def patches_grid_kept(images, size):
 
 @misconception(
     "patches",
-    label="the edge cut off",
-    hint="Where `size` does not divide height or width, the pixels at the edge are lost without a word. Raise "
-    "`ValueError`.",
+    label="edge cut off",
+    hint="When `size` does not divide height or width, the pixels at the edge are silently lost. Raise `ValueError`.",
 )
 def patches_cut_off(images, size):
     return nn.functional.unfold(images, size, stride=size).transpose(1, 2)
@@ -265,9 +265,8 @@ def patches_cut_off(images, size):
 
 @misconception(
     "patches",
-    label="the edge filled with zeros",
-    hint="Where `size` does not divide height or width, the picture is made larger with zeros. Nobody asked for that "
-    "here: raise `ValueError`.",
+    label="edge padded with zeros",
+    hint="When `size` does not divide height or width, the picture is padded with zeros. Raise `ValueError` instead.",
 )
 def patches_padded(images, size):
     H, W = images.shape[-2:]
@@ -276,8 +275,8 @@ def patches_padded(images, size):
 
 @misconception(
     "patches",
-    label="only the height looked at",
-    hint="A width that is no multiple of `size` goes through: part of each row is lost. Look at both H and W.",
+    label="only the height checked",
+    hint="A width that is not a multiple of `size` is accepted: part of each row is lost. Check both H and W.",
 )
 def patches_height_alone(images, size):
     _H, W = images.shape[-2:]
@@ -286,15 +285,17 @@ def patches_height_alone(images, size):
 
 @misconception(
     "patches",
-    label="only the width looked at",
-    hint="A height that is no multiple of `size` goes through: the last rows are lost. Look at both H and W.",
+    label="only the width checked",
+    hint="A height that is not a multiple of `size` is accepted: the last rows are lost. Check both H and W.",
 )
 def patches_width_alone(images, size):
     H, _W = images.shape[-2:]
     return patches_unfolded(images[..., : H - H % size, :], size)
 
 
-IN_PLACE = "The argument itself was changed: whatever ends in `_` works in place. Use the function without `_`."
+IN_PLACE = (
+    "The argument itself was changed: every method that ends in `_` works in place. Use the function without `_`."
+)
 
 
 @misconception("patches", label="pictures changed in place", hint=IN_PLACE)
@@ -307,9 +308,9 @@ def patches_in_place(images, size):
 
 @misconception(
     "patches",
-    label="pixels made to lie around 0",
-    hint="The pixels are shifted so that their mean is 0. That may help in training; here the numbers stay as they "
-    "are.",
+    label="pixels centered around 0",
+    hint="The pixels are shifted so that their mean is 0. That may help in training, but here the numbers should "
+    "not change.",
 )
 def patches_centred(images, size):
     return patches_unfolded(images - images.mean(), size)
@@ -318,18 +319,18 @@ def patches_centred(images, size):
 # patches: right
 
 HINTS = {
-    "a list instead of an array": "A list came back. Leave `.tolist()` out: the result is a tensor.",
-    "result in float64": "The result is float64 whatever the inputs are: leave `.double()` out, and give new tensors "
-    "the dtype of the input.",
-    "result always in float32": "The result is float32 whatever the inputs are: leave `.float()` out. `torch.zeros` "
-    "makes float32 unless it is told otherwise; `X.new_zeros(...)` has the dtype of X.",
-    "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One picture is still a batch, and one "
-    "patch a sequence.",
-    "batch axis added": "There is one more axis in front, of size 1, that nobody asked for.",
-    "only the first sequence": "`[0]` takes the first of the batch and forgets the rest.",
-    "works for two axes only": "The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the "
-    "end, `X.shape[-1]`, and axes too.",
-    "leading axes left flattened": "Bring them back: `.unflatten(0, X.shape[:-2])`.",
+    "a list instead of an array": "The result is a list. Leave `.tolist()` out: the result should be a tensor.",
+    "result in float64": "The result is float64 for every input dtype. Leave `.double()` out, and create new "
+    "tensors in the dtype of the input.",
+    "result always in float32": "The result is float32 for every input dtype. Leave `.float()` out. `torch.zeros` "
+    "creates float32 by default; `X.new_zeros(...)` has the dtype of X.",
+    "axis squeezed away": "A dimension of size 1 is missing: `squeeze` removes it. One picture is still a batch, "
+    "and one patch is still a sequence.",
+    "batch axis added": "The result has an extra leading dimension of size 1.",
+    "only the first sequence": "`[0]` takes the first of the batch and loses the rest.",
+    "works for two axes only": "The number of dimensions is fixed: `n, d = X.shape` works for two. Count sizes and "
+    "dimensions from the end: `X.shape[-1]`.",
+    "leading axes left flattened": "Restore the leading dimensions: `.unflatten(0, X.shape[:-2])`.",
 }
 MISTAKES = [
     "returns nothing",
@@ -382,50 +383,50 @@ def back(label, hint, axes, *order):
 
 unpatch_pixel_by_pixel = back(
     "channel last in each patch",
-    "The numbers of a token are taken pixel by pixel, with all channels side by side. Their order is (channel, row, "
-    "column).",
+    "The numbers of a token are used in pixel order, with all channels next to each other. Their order is (channel, "
+    "row, column).",
     "bRCijc", "bcRiCj",
 )  # fmt: skip
 unpatch_columns_first = back(
     "patches counted down the columns",
-    "The second token is put below the first one. Patches are counted row by row: it lies to the right.",
+    "The second token is put below the first one. Count the patches row by row: it should be on the right.",
     "bCRcij", "bcRiCj",
 )  # fmt: skip
 unpatch_pixels_transposed = back(
     "each patch read down its columns",
-    "Each patch is put in its place with rows and columns exchanged.",
+    "Each patch is in its place, but its rows and columns are swapped.",
     "bRCcij", "bcRjCi",
 )  # fmt: skip
 unpatch_the_same_order = back(
-    "the order of patches once more",
-    "The axes are permuted in the order that `patches` has, `(0, 2, 4, 1, 3, 5)`. What undoes a permutation is its "
-    "inverse: here `(0, 3, 1, 4, 2, 5)`.",
+    "permuted as in patches",
+    "The dimensions are permuted in the order of `patches`, `(0, 2, 4, 1, 3, 5)`. The inverse of a permutation "
+    "undoes it: here `(0, 3, 1, 4, 2, 5)`.",
     "bRCcij", "bCcRij",
 )  # fmt: skip
 unpatch_grid_in_front = back(
-    "axes that count patches side by side",
-    "The axes that count patches still stand together, before the pixels. A row of pixels goes right through all "
-    "patches of its row: bring each row of pixels behind its row of patches.",
+    "patch dimensions still adjacent",
+    "The dimensions that count patches are still next to each other, before the pixels. A row of pixels goes "
+    "through all patches of its row: put the pixel row right after its row of patches.",
     "bRCcij", "bcRCij",
 )  # fmt: skip
 unpatch_spread = back(
-    "neighbours put far apart",
-    "Neighbouring pixels of a patch are put far apart: the place in the patch stands before the number of the patch. "
-    "Rows go (row of patches, row in the patch), and columns likewise.",
+    "neighbors put far apart",
+    "Neighboring pixels of a patch are put far apart: the position in the patch comes before the number of the "
+    "patch. Rows go (row of patches, row in the patch), and columns in the same way.",
     "bRCcij", "bciRjC",
 )  # fmt: skip
 unpatch_channels_mixed = back(
-    "channels behind the rows",
-    "The axis of channels belongs right behind the batch, before rows and columns.",
+    "channels after the rows",
+    "The channel dimension belongs right after the batch, before rows and columns.",
     "bRCcij", "bRicCj",
 )  # fmt: skip
 
 
 @misconception(
     "unpatch",
-    label="reshape alone",
-    hint="`reshape` keeps the order in memory: the numbers of one patch fill a row of the picture. Take the axes "
-    "apart, permute, and reshape at the end.",
+    label="only a reshape",
+    hint="`reshape` keeps the order in memory: the numbers of one patch fill a row of the picture. Split the "
+    "dimensions, permute, and reshape at the end.",
 )
 def unpatch_reshaped(tokens, size, channels, height):
     b, _rows, columns = whole(tokens, size, channels, height)
@@ -435,8 +436,8 @@ def unpatch_reshaped(tokens, size, channels, height):
 @misconception(
     "unpatch",
     label="square pictures only",
-    hint="The grid is taken for a square: as many rows as columns, the root of n. How many rows there are follows "
-    "from `height`, and the columns from n.",
+    hint="The grid is treated as a square, with the root of n as its side. The number of rows follows from "
+    "`height`, and that of columns from n.",
 )
 def unpatch_square(tokens, size, channels, height):
     b, n, _numbers = tokens.shape
@@ -447,8 +448,8 @@ def unpatch_square(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="height taken for the width",
-    hint="`height` was used for the width. There are `height // size` rows of patches, and the rest follows.",
+    label="height used as the width",
+    hint="`height` was used as the width. There are `height // size` rows of patches, and the rest follows.",
 )
 def unpatch_width(tokens, size, channels, height):
     b, columns, rows = whole(tokens, size, channels, height)
@@ -458,9 +459,9 @@ def unpatch_width(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="rows and columns of patches exchanged",
-    hint="The grid has `height // size` rows of patches, and was taken for that many columns. The shape comes out "
-    "right, and the patches lie in wrong places.",
+    label="rows and columns of patches swapped",
+    hint="The grid has `height // size` rows of patches, but was given that many columns. The shape is right, but "
+    "the patches are in wrong places.",
 )
 def unpatch_grid_exchanged(tokens, size, channels, height):
     b, columns, rows = whole(tokens, size, channels, height)
@@ -470,7 +471,7 @@ def unpatch_grid_exchanged(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="height taken for a number of patches",
+    label="height taken as number of patches",
     hint="`height` is in pixels. There are `height // size` rows of patches.",
 )
 def unpatch_height_in_patches(tokens, size, channels, height):
@@ -482,8 +483,8 @@ def unpatch_height_in_patches(tokens, size, channels, height):
 @misconception(
     "unpatch",
     label="channels last",
-    hint="The channels are the last axis, as a library that draws pictures wants them. Here they are the second: (b, "
-    "c, H, W).",
+    hint="The channels are the last dimension, as plotting libraries expect. Here they should be the second: (b, c, "
+    "H, W).",
 )
 def unpatch_for_drawing(tokens, size, channels, height):
     return unpatch_folded(tokens, size, channels, height).permute(0, 2, 3, 1)
@@ -491,8 +492,8 @@ def unpatch_for_drawing(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="left in six axes",
-    hint="The axes were taken apart and permuted, and not put together again: `.reshape(b, channels, height, -1)` is "
+    label="left with six dimensions",
+    hint="The dimensions were split and permuted, but not merged again: `.reshape(b, channels, height, -1)` is "
     "missing.",
 )
 def unpatch_six_axes(tokens, size, channels, height):
@@ -503,7 +504,7 @@ def unpatch_six_axes(tokens, size, channels, height):
 @misconception(
     "unpatch",
     label="transposed pictures",
-    hint="Rows and columns of the pictures are exchanged.",
+    hint="Rows and columns of the pictures are swapped.",
 )
 def unpatch_transposed(tokens, size, channels, height):
     return unpatch_folded(tokens, size, channels, height).transpose(-1, -2)
@@ -511,8 +512,9 @@ def unpatch_transposed(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="patches that do not fit dropped",
-    hint="A last row that isn't full is dropped, or a height that is no multiple of `size` cut. Raise `ValueError`.",
+    label="incomplete patches dropped",
+    hint="A last row that is not full is dropped, or a height that is not a multiple of `size` is cut. Raise "
+    "`ValueError`.",
 )
 def unpatch_dropped(tokens, size, channels, height):
     rows = height // size
@@ -522,9 +524,9 @@ def unpatch_dropped(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="one picture without its batch",
-    hint="A batch of one picture comes back as a picture without a batch: `squeeze(0)`, or `[0]`. It stays (1, c, H, "
-    "W).",
+    label="single picture without its batch",
+    hint="A batch of one picture is returned without its batch dimension: `squeeze(0)`, or `[0]`. It should stay "
+    "(1, c, H, W).",
 )
 def unpatch_one_alone(tokens, size, channels, height):
     return unpatch_folded(tokens, size, channels, height).squeeze(0)
@@ -533,8 +535,8 @@ def unpatch_one_alone(tokens, size, channels, height):
 @misconception(
     "unpatch",
     label="layout guessed from sizes",
-    hint="Tokens and their numbers are exchanged where their sizes seem to ask for it. A token is always a row, also "
-    "where n equals channels * size * size.",
+    hint="Tokens and their numbers are swapped when their sizes seem to require it. A token is always a row, even "
+    "if n equals channels * size * size.",
 )
 def unpatch_guessed(tokens, size, channels, height):
     tokens = tokens.transpose(1, 2) if tokens.shape[1] == channels * size * size else tokens
@@ -599,13 +601,13 @@ def placing(label, hint):
     return declare
 
 
-@placing("class token last", "The class token stands behind the patches. It comes first.")
+@placing("class token last", "The class token comes after the patches. It should come first.")
 class with_places_class_last:
     def together(self, cls, tokens):
         return torch.cat([tokens, cls.expand(len(tokens), 1, -1)], 1)
 
 
-@placing("no class token", "There are as many tokens as before: the class token is missing in front of them.")
+@placing("no class token", "The number of tokens did not change: the class token is missing in front of them.")
 class with_places_no_class:
     def together(self, cls, tokens):
         return tokens
@@ -613,8 +615,7 @@ class with_places_no_class:
 
 @placing(
     "class token in the first picture only",
-    "The class token stands in the first picture only, and zeros in the others. `cls.expand(b, 1, d)` gives it to "
-    "each.",
+    "Only the first picture has the class token, and the others have zeros. `cls.expand(b, 1, d)` gives it to each.",
 )
 class with_places_class_once:
     def together(self, cls, tokens):
@@ -623,8 +624,8 @@ class with_places_class_once:
 
 
 @placing(
-    "class token over the first patch",
-    "The class token was written over the first patch. It comes in addition: there are 1 + n tokens.",
+    "class token replaces the first patch",
+    "The class token replaced the first patch. It should come in front: there are 1 + n tokens.",
 )
 class with_places_first_replaced:
     def together(self, cls, tokens):
@@ -632,8 +633,8 @@ class with_places_first_replaced:
 
 
 @placing(
-    "a place for the class token too",
-    "The class token got the vectors of row 0 and column 0 as well. It has no place: add places before it is put in "
+    "class token with a place",
+    "The class token also got the vectors of row 0 and column 0. It has no place: add places before you put it in "
     "front.",
 )
 class with_places_class_placed:
@@ -647,8 +648,8 @@ class with_places_class_placed:
 
 @placing(
     "places counted from the class token",
-    "The places were added after the class token was put in front, and from there on: it has the first place, and "
-    "each patch that of the patch after it. Add places first.",
+    "The places were added after the class token was put in front. So it got the first place, and each patch got "
+    "the place of the one after it. Add places first.",
 )
 class with_places_shifted:
     def add(self, tokens, down, across):
@@ -661,9 +662,9 @@ class with_places_shifted:
 
 
 @placing(
-    "rows and columns exchanged",
-    "The token number r * columns + s got the place of another one: the tokens are taken as if they were counted "
-    "down the columns. `by_row[:, None] + by_column` has them row by row.",
+    "rows and columns swapped",
+    "Token r * columns + s got another token's place: the tokens are counted down the columns. `by_row[:, None] + "
+    "by_column` has them row by row.",
 )
 class with_places_exchanged:
     def numbers(self, rows, columns):
@@ -673,8 +674,8 @@ class with_places_exchanged:
 
 @placing(
     "rows repeated in turn",
-    "`by_row.repeat(columns, 1)` lists all rows again and again. The row stays the same for a whole row of patches: "
-    "`repeat_interleave(columns, 0)`.",
+    "`by_row.repeat(columns, 1)` repeats the whole list of rows. The row should stay the same for a whole row of "
+    "patches: `repeat_interleave(columns, 0)`.",
 )
 class with_places_rows_in_turn:
     def numbers(self, rows, columns):
@@ -684,8 +685,8 @@ class with_places_rows_in_turn:
 
 @placing(
     "each column repeated",
-    "`by_column.repeat_interleave(rows, 0)` gives neighbours in a row the same column. The columns come in turn: "
-    "`by_column.repeat(rows, 1)`.",
+    "`by_column.repeat_interleave(rows, 0)` gives neighbors in a row the same column. The columns should come in "
+    "turn: `by_column.repeat(rows, 1)`.",
 )
 class with_places_columns_repeated:
     def numbers(self, rows, columns):
@@ -693,43 +694,43 @@ class with_places_columns_repeated:
         return at // columns, at // rows
 
 
-@placing("columns forgotten", "Only the row's vector is added. Add that of the column as well.")
+@placing("columns forgotten", "Only the row's vector is added. Also add the column's vector.")
 class with_places_rows_alone:
     def add(self, tokens, down, across):
         return tokens + down
 
 
-@placing("rows forgotten", "Only the column's vector is added. Add that of the row as well.")
+@placing("rows forgotten", "Only the column's vector is added. Also add the row's vector.")
 class with_places_columns_alone:
     def add(self, tokens, down, across):
         return tokens + across
 
 
-@placing("no places added", "The tokens are as they were: no place is added to them.")
+@placing("no places added", "The tokens did not change: no place is added to them.")
 class with_places_none:
     def add(self, tokens, down, across):
         return tokens
 
 
-@placing("tokens forgotten", "The patches have their places, and nothing else: the tokens themselves are missing.")
+@placing("tokens forgotten", "The result has only the places: the tokens themselves are missing.")
 class with_places_alone:
     def add(self, tokens, down, across):
         return (down + across).expand(tokens.shape)
 
 
-@placing("places multiplied", "The vectors of row and column are multiplied. They are added, both to the token.")
+@placing("places multiplied", "The vectors of row and column are multiplied. Add both to the token.")
 class with_places_product:
     def add(self, tokens, down, across):
         return tokens + down * across
 
 
-@placing("tokens multiplied by their places", "The tokens are multiplied by their places. Places are added.")
+@placing("tokens multiplied by their places", "The tokens are multiplied by their places. Add the places instead.")
 class with_places_factor:
     def add(self, tokens, down, across):
         return tokens * (down + across)
 
 
-@placing("mean of row and column", "Row and column are averaged. Their sum is asked for.")
+@placing("mean of row and column", "Row and column are averaged. Add both instead.")
 class with_places_mean:
     def add(self, tokens, down, across):
         return tokens + (down + across) / 2
@@ -746,8 +747,8 @@ class with_places_first_picture:
 
 
 @placing(
-    "side by side instead of added",
-    "The places stand beside the tokens' numbers, and the tokens become wider. Add them: the width stays d.",
+    "concatenated instead of added",
+    "The places are concatenated to the tokens, which become wider. Add them: the width stays d.",
 )
 class with_places_beside:
     def add(self, tokens, down, across):
@@ -759,7 +760,7 @@ class with_places_beside:
 
 @placing(
     "sizes of 1 stretched",
-    "Broadcasting stretches a size of 1 without a word: one token for all places, or one number for a whole vector. "
+    "Broadcasting silently stretches a size of 1: one token for all places, or one number for a whole vector. "
     "Compare the sizes and raise `ValueError`.",
 )
 class with_places_stretched:
@@ -785,7 +786,7 @@ def with_places_in_place(tokens, cls, by_row, by_column):
 @misconception(
     "with_places",
     label="learned vectors cut off",
-    hint="No gradient reaches `by_row` and `by_column`: they are taken through `.data`, `detach` or "
+    hint="No gradient reaches `by_row` and `by_column`: they are used through `.data`, `detach` or "
     "`torch.tensor(...)`. They could never be learned.",
 )
 def with_places_not_learned(tokens, cls, by_row, by_column):
@@ -795,7 +796,7 @@ def with_places_not_learned(tokens, cls, by_row, by_column):
 @misconception(
     "with_places",
     label="class token cut off",
-    hint="No gradient reaches `cls`: it was copied into a new tensor without its history, or taken through `.data`. "
+    hint="No gradient reaches `cls`: it was copied into a new tensor without its history, or used through `.data`. "
     "It could never be learned.",
 )
 def with_places_class_not_learned(tokens, cls, by_row, by_column):
@@ -845,27 +846,27 @@ def in_halves(label, hint):
 
 
 @in_halves(
-    "rows and columns exchanged",
-    "The first half is turned by the columns, and the second by the rows. It is the other way round.",
+    "rows and columns swapped",
+    "The first half is rotated by the columns, and the second by the rows. Do the opposite.",
 )
 def grid_rotary_exchanged(first, second, rows, columns):
     return rotary(first, columns), rotary(second, rows)
 
 
-@in_halves("both halves by rows", "Both halves are turned by the rows. The second one is turned by the columns.")
+@in_halves("both halves by rows", "Both halves are rotated by the rows. Rotate the second one by the columns.")
 def grid_rotary_rows_twice(first, second, rows, columns):
     return rotary(first, rows), rotary(second, rows)
 
 
-@in_halves("both halves by columns", "Both halves are turned by the columns. The first one is turned by the rows.")
+@in_halves("both halves by columns", "Both halves are rotated by the columns. Rotate the first one by the rows.")
 def grid_rotary_columns_twice(first, second, rows, columns):
     return rotary(first, columns), rotary(second, columns)
 
 
 @in_halves(
     "both halves by the sum",
-    "Both halves are turned by row + column. So all places on a diagonal look alike: the first half is turned by the "
-    "row alone, the second by the column alone.",
+    "Both halves are rotated by row + column, so all places on a diagonal look alike. Rotate the first half by the "
+    "row alone, and the second by the column alone.",
 )
 def grid_rotary_sum(first, second, rows, columns):
     return rotary(first, rows + columns), rotary(second, rows + columns)
@@ -873,23 +874,23 @@ def grid_rotary_sum(first, second, rows, columns):
 
 @in_halves(
     "halves in the wrong order",
-    "The halves come back in the wrong order: the one that was turned by rows is the first.",
+    "The halves are returned in the wrong order: the one that was rotated by rows comes first.",
 )
 def grid_rotary_swapped(first, second, rows, columns):
     return rotary(second, columns), rotary(first, rows)
 
 
 @in_halves(
-    "first half turned only",
-    "The second half is as it was. It is turned by the columns, and the first half by the rows.",
+    "only the first half rotated",
+    "The second half did not change. Rotate it by the columns, and the first half by the rows.",
 )
 def grid_rotary_first_alone(first, second, rows, columns):
     return rotary(first, rows), second
 
 
 @in_halves(
-    "second half turned only",
-    "The first half is as it was. It is turned by the rows, and the second half by the columns.",
+    "only the second half rotated",
+    "The first half did not change. Rotate it by the rows, and the second half by the columns.",
 )
 def grid_rotary_second_alone(first, second, rows, columns):
     return first, rotary(second, columns)
@@ -897,8 +898,8 @@ def grid_rotary_second_alone(first, second, rows, columns):
 
 @in_halves(
     "frequencies of the whole width",
-    "The second half goes on with the slow frequencies of a vector of d numbers, as when `rotary` is called with all "
-    "of X and the halves are cut out of that. Each half is turned as a vector of d/2 numbers: cut first, then turn.",
+    "The second half continues with the slow frequencies of a vector of d numbers, as if `rotary` was called on all "
+    "of X before the halves were cut out. Each half is rotated as a vector of d/2 numbers: cut first, then rotate.",
 )
 def grid_rotary_cut_afterwards(first, second, rows, columns):
     X = torch.cat([first, second], -1)
@@ -906,8 +907,8 @@ def grid_rotary_cut_afterwards(first, second, rows, columns):
 
 
 @in_halves(
-    "frequencies reckoned with d",
-    "The exponents are -2i / d with the whole width d. In each half the width is d/2, so that pair i turns by "
+    "frequencies computed with d",
+    "The exponents are -2i / d with the whole width d. In each half the width is d/2, so pair i rotates by "
     "10000^(-2i / (d/2)).",
 )
 def grid_rotary_exponents_of_d(first, second, rows, columns):
@@ -916,31 +917,29 @@ def grid_rotary_exponents_of_d(first, second, rows, columns):
 
 
 @in_halves(
-    "column i paired with another far away",
+    "column i paired with i + d/4",
     "Within each half, column i is paired with column i + d/4. The convention here is that of exercise 4: "
-    "neighbours, 2i and 2i + 1.",
+    "neighbors, 2i and 2i + 1.",
 )
 def grid_rotary_other_pairs(first, second, rows, columns):
     return rotary(first, rows, swapped=True), rotary(second, columns, swapped=True)
 
 
 @in_halves(
-    "turned backwards", "All pairs turn the wrong way: the sine has the wrong sign, or the positions were negated."
+    "rotated backwards", "All pairs rotate the wrong way: the sine has the wrong sign, or the positions were negated."
 )
 def grid_rotary_backwards(first, second, rows, columns):
     return rotary(first, -rows), rotary(second, -columns)
 
 
-@in_halves(
-    "counted from 1", "One was added to rows and columns. They are used as they are given: in row 0 nothing turns."
-)
+@in_halves("counted from 1", "One was added to rows and columns. Use them as given: in row 0 nothing rotates.")
 def grid_rotary_from_1(first, second, rows, columns):
     return rotary(first, rows + 1), rotary(second, columns + 1)
 
 
 @in_halves(
-    "rows counted anew",
-    "`rows` and `columns` are not used: each patch is turned by its number in the sequence.",
+    "rows and columns ignored",
+    "`rows` and `columns` are not used: each patch is rotated by its number in the sequence.",
 )
 def grid_rotary_numbers(first, second, rows, columns):
     at = torch.arange(len(rows))
@@ -956,8 +955,8 @@ def grid_rotary_whole_numbers(first, second, rows, columns):
 
 @in_halves(
     "angles in the dtype of X",
-    "The angles are computed in the dtype of X. float16 has 11 bits: at places in the hundreds that is too coarse. "
-    "Compute them in float32, and convert the result.",
+    "The angles are computed in the dtype of X. float16 has 11 bits, which are too few for places in the hundreds. "
+    "Compute the angles in float32, and convert the result.",
 )
 def grid_rotary_coarse(first, second, rows, columns):
     return rotary(first, rows, coarse=True), rotary(second, columns, coarse=True)
@@ -966,8 +965,8 @@ def grid_rotary_coarse(first, second, rows, columns):
 @misconception(
     "grid_rotary",
     label="whole vectors by rows, then by columns",
-    hint="All of X is turned by the rows, and the result by the columns. Two turns add up, row + column, and places "
-    "on a diagonal look alike. Cut X in two halves first.",
+    hint="All of X is rotated by the rows, and the result by the columns. Two rotations add up to row + column, so "
+    "places on a diagonal look alike. Cut X in two halves first.",
 )
 def grid_rotary_one_after_the_other(X, rows, columns):
     halves(X)
@@ -977,8 +976,7 @@ def grid_rotary_one_after_the_other(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="pairs by rows and columns in turn",
-    hint="The pairs are turned by row and by column in turn. It is the whole first half that is turned by rows: "
-    "`X[..., :d // 2]`.",
+    hint="Pairs are rotated by row and by column in turn. Rotate the whole first half by rows: `X[..., :d // 2]`.",
 )
 def grid_rotary_in_turn(X, rows, columns):
     halves(X)
@@ -991,7 +989,7 @@ def grid_rotary_in_turn(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="even and odd columns taken as halves",
+    label="even and odd columns as halves",
     hint="`X[..., 0::2]` and `X[..., 1::2]` are not the halves: those are `X[..., :d // 2]` and `X[..., d // 2:]`.",
 )
 def grid_rotary_even_and_odd(X, rows, columns):
@@ -1001,9 +999,9 @@ def grid_rotary_even_and_odd(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="sum of two turned copies",
-    hint="All of X is turned by rows, all of X by columns, and the two are added. Cut X in two halves, and put the "
-    "turned halves side by side.",
+    label="sum of two rotated copies",
+    hint="All of X is rotated by rows, all of X by columns, and the two are added. Cut X in two halves, and "
+    "concatenate the rotated halves.",
 )
 def grid_rotary_added(X, rows, columns):
     halves(X)
@@ -1012,8 +1010,8 @@ def grid_rotary_added(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="stacked instead of side by side",
-    hint="The two halves are stacked along a new axis. `torch.cat([...], dim=-1)` puts them side by side.",
+    label="stacked instead of concatenated",
+    hint="The two halves are stacked along a new dimension. `torch.cat([...], dim=-1)` concatenates them.",
 )
 def grid_rotary_stacked(X, rows, columns):
     first, second = halves(X)
@@ -1022,9 +1020,9 @@ def grid_rotary_stacked(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="halves along the tokens",
-    hint="The first half of the tokens is turned by rows, the second by columns. It is the numbers of each token "
-    "that are halved: the last axis.",
+    label="tokens cut in halves",
+    hint="The first half of the tokens is rotated by rows, the second by columns. Cut the last dimension, the "
+    "numbers of each token, in halves instead.",
 )
 def grid_rotary_tokens_halved(X, rows, columns):
     halves(X)
@@ -1035,7 +1033,7 @@ def grid_rotary_tokens_halved(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="complex view of any tensor",
-    hint="`torch.view_as_complex` takes only numbers that lie side by side in memory, and raises for others. Call "
+    hint="`torch.view_as_complex` takes only numbers that are adjacent in memory, and raises for others. Call "
     "`.contiguous()` first.",
 )
 def grid_rotary_complex_view(X, rows, columns):
@@ -1046,9 +1044,9 @@ def grid_rotary_complex_view(X, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="sizes not looked at",
-    hint="A single row or column for several tokens is stretched without a word. Compare their numbers with n, and "
-    "raise `ValueError`.",
+    label="sizes not checked",
+    hint="A single row or column for several tokens is silently stretched. Compare their numbers with n, and raise "
+    "`ValueError`.",
 )
 def grid_rotary_stretched(X, rows, columns):
     n = X.shape[-2]
@@ -1059,7 +1057,7 @@ def grid_rotary_stretched(X, rows, columns):
 @misconception(
     "grid_rotary",
     label="X changed in place",
-    hint="X itself was turned: a slice is a view, and writing into it changes X.",
+    hint="X itself was rotated: a slice is a view, and writing into it changes X.",
 )
 def grid_rotary_in_place(X, rows, columns):
     result = grid_rotary_in_halves(X, rows, columns)
@@ -1114,14 +1112,14 @@ def masked(label, hint):
 
 @masked(
     "causal everywhere",
-    "The mask is causal for images as well. The tokens of one run of images see those after them, too.",
+    "The mask is causal for images as well. The tokens of one run of images also see the later ones of that run.",
 )
 def multimodal_mask_causal(i, j, image, first, last):
     return j <= i
 
 
 @masked(
-    "everyone sees everything", "Every token sees every other one. Text sees only what came before it and itself."
+    "everything sees everything", "Every token sees every other one. Text should see only earlier tokens and itself."
 )
 def multimodal_mask_everything(i, j, image, first, last):
     return (i >= 0) & (j >= 0)
@@ -1129,8 +1127,8 @@ def multimodal_mask_everything(i, j, image, first, last):
 
 @masked(
     "image tokens see all image tokens",
-    "All image tokens see one another, over the text between them. Only those of one run do: two pictures with text "
-    "in between are two runs.",
+    "All image tokens see one another, across the text between them. Only those of one run should: two pictures "
+    "with text in between are two runs.",
 )
 def multimodal_mask_all_images(i, j, image, first, last):
     return (j <= i) | (image[:, None] & image)
@@ -1138,7 +1136,7 @@ def multimodal_mask_all_images(i, j, image, first, last):
 
 @masked(
     "image tokens see everything",
-    "Image tokens see the text after them as well. They see what came before and their own run, and nothing behind "
+    "Image tokens also see the text after them. They should see earlier tokens and their own run, and nothing after "
     "it.",
 )
 def multimodal_mask_images_everything(i, j, image, first, last):
@@ -1147,7 +1145,7 @@ def multimodal_mask_images_everything(i, j, image, first, last):
 
 @masked(
     "text sees later pictures",
-    "Text sees the image tokens after it. It sees only what came before, and itself.",
+    "Text sees the image tokens after it. It should see only earlier tokens and itself.",
 )
 def multimodal_mask_text_sees_images(i, j, image, first, last):
     return (j <= last) | (~image[:, None] & image)
@@ -1155,7 +1153,7 @@ def multimodal_mask_text_sees_images(i, j, image, first, last):
 
 @masked(
     "images see their own run only",
-    "Image tokens see nothing but their own run. They see all tokens before it as well.",
+    "Image tokens see only their own run. They should also see all tokens before it.",
 )
 def multimodal_mask_run_alone(i, j, image, first, last):
     return np.where(image[:, None], (first <= j) & (j <= last), j <= i)
@@ -1163,7 +1161,7 @@ def multimodal_mask_run_alone(i, j, image, first, last):
 
 @masked(
     "text sees no images",
-    "Text sees only the text before it. It sees the images before it as well.",
+    "Text sees only the text before it. It should also see the images before it.",
 )
 def multimodal_mask_text_alone(i, j, image, first, last):
     return np.where(image[:, None], j <= last, (j <= i) & ~image)
@@ -1171,7 +1169,7 @@ def multimodal_mask_text_alone(i, j, image, first, last):
 
 @masked(
     "each kind sees itself only",
-    "A token sees only tokens of its own kind. What came before is seen whatever it is.",
+    "A token sees only tokens of its own kind. It should see all earlier tokens, of any kind.",
 )
 def multimodal_mask_same_kind(i, j, image, first, last):
     return (j <= last) & (image[:, None] == image)
@@ -1179,8 +1177,8 @@ def multimodal_mask_same_kind(i, j, image, first, last):
 
 @masked(
     "images see no earlier pictures",
-    "An image token sees the text before it and its own run, and not the pictures before. It sees all that came "
-    "before.",
+    "An image token sees the text before it and its own run, but not the earlier pictures. It should see all "
+    "earlier tokens.",
 )
 def multimodal_mask_no_earlier_pictures(i, j, image, first, last):
     return (j <= last) & ~(image[:, None] & image & (j < first))
@@ -1188,15 +1186,15 @@ def multimodal_mask_no_earlier_pictures(i, j, image, first, last):
 
 @masked(
     "text does not see itself",
-    "A text token does not see itself: `<` in place of `<=`, or `tril(-1)`. It sees what came before, and itself.",
+    "A text token does not see itself: `<` instead of `<=`, or `tril(-1)`. It should see earlier tokens and itself.",
 )
 def multimodal_mask_text_not_itself(i, j, image, first, last):
     return np.where(image[:, None], j <= last, j < i)
 
 
 @masked(
-    "runs of text see ahead as well",
-    "Runs of text are treated like runs of images: their tokens see one another. Text is causal.",
+    "text runs see ahead",
+    "Runs of text are treated like runs of images: their tokens see one another. Text should be causal.",
 )
 def multimodal_mask_runs_of_text(i, j, image, first, last):
     change = np.concatenate([[0], np.cumsum(image[1:] != image[:-1])])
@@ -1204,8 +1202,8 @@ def multimodal_mask_runs_of_text(i, j, image, first, last):
 
 
 @masked(
-    "text and images exchanged",
-    "Text sees its whole run, and images see only what came before them. It is the other way round.",
+    "text and images swapped",
+    "Text sees its whole run, and images see only earlier tokens. It should be the opposite.",
 )
 def multimodal_mask_exchanged(i, j, image, first, last):
     change = np.concatenate([[0], np.cumsum(image[1:] != image[:-1])])
@@ -1213,8 +1211,8 @@ def multimodal_mask_exchanged(i, j, image, first, last):
 
 
 @masked(
-    "rows and columns exchanged",
-    "Rows and columns are exchanged: row i says what token i may attend to.",
+    "rows and columns swapped",
+    "Rows and columns are swapped: row i says what token i may attend to.",
 )
 def multimodal_mask_transposed(i, j, image, first, last):
     return i <= last.T
@@ -1222,15 +1220,15 @@ def multimodal_mask_transposed(i, j, image, first, last):
 
 @masked(
     "hidden tokens marked as True",
-    "The mask is upside down: here True means that a token *may* attend.",
+    "The mask is inverted: here True means that a token *may* attend.",
 )
 def multimodal_mask_inverted(i, j, image, first, last):
     return j > last
 
 
 @masked(
-    "nothing before a picture",
-    "Text after a picture doesn't see what stands before that picture. It sees everything that came before.",
+    "nothing before a picture seen",
+    "Text after a picture does not see the tokens before that picture. It should see all earlier tokens.",
 )
 def multimodal_mask_reset(i, j, image, first, last):
     begin = np.maximum.accumulate(np.where(image, first[:, 0], 0))[:, None]
@@ -1238,25 +1236,25 @@ def multimodal_mask_reset(i, j, image, first, last):
 
 
 @masked(
-    "a run's last image token missing",
-    "The last image token of each run is not seen by those before it: a slice ends one place too early. `mask[a:b]` "
-    "ends before b.",
+    "last token of each run missing",
+    "The last image token of each run is not seen by those before it: a slice ends one position too early. "
+    "`mask[a:b]` ends before b.",
 )
 def multimodal_mask_end_too_early(i, j, image, first, last):
     return (j <= i) | (j < last)
 
 
 @masked(
-    "text behind a picture counted in",
-    "The image tokens of a run see the first token behind it as well: a slice ends one place too late.",
+    "text after a picture included",
+    "The image tokens of a run also see the first token after it: a slice ends one position too late.",
 )
 def multimodal_mask_end_too_late(i, j, image, first, last):
     return (j <= i) | (image[:, None] & (j <= last + 1))
 
 
 @masked(
-    "a run's first image token missing",
-    "The first image token of each run sees no other one of it: the run begins one place too late.",
+    "first token of each run missing",
+    "The first image token of each run sees no other token of it: the run starts one position too late.",
 )
 def multimodal_mask_start_too_late(i, j, image, first, last):
     return (j <= i) | ((i > first) & (j <= last))
@@ -1264,7 +1262,8 @@ def multimodal_mask_start_too_late(i, j, image, first, last):
 
 @masked(
     "only the next image token seen",
-    "An image token sees the one after it, and no further one of its run. All tokens of a run see one another.",
+    "Of the later tokens in its run, an image token sees only the next one. All tokens of a run should see one "
+    "another.",
 )
 def multimodal_mask_next_one(i, j, image, first, last):
     return (j <= i) | ((j == i + 1) & (j <= last))
@@ -1272,7 +1271,7 @@ def multimodal_mask_next_one(i, j, image, first, last):
 
 @masked(
     "only the first run sees ahead",
-    "Only the first run of images is treated as one: `list.index` finds the first alone. There may be several.",
+    "Only the first run of images is treated as a run: `list.index` finds only the first. There may be several.",
 )
 def multimodal_mask_first_run(i, j, image, first, last):
     begin = image.argmax() if image.any() else -1
@@ -1281,7 +1280,7 @@ def multimodal_mask_first_run(i, j, image, first, last):
 
 @masked(
     "only the last run sees ahead",
-    "Only the last run of images is treated as one: it takes the place of those before. There may be several.",
+    "Only the last run of images is treated as a run: it replaces the earlier ones. There may be several.",
 )
 def multimodal_mask_last_run(i, j, image, first, last):
     end = len(image) - 1 - image[::-1].argmax() if image.any() else -1
@@ -1290,8 +1289,8 @@ def multimodal_mask_last_run(i, j, image, first, last):
 
 @masked(
     "last run forgotten",
-    "A picture at the very end isn't treated as a run: a run ends where text begins, and at the end of the sequence "
-    "too.",
+    "A picture at the very end is not treated as a run. A run ends where text begins, and also at the end of the "
+    "sequence.",
 )
 def multimodal_mask_open_end(i, j, image, first, last):
     return (j <= i) | ((last < len(image) - 1) & (j <= last))
@@ -1299,8 +1298,8 @@ def multimodal_mask_open_end(i, j, image, first, last):
 
 @masked(
     "one run from first image to last",
-    "All from the first image token to the last one is taken for one run, with the text between. A run ends where "
-    "text begins.",
+    "Everything from the first image token to the last is treated as one run, including the text in between. A run "
+    "ends where text begins.",
 )
 def multimodal_mask_one_block(i, j, image, first, last):
     at = np.flatnonzero(image)
@@ -1309,8 +1308,8 @@ def multimodal_mask_one_block(i, j, image, first, last):
 
 
 @masked(
-    "all before the last picture sees ahead",
-    "All tokens up to the last image see one another, as in a prefix. The text among them is causal.",
+    "everything up to the last picture visible",
+    "All tokens up to the last image see one another, as in a prefix. The text among them should be causal.",
 )
 def multimodal_mask_prefix(i, j, image, first, last):
     high = np.flatnonzero(image)[-1] if image.any() else -1
@@ -1320,8 +1319,8 @@ def multimodal_mask_prefix(i, j, image, first, last):
 @misconception(
     "multimodal_mask",
     label="word before a picture sees it",
-    hint="The word right before a picture counts as part of its run, and sees the picture. A run has image tokens "
-    "alone: ask of both tokens that they are images.",
+    hint="The word right before a picture counts as part of its run, and sees the picture. A run has only image "
+    "tokens: check that both tokens are images.",
 )
 def multimodal_mask_word_before(kinds):
     words = torch.tensor([kind == "text" for kind in kinds]).cumsum(0)  # (n,), the same in a word and in what follows
@@ -1330,9 +1329,9 @@ def multimodal_mask_word_before(kinds):
 
 @misconception(
     "multimodal_mask",
-    label="a run that begins at place 0",
-    hint="A run that begins at place 0 goes on to the end of the sequence: `if start:` is false for 0. Write `if "
-    "start is not None:`.",
+    label="run that starts at position 0",
+    hint="A run that starts at position 0 continues to the end of the sequence: `if start:` is false for 0. Write "
+    "`if start is not None:`.",
 )
 def multimodal_mask_start_is_false(kinds):
     mask, start = np.tri(len(kinds), dtype=bool), None
@@ -1350,8 +1349,8 @@ def multimodal_mask_start_is_false(kinds):
 @misconception(
     "multimodal_mask",
     label="words counted in one byte",
-    hint="Two pictures with 256 words between them see each other: the words are counted in one byte, which has 0 "
-    "again after 255. Count in `int64`, as `cumsum` does by itself.",
+    hint="Two pictures with 256 words between them see each other: the words are counted in one byte, which is 0 "
+    "again after 255. Count in `int64`, as `cumsum` does by default.",
 )
 def multimodal_mask_counted_in_bytes(kinds):
     text = torch.tensor([kind == "text" for kind in kinds])
@@ -1363,7 +1362,7 @@ def multimodal_mask_counted_in_bytes(kinds):
 @misconception(
     "multimodal_mask",
     label="0 and -inf instead of booleans",
-    hint="The mask holds 0 and -inf, as it is added to scores. Here True means may attend, and False may not: return "
+    hint="The mask has 0 and -inf, to be added to scores. Here True means may attend, and False may not: return "
     "booleans.",
 )
 def multimodal_mask_added(kinds):
@@ -1373,7 +1372,7 @@ def multimodal_mask_added(kinds):
 @misconception(
     "multimodal_mask",
     label="kinds changed in place",
-    hint="The list `kinds` itself was changed, and whoever called still needs it. Copy it first: `list(kinds)`.",
+    hint="The list `kinds` itself was changed, but the caller still needs it. Copy it first: `list(kinds)`.",
 )
 def multimodal_mask_in_place(kinds):
     mask = multimodal_mask_up_to(kinds)
@@ -1389,9 +1388,10 @@ def multimodal_mask_in_place(kinds):
     "axis squeezed away",
     "batch axis added",
     hints={
-        "a list instead of an array": "A list came back. End with `torch.tensor(...)` or `np.array(...)`.",
-        "axis squeezed away": "An axis of size 1 is gone: `squeeze` removes it. One token still makes a mask (1, 1).",
-        "batch axis added": "There is one more axis in front, of size 1: the mask is (n, n).",
+        "a list instead of an array": "The result is a list. End with `torch.tensor(...)` or `np.array(...)`.",
+        "axis squeezed away": "A dimension of size 1 is missing: `squeeze` removes it. One token still makes a mask "
+        "(1, 1).",
+        "batch axis added": "The result has an extra leading dimension of size 1: the mask should be (n, n).",
     },
 )
 @right("multimodal_mask")

@@ -1,6 +1,6 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them.
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get them.
 
-Some let broadcasting do as it likes, and miss advice alone: these earn all points too.
+Some allow any broadcasting, and fail only advice: these also earn all points.
 """
 
 import itertools
@@ -83,7 +83,7 @@ def patches_gathered(images, size):
 
 @right("unpatch")
 def unpatch_permuted(tokens, size, channels, height):
-    # A last row that isn't full does not fit into the shape; a height between two multiples is not noticed.
+    # A last row that is not full does not fit into the shape; a height between two multiples is not noticed.
     X = tokens.unflatten(-1, (channels, size, size)).unflatten(1, (height // size, -1))  # (b, rows, columns, c, i, j)
     return X.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
 
@@ -116,7 +116,7 @@ def unpatch_rows_of_patches(tokens, size, channels, height):
 
 @right("unpatch")
 def unpatch_searched(tokens, size, channels, height):
-    """Cut the numbers of all places, and see where each one went."""
+    """Cut the numbers of all positions, and see where each one went."""
     b, _rows, columns = whole(tokens, size, channels, height)
     places = torch.arange(tokens[0].numel()).reshape(1, channels, height, columns * size)
     order = patches_by_slices(places, size).flatten().argsort()

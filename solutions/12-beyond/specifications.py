@@ -1,4 +1,4 @@
-"""What exercise 12 asks for, pixel by pixel and token by token: its checks compare with this, inside the archive."""
+"""Exercise 12 computed pixel by pixel and token by token: its checks compare with this. Students do not get it."""
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ def joined(tokens, size, channels, height):
 
 
 def placed(tokens, cls, by_row, by_column):
-    """Return tokens (b, 1 + n, d), the class token first and each other one with its place added."""
+    """Return tokens (b, 1 + n, d), the class token first, and its place added to each other token."""
     columns = len(by_column)
     others = [x + by_row[at // columns] + by_column[at % columns] for at, x in enumerate(tokens.unbind(1))]
     return torch.stack([cls + torch.zeros_like(tokens[:, 0]), *others], 1)
