@@ -138,7 +138,7 @@ class Sum(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{count} {verb}{'s' * (count == 1)} {points:g} point{'s' * (points != 1)}{' in total' * (count > 1)}"
+            f"{count} {verb}{'s' * (count == 1)} {points:g} point{'s' * (points != 1)}{' in all' * (count > 1)}"
             for count, verb, points in (
                 (self.gain, "gain", round(self.gained, 2)),
                 (self.lose, "lose", round(self.lost, 2)),

@@ -189,7 +189,7 @@ def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeyp
     monkeypatch.setattr(site, "address", f"{site.address}/nowhere")
     files, said = fetched(WHOLE)
     assert not files and said.count("\n") == 1
-    assert said.startswith("checks.py and checking.zip are missing beside this notebook, and http://127.0.0.1:")
+    assert said.startswith("checks.py and checking.zip are missing next to this notebook, and http://127.0.0.1:")
     assert "(HTTP Error 404: File not found)" in said and "put these two files next to the notebook" in said
 
 

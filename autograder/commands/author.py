@@ -60,7 +60,7 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
         line = (
-            f"{len(relied)} of them {verb} verified earlier (see verified.json); release --verify verifies all again"
+            f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify to verify all again"
         )
         say(line)
 
