@@ -209,7 +209,7 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     release(course, course.sources()[0])
     (exercise,) = course.exercises()
     cells = {cell.id: cell for cell in read(exercise.edition("zh_CN")).cells}
-    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of what checks say')
+    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of the feedback')
     assert compile(cells["fetch_files"].source, "cell", "exec")
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
     done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)

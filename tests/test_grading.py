@@ -254,7 +254,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
     monkeypatch.setattr(backends, "Local", nobody)
     monkeypatch.setattr(GuestPool, "start", nobody)
     try:
-        for pages_made in ("pages made anew: 1", ""):
+        for pages_made in ("pages rewritten: 1", ""):
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
             assert "Graded 0" in result.output and pages_made in result.output
             assert bool(pages_made) == ("made anew" in result.output)

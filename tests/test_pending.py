@@ -406,17 +406,17 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "their points wait" in doctor._triton().note
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
-    assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be watched"
+    assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be traced"
     (exercise,) = course.exercises()
     (exercise.released / "exercise.toml").write_text("gpu = true")
     (line,) = doctor.unverified([exercise])
-    assert line.startswith("01-toy needs a GPU for 1 check, and torch finds none here") and "--pending" in line
+    assert line.startswith("01-toy needs a GPU for 1 check, but torch finds none here") and "--pending" in line
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
     monkeypatch.setattr(machine, "has", lambda what: not machine._tried[what])
     monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
-    assert doctor._triton().note == "kernels run natively, on the GPU, and can be watched"
+    assert doctor._triton().note == "kernels run natively, on the GPU, and can be traced"
     machine.presume({"bf16": "too old"})
     assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})

@@ -257,7 +257,9 @@ def unread(name, does, old, new, says):
 CASES = [
     # 29, 30: cells copied, deleted, flagged
     mended("check-copied", 29, "has a check cell twice", copied("check_add"), says="check_add"),
-    mended("check-copied-with-id", 29, "has a check cell twice, its id too", copied("check_twice", keep_id=True)),
+    mended(
+        "check-copied-with-id", 29, "has a check cell twice, with the same id", copied("check_twice", keep_id=True)
+    ),
     mended("solution-split", 29, "splits a solution cell; both halves have its metadata", split),
     mended("cells-merged", 30, "merges a solution cell and its check", merged, says="check_add"),
     mended("check-deleted", 30, "deletes a check cell", deleted("check_add"), says="check_add"),
@@ -286,68 +288,76 @@ CASES = [
         flagged("add", grade=True, points=50),
         may=Kind.HOSTILE,
     ),
-    mended("schema-old", 30, "says that its metadata is of an older version", flagged("check_add", schema_version=1)),
+    mended("schema-old", 30, "claims that its metadata has an older version", flagged("check_add", schema_version=1)),
     mended("check-reformatted", 30, "changes only spaces, quotes and a comment in a locked cell", respaced),
     mended("order-reversed", 30, "has all cells in reverse order", backwards),
     mended("solution-as-text", 30, "turns a solution cell into text, by accident", as_text),
     # 31: no notebook
-    broken("empty-file", "an empty file", b"", says="empty"),
-    broken("not-json", "no JSON", b"def add(a, b): return a + b", says="JSON"),
+    broken("empty-file", "is an empty file", b"", says="empty"),
+    broken("not-json", "is not JSON", b"def add(a, b): return a + b", says="JSON"),
     broken(
         "half-a-file",
-        "a notebook cut off in the middle",
+        "is cut off in the middle",
         lambda nb: text_of(nb)[: len(text_of(nb)) // 2],
         says="JSON",
     ),
     broken(
         "merge-conflict",
-        "a notebook with the marks of a merge conflict",
+        "has merge conflict markers",
         lambda nb: text_of(nb).replace(b' "cells"', b'<<<<<<< HEAD\n "cells"', 1),
         says="merge conflict",
     ),
     broken(
         "not-utf8",
-        "Latin-1 instead of UTF-8",
+        "is in Latin-1 instead of UTF-8",
         lambda nb: text_of(nb).replace(b"Toy", b"T\xf6y", 1),
         says="save it as UTF-8",
     ),
-    broken("binary", "bytes of a compressed file", b"PK\x03\x04" + bytes(range(256)) * 40, says="zip archive"),
     broken(
-        "zipped", "the notebook in a zip, and no other", None, says="but 01-toy.ipynb.zip. Unpack it", edit=zipped
+        "binary", "has the bytes of a compressed file", b"PK\x03\x04" + bytes(range(256)) * 40, says="zip archive"
     ),
-    broken("a-list", "JSON, but a list", b"[1, 2]", says="not a notebook"),
-    broken("json-number", "JSON, but a number too long to read", b"9" * 10_000),
-    broken("json-too-deep", "JSON nested 100,000 deep", b"[" * 100_000 + b"]" * 100_000),
-    broken("over-50-mb", "51 MB of text", None, says="MB", edit=big),
-    broken("a-directory", "a directory in the notebook's place", None, edit=directory),
-    broken("a-fifo", "a named pipe in the notebook's place, which nobody writes to", None, edit=fifo),
+    broken("zipped", "has its notebook only in a zip", None, says="but 01-toy.ipynb.zip. Unpack it", edit=zipped),
+    broken("a-list", "is JSON, but a list", b"[1, 2]", says="not a notebook"),
+    broken("json-number", "is JSON, but a number too long to read", b"9" * 10_000),
+    broken("json-too-deep", "is JSON nested 100,000 levels deep", b"[" * 100_000 + b"]" * 100_000),
+    broken("over-50-mb", "has 51 MB of text", None, says="MB", edit=big),
+    broken("a-directory", "has a directory in place of the notebook", None, edit=directory),
+    broken("a-fifo", "has a named pipe in place of the notebook, which no one writes to", None, edit=fifo),
     broken(
         "link-to-neighbour",
-        "a link to another student's notebook",
+        "is a link to another student's notebook",
         None,
         edit=link("../../zoe-next-door/01-toy/01-toy.ipynb"),
         secret=WORK,
     ),
-    broken("link-to-system", "a link to a file of the machine", None, edit=link("/etc/passwd"), secret="root:x:0"),
-    broken("link-to-itself", "a link to itself", None, edit=link("01-toy.ipynb")),
-    broken("no-file", "an empty folder", None, edit=nothing),
-    broken("two-other-names", "two notebooks, none of the right name", None, edit=two_others),
+    broken(
+        "link-to-system", "is a link to one of the machine's files", None, edit=link("/etc/passwd"), secret="root:x:0"
+    ),
+    broken("link-to-itself", "is a link to itself", None, edit=link("01-toy.ipynb")),
+    broken("no-file", "is an empty folder", None, edit=nothing),
+    broken("two-other-names", "has two notebooks, neither with the right name", None, edit=two_others),
     broken(
         "html-page",
-        "the page of a login form, saved in the notebook's place",
+        "is the page of a login form, saved as the notebook",
         b"<!doctype html><html><form>Sign in</form></html>",
         says="web page",
     ),
-    Case("no-cells", 31, "a notebook without cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
+    Case("no-cells", 31, "has no cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
     Case(
-        "another-notebook", 31, "another notebook", NONE, Kind.MALFORMED, edit=instead(other_notebook), may=Kind.WRONG
+        "another-notebook",
+        31,
+        "is another notebook",
+        NONE,
+        Kind.MALFORMED,
+        edit=instead(other_notebook),
+        may=Kind.WRONG,
     ),
     # 32: odd, but ours
     mended("byte-order-mark", 32, "starts with a byte order mark", instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb))),
     mended(
         "utf16", 32, "is saved in UTF-16", instead(lambda nb: text_of(nb).decode().encode("utf-16")), says="UTF-16"
     ),
-    mended("ending-added", 32, "has .txt behind its name", renamed("01-toy.ipynb.txt"), says="01-toy.ipynb.txt"),
+    mended("ending-added", 32, "has .txt appended to its name", renamed("01-toy.ipynb.txt"), says="01-toy.ipynb.txt"),
     mended("another-release", 32, "is of another release, with other points", older(5), says="another release"),
     mended(
         "another-release-altered",
@@ -360,23 +370,23 @@ CASES = [
     mended(
         "windows-lines",
         32,
-        "has Windows line ends in every cell",
+        "has Windows line endings in every cell",
         of_json(
             lambda raw: [c.update(source="".join(c["source"]).replace("\n", "\r\n")) for c in raw["cells"]] and None
         ),
     ),
     mended("renamed", 32, "has another name", renamed("my solution (2).ipynb"), says="my solution (2).ipynb"),
     mended("renamed-unicode", 32, "has a name in another script", renamed("résumé ✏ 練習.ipynb")),
-    mended("copies-beside", 32, "has older copies beside it", old_copy_beside),
+    mended("copies-beside", 32, "has older copies next to it", old_copy_beside),
     mended("metadata-stripped", 32, "has lost all metadata", stripped(ids=True)),
     mended("ids-stripped", 32, "has lost all metadata and all cell ids", stripped(ids=False)),
-    mended("foreign-kernel", 32, "asks for a kernel that is not there", kernel("ir", "R")),
-    mended("own-environment", 32, "names a kernel of its own machine", kernel("conda-env-ml-py", "python")),
+    mended("foreign-kernel", 32, "asks for a missing kernel", kernel("ir", "R")),
+    mended("own-environment", 32, "names a kernel of the student's machine", kernel("conda-env-ml-py", "python")),
     mended("format-3", 32, "is in notebook format 3", format_3),
     mended("odd-json", 32, "has JSON values that no editor writes", of_json(odd_json)),
-    mended("surrogates", 32, "has half a letter in a text", of_json(surrogates)),
+    mended("surrogates", 32, "has half a character in a text", of_json(surrogates)),
     mended("nested-metadata", 32, "has deeply nested metadata", of_json(deep)),
-    mended("unknown-cell-type", 32, "has a cell of a type that is gone", of_json(unknown_cell), may=Kind.MALFORMED),
+    mended("unknown-cell-type", 32, "has a cell of an obsolete type", of_json(unknown_cell), may=Kind.MALFORMED),
     mended("stored-outputs", 32, "has 10 MB of stored output", stored_outputs),
     mended("stored-script", 36, "has a script in a stored output", stored_script),
     # 33: code that cannot be read
@@ -410,16 +420,24 @@ CASES = [
         may=Kind.LIMIT,
     ),
     unread(
-        "no-break-space", "has a no-break space of a web page in its code", "    return", "\u00a0   return", "U+00A0"
+        "no-break-space",
+        "has a no-break space from a web page in its code",
+        "    return",
+        "\u00a0   return",
+        "U+00A0",
     ),
-    unread("zero-width-space", "has a space without width in its code", "b + a", "b\u200b + a", "U+200B"),
+    unread("zero-width-space", "has a zero-width space in its code", "b + a", "b\u200b + a", "U+200B"),
     unread(
-        "typographic-quotes", "has the quotes of a word processor", "b + a", "b + a + len(\u201c\u201d)", "U+201C"
+        "typographic-quotes",
+        "has a word processor's quotes in its code",
+        "b + a",
+        "b + a + len(\u201c\u201d)",
+        "U+201C",
     ),
-    unread("fullwidth-colon", "has a colon of Chinese type", "b):", "b)\uff1a", "fullwidth colon"),
+    unread("fullwidth-colon", "has a full-width (Chinese) colon in its code", "b):", "b)\uff1a", "fullwidth colon"),
     unread(
         "conflict-in-a-cell",
-        "has the marks of a merge conflict in its code",
+        "has merge conflict markers in its code",
         "    return b + a",
         "<<<<<<< HEAD\n    return b + a\n=======\n    return a + b\n>>>>>>> main",
         "merge conflict",

@@ -1,4 +1,4 @@
-"""Submissions of students: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
+"""Students' submissions: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
 
 import itertools
 import os
@@ -18,10 +18,10 @@ from autograder.limits import Limits
 from autograder.sanitize import text
 
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
-"""Files next to a notebook that belong to the course, even if submitted; the last two did before version 0.2."""
+"""Files next to a notebook that belong to the course, even in a submission; the last two did before version 0.2."""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
-"""The endings of a notebook's name; browsers and Windows add their own."""
+"""The ending of a notebook's name; browsers and Windows add one of their own."""
 IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
 PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
 MOST_FILES = 1000
@@ -36,7 +36,7 @@ SEVERAL = (
 PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
 OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
 STAMP_MB = 0.001
-UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
+UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 
 
 @dataclass
@@ -47,19 +47,19 @@ class Unit:
     ----------
     student, assignment : str
     notebook : str
-        The name of the file handed in.
+        The name of the submitted file.
     data : bytes or None
-        Its content; None if it cannot be read, and then `problem` says why.
+        Its contents; None if it cannot be read, and then `problem` says why.
     stamp : str or None
         The text of its `timestamp.txt`.
     files : dict
-        The other files handed in: bytes by relative path.
+        The other submitted files: bytes by relative path.
     notes : list of Message
-        What its author should know of how it was read.
+        What its author should know about how it was read.
     digest : str
-        A fingerprint of all that was handed in.
+        A fingerprint of all submitted files.
     seed, guest_seed : int
-        Where the checks' draws and the student's random numbers come from.
+        The seeds of the checks' draws and of the student's random numbers.
     """
 
     student: str
@@ -77,7 +77,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's hand-in for one exercise: `submitted/STUDENT/EXERCISE/`."""
+    """One student's submission for one exercise: `submitted/STUDENT/EXERCISE/`."""
 
     student: str
     exercise: Exercise
@@ -86,7 +86,7 @@ class Submission:
     def read(self, limits: Limits) -> Unit:
         """Return the `Unit` of work that grades this submission: everything is read once, here.
 
-        Any problem with its folder or its files affects only this submission.
+        A problem with its folder or its files affects only this submission.
         """
         try:
             return self._read(limits)
@@ -123,9 +123,10 @@ class Submission:
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
-        """Return the file that is the notebook, and what `read_file` makes of it; and a note, if there is a choice.
+        """Return the file of the notebook, the result of `read_file`, and a note if there was a choice.
 
-        Of two languages, one in which no answer was written is none; if both have some, the one saved last counts.
+        A notebook without any answers is ignored if there is one in another language; otherwise the last saved
+        counts.
         """
         found = [(path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)]
         written = [item for item in found if not is_as_given(self.exercise, item[1])] if found[1:] else found
@@ -162,9 +163,9 @@ class Submission:
 
 
 def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
-    """Return which files of a folder may be the notebook: those of the exercise's name, one for each language.
+    """Return the files of a folder that may be the notebook: those of the exercise's name, one for each language.
 
-    Where there is none, it is the only notebook there is; or else the one that should be there.
+    If there are none, it is the only notebook in the folder, or else the one that should be there.
     """
     listed = sorted(filter(is_notebook, os.listdir(folder)))
     plain = [entry for entry in listed if entry.lower().endswith(".ipynb")]
@@ -181,7 +182,7 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
 
 def is_notebook(name: str) -> bool:
-    """Tell whether a file is named like a notebook; names that begin with a dot are files of the system."""
+    """Tell whether a file has a notebook's name; systems leave names that begin with a dot next to notebooks."""
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
 
 
@@ -222,7 +223,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
 
 
 def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message]]:
-    """Return the files next to a notebook that are not the course's, and notes on them for the student."""
+    """Return the files next to a notebook that are not the course's, and notes about them for its author."""
     files: dict[str, bytes] = {}
     size, unread = 0, ""
     for relative in _walk(folder):
@@ -246,7 +247,7 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
 def _walk(folder: Path) -> Iterator[str]:
     """Yield the relative paths of the files below a folder, links and notebooks left out, in a fixed order.
 
-    A folder that cannot be read, or lies too deep, is yielded in place of what is in it, with a slash at its end.
+    A folder that cannot be read, or is too deep, is yielded in place of its contents, with a slash at its end.
     """
     waiting = [""]
     while waiting:
@@ -277,7 +278,7 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
             if folder is None:
                 continue
             name = _fitting(text.name(student))
-            while (name, exercise.name) in taken:  # two names that read the same once they are text
+            while (name, exercise.name) in taken:  # two names that are equal once they are text
                 name += "~"
             taken.add((name, exercise.name))
             found.append(Submission(name, exercise, folder))
@@ -285,7 +286,7 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
 
 
 def strays(course: Course, submitted: Path) -> Iterator[str]:
-    """Yield a sentence on each entry of `submitted` with notebooks that are no exercise's, and so are not graded."""
+    """Yield a sentence on each entry of `submitted` whose notebooks belong to no exercise, and are not graded."""
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
@@ -300,7 +301,7 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
 
 
 def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
-    """Yield the paths of the notebooks in a student's folder that are not in an exercise's folder."""
+    """Yield the paths of the notebooks in a student's folder that are not in the folder of an exercise."""
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
@@ -309,9 +310,9 @@ def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
 
 
 def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
-    """Return which of the modules that take seconds to load some of these submissions import.
+    """Return the slow modules that some of these submissions import.
 
-    A look at bytes, which believes nothing: it only decides what is loaded once instead of once for each of them.
+    This only looks at bytes and trusts nothing: it decides what is loaded once instead of once per submission.
     """
     for submission in found:
         try:
@@ -324,14 +325,14 @@ def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
 
 
 def _fitting(name: str) -> str:
-    """Return a student's name so short that every database and file system takes it."""
+    """Return a student's name, shortened so that every database and file system accepts it."""
     if len(name.encode()) <= MOST_NAME:
         return name
     return f"{name[: MOST_NAME // 4]}~{seeds.digest_of(name.encode())[:8]}"
 
 
 def _folder_of(student: Path, name: str) -> Path | None:
-    """Return the folder of a student's submission for an exercise, ignoring case; None if there is none."""
+    """Return where a student's submission for an exercise is, ignoring case; None if there is none."""
     if os.path.lexists(student / name):
         return student / name
     if not os.path.isdir(student):
