@@ -6,7 +6,7 @@ c.CourseDirectory.course_id = "attention-by-hand"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 
-# nbgrader copies every other file of an exercise's folder to students: never the text with the solutions.
+# nbgrader copies all other files of an exercise's folder to students, but never the source with the solutions.
 c.CourseDirectory.ignore = [
     ".ipynb_checkpoints",
     "__pycache__",
@@ -28,19 +28,19 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# A notebook in another language, or one that was renamed, is taken for the exercise whose folder it lies in.
+# A notebook in another language, or a renamed one, counts as the exercise whose folder it is in.
 c.Autograde.pre_convert_hook = "autograder.nbgrader_plugin.under_its_name"
 
-# `nbgrader generate_feedback` writes the course's own feedback page, which asks the gradebook itself.
+# `nbgrader generate_feedback` writes the course's own feedback page, which reads the gradebook itself.
 c.GenerateFeedback.exporter_class = "autograder.nbgrader_plugin.Page"
 c.GenerateFeedback.preprocessors = []
 
-# Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still asks for MathJax.)
+# Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still loads MathJax.)
 c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2html"}
 
-# What one submission may use is set here too: `autograder/limits.py` has the names and what each means, such as
+# Limits of a submission are also set here: `autograder/limits.py` has their names and meanings. For example:
 # c.Limits.cpu_seconds = 60
 
-# The copy of an exercise that students get is rebuilt whole each time.
+# The students' copy of an exercise is rebuilt completely each time.
 c.GenerateAssignment.force = True
 c.ExecutePreprocessor.timeout = 60

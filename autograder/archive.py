@@ -1,6 +1,6 @@
-"""The one file beside a released notebook that Python imports from, and that nobody reads in passing: `checking.zip`.
+"""`checking.zip`, next to a released notebook: Python imports from it, and no one reads it by accident.
 
-It holds the checks' runtime (`checking`), the specifications that checks compare with, and the listed wrong answers.
+It has the checks' runtime (`checking`), the specifications that checks compare with, and the listed wrong answers.
 `release` makes it; git ignores it. The same sources make the same bytes.
 """
 
@@ -14,16 +14,16 @@ from autograder.config import ARCHIVE as NAME
 from autograder.config import Exercise
 
 MODULES = ("specifications.py", "misconceptions.py")
-"""What an author writes and students are not handed as text. An exercise without specifications has none."""
+"""The author's files that students do not get as text. An exercise without specifications has none."""
 
 RUNTIME = Path(checking.__file__).parent
 LOCALES = "checking/locale/"
-"""Where the catalogues of other languages are in an archive."""
+"""Where the catalogs of other languages are in an archive."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources(solution: Path) -> dict[str, bytes]:
-    """Return what belongs into the archive of the exercise that an author keeps in a folder: bytes by name."""
+    """Return the contents of the archive of the exercise in an author's folder: bytes by name."""
     found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
     root, name = solution.parent.parent, solution.name
     for language in catalogues.languages(root):
@@ -53,7 +53,7 @@ def write(solution: Path) -> Path:
 
 
 def locales(exercise: Exercise) -> zipfile.Path | None:
-    """Return where the catalogues of a released exercise lie, for `words.use`; None where there is no archive."""
+    """Return where the catalogs of a released exercise are, for `words.use`; None if there is no archive."""
     try:
         stat = exercise.archive.stat()
     except OSError:
@@ -70,7 +70,7 @@ def _locales(path: Path, _changed: int, _size: int) -> zipfile.Path | None:
 
 
 def is_current(exercise: Exercise) -> bool:
-    """Tell whether a released exercise has its archive, made from what its author's folder holds now."""
+    """Tell whether a released exercise has an archive made from the present files of its author's folder."""
     try:
         return read(exercise.archive) == sources(exercise.solution)
     except OSError:
@@ -78,21 +78,21 @@ def is_current(exercise: Exercise) -> bool:
 
 
 def fault(exercise: Exercise) -> str:
-    """Return what is wrong with the archive of a released exercise, and its mend, in one line; "" if nothing."""
+    """Return what is wrong with the archive of a released exercise, and the fix, in one line; "" if nothing is."""
     if is_current(exercise):
         return ""
-    state = "older than what it is made from" if exercise.archive.exists() else "missing"
+    state = "older than its sources" if exercise.archive.exists() else "missing"
     path = exercise.archive.relative_to(exercise.root).as_posix()
     return f"{path} is {state}. Run: python -m autograder release {exercise.name}"
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Return what an archive holds: bytes by name.
+    """Return the contents of an archive: bytes by name.
 
     Raises
     ------
     OSError
-        If it is not there, or is no archive.
+        If it does not exist, or is not an archive.
     """
     stat = path.stat()
     return dict(_read(path, stat.st_mtime_ns, stat.st_size))
@@ -104,4 +104,4 @@ def _read(path: Path, _changed: int, _size: int) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in sorted(archive.namelist())}
     except zipfile.BadZipFile as error:
-        raise OSError(f"{path} is no archive: {error}") from error
+        raise OSError(f"{path} is not a zip archive: {error}") from error

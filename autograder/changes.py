@@ -1,4 +1,4 @@
-"""Grades before and after: whose changed, by how much and through which check, and what that comes to for a class."""
+"""Grades before and after: whose changed, by how much, because of which check, and the sums for a class."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ from autograder.checking import Status
 from autograder.results import CellResult, Kind, Record
 
 LEAST = 0.005
-"""Points are rounded to hundredths; less than half of one is none."""
+"""Points are rounded to hundredths; less than half of one counts as zero."""
 LATE, BY_HAND = "late", "points by hand"
 
 
 class Step(NamedTuple):
-    """A check, a cell or else what came out otherwise, how, and the points that this brought or cost."""
+    """A check, a cell or something else with a new result, how it changed, and the points gained or lost."""
 
     name: str
     how: str
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A grade that is another: the record before, None where there was none, and after; `when` it was graded so."""
+    """A changed grade: the record before, None if there was none, and after; `when` is the time of that grading."""
 
     before: Record | None
     after: Record
@@ -41,11 +41,11 @@ class Change:
 
     @property
     def anew(self) -> bool:
-        """Whether something else was handed in, so that no check need have changed."""
+        """Whether something else was submitted, so that no check need have changed."""
         return self.before is not None and self.before.submission != self.after.submission
 
     def through(self) -> list[Step]:
-        """Return what came out otherwise; their points are the difference."""
+        """Return what changed; the points of these steps sum to the difference."""
         if self.before is None:
             return []
         if self.before.kind.ungraded or self.after.kind.ungraded:
@@ -61,7 +61,7 @@ class Change:
 
 
 def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[Step]:
-    """Return what came out otherwise in one cell, by check where both times its checks were run."""
+    """Return what changed in one cell, by check if its checks ran both times."""
     was, is_now = (cell.points if cell else 0.0 for cell in (then, now))
     subject = next((cell.subject for cell in (now, then) if cell and cell.subject), name)
     if not (then and now and then.checks and now.checks):
@@ -80,13 +80,13 @@ def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[S
         return steps
     if not any(unlike):
         return [*steps, Step(subject, f"{was:g} → {is_now:g}", rest)]
-    # With a check more or less, those that are there both times are worth less or more: that is its doing.
+    # A new check makes the others worth less, and a removed one more: the rest is its effect.
     share = rest / sum(unlike)
     return [step._replace(points=step.points + share * other) for step, other in zip(steps, unlike, strict=True)]
 
 
 def _earned(cell: CellResult) -> dict[str, tuple[str, float]]:
-    """Return the status of each check of a cell, and the points that it brought."""
+    """Return the status of each check of a cell, and the points that it earned."""
     total = sum(check.weight for check in cell.checks) or 1
     return {
         check.name: (
@@ -104,7 +104,7 @@ def _differ(before: Record, after: Record) -> bool:
 
 
 def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> list[Change]:
-    """Return the grades that are new or other: the largest loss first, and last what is new."""
+    """Return the grades that changed or are new: the largest loss first, new ones last."""
     found = [Change(before.get((record.student, record.assignment)), record) for record in after]
     other = [change for change in found if change.before is None or _differ(change.before, change.after)]
     return sorted(
@@ -114,9 +114,9 @@ def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> l
 
 
 def latest(record: Record) -> Change | None:
-    """Return how a submission's grade last became another, by its history; None if it never did.
+    """Return the last change of a submission's grade, from its history; None if it never changed.
 
-    A grading that our own fault broke off gave no grade.
+    A grading that our own fault interrupted gave no grade.
     """
     if not record.history:
         return None
@@ -128,7 +128,7 @@ def latest(record: Record) -> Change | None:
 
 
 class Sum(NamedTuple):
-    """What came of one check, or of all: how many gain and lose how many points through it."""
+    """The effect of one check, or of all: how many students gain and lose how many points."""
 
     name: str
     gain: int
@@ -145,7 +145,7 @@ class Sum(NamedTuple):
             )
             if count
         ]
-        return f"{self.name}: {', '.join(parts) or 'nobody gains or loses'}"
+        return f"{self.name}: {', '.join(parts) or 'no one gains or loses'}"
 
 
 def _sum(name: str, points: Sequence[float]) -> Sum:
@@ -154,14 +154,14 @@ def _sum(name: str, points: Sequence[float]) -> Sum:
 
 
 def sums(changes: Iterable[Change]) -> list[Sum]:
-    """Return what the changed grades of a class come to: in all, of what was handed in anew, and through each check.
+    """Return the sums of a class's changed grades: in total, for resubmissions, and for each check.
 
-    Checks count where the submission is the same, and the one that costs most is first.
+    Checks count where the submission is the same. The one that costs the most points is first.
     """
     changes = [change for change in changes if change.before]
     found = [_sum("all", [change.difference for change in changes])]
     if anew := [change.difference for change in changes if change.anew]:
-        found.append(_sum("handed in anew", anew))
+        found.append(_sum("resubmitted", anew))
     several = len({change.after.assignment for change in changes}) > 1
     through: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:

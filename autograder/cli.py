@@ -1,6 +1,6 @@
-"""The command line: `python -m autograder`, installed also as `attention-by-hand`. What is done, others do.
+"""The command line: `python -m autograder`, also installed as `attention-by-hand`. Other modules do the work.
 
-Messages name the first, which works wherever Python finds the package.
+Messages name the first form, which works wherever Python finds the package.
 """
 
 import logging
@@ -24,20 +24,18 @@ if TYPE_CHECKING:
     from autograder.doctor import Finding
 
 INSTALLED = "attention-by-hand"
-"""The name under which shells complete: what follows `python -m` is nothing that they ask."""
+"""The name under which shells complete: they do not complete what follows `python -m`."""
 
 app = typer.Typer(
     help="Release, check and grade the course's exercises.",
-    epilog="A command ends with status "
-    + "; ".join(f"{status:d}: {means}" for status, means in MEANINGS.items())
-    + ".",
+    epilog="Exit status: " + "; ".join(f"{status:d}: {means}" for status, means in MEANINGS.items()) + ".",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
 def main() -> None:
-    """Run the command line; a fault that the user can mend is one line. `Status` says how it ends."""
+    """Run the command line. A fault that the user can fix is reported in one line; `Status` has the exit statuses."""
     startup.begin()
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
     warnings.filterwarnings("ignore")
@@ -54,7 +52,7 @@ def main() -> None:
 
 
 def doctor(as_json: Json = False, course: Root = ROOT) -> None:
-    """Show in one screen what this machine has and lacks for reading, checking, grading and building."""
+    """Show what this machine has and lacks for reading, checking, grading and building."""
     from autograder.commands import documents
     from autograder.doctor import findings
 
@@ -66,13 +64,13 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
         needed = sum(finding.state == "missing" for finding in found)
         if needed:
             raise UserError(
-                f"{needed} needed thing{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
+                f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
             )
 
 
 def _show_findings(found: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
-    for name in ("", "What", "Found", "What it is for, or the mend"):
+    for name in ("", "Item", "Found", "Purpose, or how to fix it"):
         table.add_column(name)
     marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
     for finding in found:
@@ -91,7 +89,7 @@ COMMANDS = {
         author.hint_coverage,
         author.stock,
     ),
-    "Everybody": (doctor,),
+    "Everyone": (doctor,),
 }
 """Each command, under those who run it."""
 

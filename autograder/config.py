@@ -1,4 +1,4 @@
-"""The course on disk: every path, once; its exercises, what they say of themselves, and nbgrader's configuration."""
+"""The course on disk: its paths, its exercises with their settings, and nbgrader's configuration."""
 
 import ast
 import copy
@@ -24,12 +24,12 @@ SETTINGS = "exercise.toml"
 ARCHIVE = "checking.zip"
 HEADING = re.compile(r"\s*# +(.*\S)")
 EDITION = re.compile(r"\.([a-z]{2,3})$", re.IGNORECASE)
-"""What stands behind an exercise's name in that of its notebook in another language."""
-TITLE = "The title is the first heading of the exercise's notebook; take this line out. "
+"""What follows an exercise's name in the name of its notebook in another language."""
+TITLE = "The title is the first heading of the exercise's notebook; remove this line. "
 
 
 def _root() -> Path:
-    """Return the course that the program lies in, or, where it is installed by itself, the current folder."""
+    """Return the course that the program is in, or the current folder if it is installed by itself."""
     beside = Path(__file__).resolve().parent.parent
     return beside if (beside / CONFIG).exists() else Path.cwd()
 
@@ -38,28 +38,28 @@ ROOT = _root()
 
 
 def edition_of(name: str) -> tuple[str, str]:
-    """Return of which exercise a file of this name is the notebook, and in which language; "" where it says none."""
+    """Return the exercise that a file of this name is the notebook of, and its language; "" if the name has none."""
     stem = re.sub(r"\.ipynb$", "", name, flags=re.IGNORECASE)
     found = EDITION.search(stem)
     return (stem[: found.start()], found[1]) if found else (stem, "")
 
 
 class UserError(Exception):
-    """A fault that the user can mend: one clear line that names the thing and the mend."""
+    """A fault that the user can fix: one clear line that names the problem and the fix."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What an exercise's `exercise.toml` says; where there is none, all of it has its default.
+    """The settings in an exercise's `exercise.toml`; without that file, all have their defaults.
 
     Attributes
     ----------
     gpu : bool
-        Whether some of its checks ask something of a GPU; guests may then use one that the machine has.
+        Whether some of its checks need a GPU; guests may then use the machine's.
     limits : dict
-        What a submission may use, where it is other than in the rest of the course; see `autograder.limits`.
+        What a submission may use, where it differs from the rest of the course; see `autograder.limits`.
     rehearsal : str
-        Code that runs once before a class is graded, where it takes long the first time: what it loads, guests have.
+        Code that runs once before a class is graded, if it is slow the first time; guests get what it loads.
     """
 
     gpu: bool = False
@@ -73,7 +73,7 @@ class Settings:
         Raises
         ------
         UserError
-            If the file is no TOML, or has a key that there is none, or a value of another type; it names both.
+            If the file is not TOML, has an unknown key, or a value of the wrong type; it names both.
         """
         path = folder / SETTINGS
         named = f"{folder.parent.name}/{folder.name}/{SETTINGS}"
@@ -105,12 +105,12 @@ def _expect(named: str, key: str, value: Any, kinds: dict[str, type], within: st
     if key not in kinds:
         hint = TITLE if key == "title" else _meant(difflib.get_close_matches(key, kinds, n=1))
         raise UserError(
-            f"{named} has {within}{key}, and there is no such key. {hint}It may have: {', '.join(kinds)}."
+            f"{named} has {within}{key}, but there is no such key. {hint}The keys are: {', '.join(kinds)}."
         )
     right = type(value) is kinds[key] or (kinds[key] is float and type(value) is int)
     if not right or (kinds[key] in (int, float) and not value > 0):
         above = " above 0" if kinds[key] in (int, float) else ""
-        raise UserError(f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, and is {value!r}.")
+        raise UserError(f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, but is {value!r}.")
 
 
 def _meant(close: Sequence[str]) -> str:
@@ -156,7 +156,7 @@ class Exercise:
 
     @property
     def archive(self) -> Path:
-        """What its checks import from, beside the released notebook."""
+        """The archive that its checks import from, next to the released notebook."""
         return self.released / ARCHIVE
 
     @cached_property
@@ -170,14 +170,14 @@ class Exercise:
         try:
             text = (self.released / "checks.py").read_text(encoding="utf-8")
             nodes = list(ast.walk(ast.parse(text))) if " on=" in text else []
-        except (OSError, SyntaxError, UnicodeDecodeError):  # which whoever loads it will say better
+        except (OSError, SyntaxError, UnicodeDecodeError):  # loading it gives a better message
             return ()
         named = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "on"]
         return tuple(str(node.value) for node in named if isinstance(node, ast.Constant))
 
     @cached_property
     def title(self) -> str:
-        """What people read of it: its notebook's first heading, such as "1. Queries, keys and values"."""
+        """Its title for people: its notebook's first heading, such as "1. Queries, keys and values"."""
         try:
             cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
         except FileNotFoundError:
@@ -188,7 +188,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Graded:
-    """Where one graded submission lies: the notebook and its record, and the feedback page."""
+    """Where one graded submission is: the notebook and its record, and the feedback page."""
 
     folder: Path
     pages: Path
@@ -201,12 +201,12 @@ class Graded:
 
     @property
     def record(self) -> Path:
-        """What the grade is, and why; written last."""
+        """The grade and its reasons; written last."""
         return self.folder / "grade.json"
 
     @property
     def stamp(self) -> Path:
-        """When it came in, as nbgrader keeps it."""
+        """When it was submitted, as nbgrader keeps it."""
         return self.folder / "timestamp.txt"
 
     @property
@@ -217,7 +217,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class Course:
-    """A course: the folder it lives in, and where its grades go.
+    """A course: its folder, and where its grades go.
 
     `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the instructor's
     own class it is the course's folder, as nbgrader has it.
@@ -233,9 +233,9 @@ class Course:
 
     @cached_property
     def db_url(self) -> str:
-        """SQLAlchemy's address of the gradebook: as named, as nbgrader's configuration has it, or a file.
+        """SQLAlchemy's URL of the gradebook: the one given, the one in nbgrader's configuration, or a file.
 
-        The configuration speaks of the class in the course's folder. What goes elsewhere has its own gradebook there.
+        The configuration is for the class in the course's folder. Grades that go elsewhere have a gradebook there.
         """
         said = self._configured.CourseDirectory.get("db_url") if self._is_own() else None
         return self.db or said or f"sqlite:///{self.gradebook}"
@@ -245,14 +245,14 @@ class Course:
 
     @property
     def database(self) -> str:
-        """The gradebook's address for people to read: without a password."""
+        """The gradebook's URL for people to read: without a password."""
         from autograder.database import masked  # SQLAlchemy takes long to load
 
         return masked(self.db_url)
 
     @property
     def has_gradebook(self) -> bool:
-        """Whether there is a gradebook, as far as a look at files tells."""
+        """Whether there is a gradebook, as far as files show."""
         return self.db_url != f"sqlite:///{self.gradebook}" or self.gradebook.exists()
 
     @property
@@ -267,7 +267,7 @@ class Course:
 
     @property
     def submitted(self) -> Path:
-        """Where submissions lie, where no other folder is named."""
+        """Where submissions are, if no other folder is named."""
         return self.root / "submitted"
 
     @property
@@ -281,19 +281,19 @@ class Course:
         return self.into / "feedback"
 
     def graded(self, student: str, name: str) -> Graded:
-        """Return where the graded submission of a student for the exercise `name` lies."""
+        """Return where the graded submission of a student for the exercise `name` is."""
         return Graded(self.autograded / student / name, self.feedback / student / name, name)
 
     @cached_property
     def _configured(self) -> Config:
         """What `nbgrader_config.py` says."""
         if not (self.root / CONFIG).exists():
-            raise UserError(f"{self.root} is no course: it has no {CONFIG}. Name the course's folder with --course.")
+            raise UserError(f"{self.root} is not a course: it has no {CONFIG}. Name the course folder with --course.")
         try:
             said = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
         except Exception as error:  # whatever a file of Python may raise
             fault = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-            raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Mend it in {self.root}.") from None
+            raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}.") from None
         check_limits(said)
         return said
 
@@ -333,7 +333,7 @@ class Course:
         return found
 
     def released(self) -> list[Exercise]:
-        """Return the exercises with a released notebook, those that lack the archive beside it, too."""
+        """Return the exercises with a released notebook, including those without the archive next to it."""
         return self._named((), _folders(self.root.glob("exercises/*/*.ipynb")))
 
     def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
@@ -356,7 +356,7 @@ class Course:
 
 
 def _line_of(error: Exception) -> str:
-    """Return ", line 3", where an error is of that line of the configuration; "" where nothing tells."""
+    """Return ", line 3" if an error is in that line of the configuration; "" if the line is unknown."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == CONFIG
     ]
@@ -365,11 +365,11 @@ def _line_of(error: Exception) -> str:
 
 
 def check_limits(config: Config) -> None:
-    """Raise `UserError` unless what a configuration says of limits is what there is, of its type and above 0."""
+    """Raise `UserError` unless the limits in a configuration exist, have the right type and are above 0."""
     usual = dataclasses.asdict(Limits())
     for section in difflib.get_close_matches("Limits", config, cutoff=0.8):
         if section != "Limits":
-            raise UserError(f"{CONFIG} has c.{section}, which sets nothing. Did you mean c.Limits?")
+            raise UserError(f"{CONFIG} has c.{section}, which has no effect. Did you mean c.Limits?")
     for key, value in config.Limits.items():
         _expect(CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits.")
 

@@ -1,4 +1,4 @@
-"""The database that a gradebook lies in: its address without a password, and how a connection to it is made."""
+"""The gradebook's database: its URL without a password, and connections to it."""
 
 import re
 from collections.abc import Callable
@@ -11,78 +11,78 @@ from autograder import locks
 from autograder.config import UserError
 
 CONNECT_SECONDS = 10
-"""How long a server has to answer, where its address says nothing of `connect_timeout`."""
+"""How long a server may take to answer, if its URL sets no `connect_timeout`."""
 
 PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
 
-BROKEN = "Put back a copy of it, or move it away and grade again: points given by hand are only in it."
+BROKEN = "Restore a backup, or move the file away and grade again, which loses points given by hand."
 FIXES = {
     "file is not a database": BROKEN,
     "database disk image is malformed": BROKEN,
-    "password authentication failed": "Look at the user's name and password, as in ~/.pgpass or PGPASSWORD.",
+    "password authentication failed": "Check the user name and the password, as in ~/.pgpass or PGPASSWORD.",
     "no password supplied": "Give the password in ~/.pgpass or PGPASSWORD.",
-    'database "': "Make it with createdb, or mend its name.",
-    'role "': "Make it with createuser, or mend its name.",
-    "permission denied for schema": "Its owner can give the right: GRANT USAGE, CREATE ON SCHEMA public TO the user.",
-    "permission denied for table": "Its owner can give the right: GRANT the user the role that owns the tables.",
-    "connection failed": "Look at the host and the port, and whether the server runs.",
-    "connection timeout": "Look at the host and the port, and whether the server runs.",
-    "failed to resolve host": "Look at the host's name.",
+    'database "': "Make it with createdb, or correct its name.",
+    'role "': "Make it with createuser, or correct its name.",
+    "permission denied for schema": "Its owner can run: GRANT USAGE, CREATE ON SCHEMA public TO the user.",
+    "permission denied for table": "The owner of the tables can GRANT the owning role to the user.",
+    "connection failed": "Check the host and the port, and that the server is running.",
+    "connection timeout": "Check the host and the port, and that the server is running.",
+    "failed to resolve host": "Check the host name.",
 }
-"""What mends a refusal, by a part of what the server, or the way to it, says; the first that fits counts."""
+"""What fixes an error, by a part of the message from the server or the network; the first match counts."""
 
 
 def masked(url: str) -> str:
-    """Return a text with addresses in it, such as one alone, without their passwords."""
+    """Return a text with URLs in it, or a single URL, without the passwords."""
     for password in PASSWORDS:
         url = password.sub(lambda found: f"{found[1]}***{'@' * found[0].endswith('@')}", url)
     return url
 
 
 def reason(error: Exception) -> str:
-    """Return in a line why a database refuses."""
+    """Return a database's error in one line."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
     return masked(lines[0].rstrip(".:")) if lines else type(error).__name__
 
 
 def fix(error: Exception) -> str:
-    """Return what mends a refusal, with a space behind it; an empty text where that is not known."""
+    """Return what fixes an error, followed by a space; an empty text if that is not known."""
     return next((f"{what} " for part, what in FIXES.items() if part in reason(error)), "")
 
 
 def is_server(url: str) -> bool:
-    """Tell whether an address is of a PostgreSQL server."""
+    """Tell whether a URL is that of a PostgreSQL server."""
     return url.startswith("postgresql")
 
 
 def engine(url: str, waiting: Callable[[str], None] | None = None, **options: Any) -> Engine:
-    """Return SQLAlchemy's engine for an address.
+    """Return SQLAlchemy's engine for a URL.
 
     Parameters
     ----------
     url : str
     waiting : callable, optional
-        Called with who has the lock of the database, if it has to be waited for. Where it is given, each connection
-        to a server holds that lock, which goes with the connection: who lost it writes nothing more, and a writer
-        whose connection dropped takes the lock again with the next one, or learns that somebody else has it.
+        Called with the holder of the database's lock, if this process has to wait for it. If given, each connection
+        to a server holds that lock until the connection ends. A writer whose connection dropped takes the lock again
+        with the next connection, or gets an error that names the new holder.
     options
         For `sqlalchemy.create_engine`.
 
     Raises
     ------
     UserError
-        If the address is none, or the database's driver is not installed.
+        If the URL is not valid, or the database's driver is not installed.
     """
     try:
         made = sqlalchemy.create_engine(url, **options)
     except ImportError as error:
         raise UserError(
             f"{masked(url)} needs the package {error.name}, which is not installed. "
-            'In the course\'s folder: python -m pip install ".[postgres]"; the address then begins with '
+            'In the course folder, run: python -m pip install ".[postgres]"; the URL then begins with '
             "postgresql+psycopg://"
         ) from error
     except ValueError as error:  # a port that is no number
-        raise UserError(f"{masked(url)} is no address of a database: {masked(str(error))}.") from error
+        raise UserError(f"{masked(url)} is not the URL of a database: {masked(str(error))}.") from error
     if not is_server(url):
         return made
     lock = locks.OnServer(waiting) if waiting else None

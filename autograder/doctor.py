@@ -1,4 +1,4 @@
-"""What this machine has and lacks, each with what it is for and what mends it."""
+"""What this machine has and lacks, each item with its purpose and how to fix it."""
 
 import importlib.metadata
 import importlib.util
@@ -19,7 +19,7 @@ from autograder.config import CONFIG, ROOT, Course, Exercise, UserError
 
 PACKAGE = "attention-by-hand"
 PIN = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
-# What a person does, the group of pyproject.toml that it needs, and what it is called when something is absent.
+# The activity, the group of pyproject.toml that it needs, and the state when something is absent.
 USES = (
     ("To read and solve", "", "missing"),
     ("To grade", "grade", "optional"),
@@ -30,7 +30,7 @@ USES = (
 
 @dataclass
 class Finding:
-    """One thing looked for: `state` is ok, missing (needed) or optional (absent, and only some work needs it)."""
+    """One item: `state` is ok, missing (needed) or optional (absent, and only some work needs it)."""
 
     what: str
     state: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 def findings(root: Path = ROOT) -> list[Finding]:
-    """Return all findings, the needed things first; `root` is the course's folder."""
+    """Return all findings, the needed items first; `root` is the course's folder."""
     course = [_exercises(root), *_configuration(root), _writable(root)]
     return [*_python(), *packages(), _torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
 
@@ -49,7 +49,7 @@ def _python() -> Iterator[Finding]:
     good = sys.version_info >= (3, 11)
     note = "" if good else "Install Python 3.11 or newer."
     if sys.version_info >= (3, 15):
-        note = "newer than 3.14, the last one that the course is tried with"
+        note = "newer than 3.14, the last version that the course is tested with"
     yield Finding("Python", "ok" if good else "missing", version, note)
     if sys.platform == "linux":
         yield Finding("System", "ok", platform.system(), "reading, solving, checking and grading")
@@ -58,7 +58,7 @@ def _python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Yield what each use lacks of the packages that pyproject.toml declares for it, and what installs them."""
+    """Yield the packages in pyproject.toml that each use lacks, and how to install them."""
     locks = sorted(ROOT.glob("requirements*.txt"))
     tested = dict(PIN.findall("\n".join(lock.read_text(encoding="utf-8") for lock in locks)))
     for use, group, state in USES:
@@ -71,21 +71,21 @@ def packages() -> Iterator[Finding]:
                 absent.append(name)
                 continue
             if not requirement.specifier.contains(found, prereleases=True):
-                absent.append(f"{requirement.name}{requirement.specifier} (it is {found})")
+                absent.append(f"{requirement.name}{requirement.specifier} (found {found})")
             elif tested.get(name, found) != found:
                 other.append(f"{name} {found} instead of {tested[name]}")
         if absent:
             source = f".[{group}]" if group else "."
-            everything = "all of it: python course.py install-all"
-            mend = f'in the course\'s folder: python -m pip install "{source}" ({everything})'
-            yield Finding(use, state, f"without {', '.join(absent)}", mend)
+            everything = "for everything: python course.py install-all"
+            fix = f'in the course folder: python -m pip install "{source}" ({everything})'
+            yield Finding(use, state, f"without {', '.join(absent)}", fix)
         elif other:
             listed = "; ".join(other[:3]) + (" and more" if len(other) > 3 else "")
             yield Finding(
                 use,
                 "ok",
                 f"{len(wanted)} packages; {listed}",
-                "python course.py install-all brings the tested versions",
+                "python course.py install-all installs the tested versions",
             )
         else:
             yield Finding(use, "ok", f"{len(wanted)} packages", "as tested" if tested else "")
@@ -122,7 +122,7 @@ def _torch(root: Path = ROOT) -> Finding:
     if torch.cuda.is_available():
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
         found = f"{torch.__version__}, {torch.cuda.get_device_name()}, {bf16}"
-        return Finding("torch", "ok", found, "the GPU is found; `grade --pending` settles points that wait for one")
+        return Finding("torch", "ok", found, "GPU found; `grade --pending` settles pending points that need one")
     found = f"{torch.__version__}, CPU only"
     exercises = [Exercise(path.name, root) for path in sorted((root / "exercises").glob("*")) if path.is_dir()]
     wanting = unverified(exercises)
@@ -141,8 +141,8 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
     if torch.cuda.is_available():
         return []
     return [
-        f"{exercise.name} needs a GPU{_for_what(exercise)}, and torch finds none here: what its checks ask of one is "
-        "not verified, and those points wait for `grade --pending` on a machine that has one."
+        f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those checks are not "
+        "verified, and their points are pending until `grade --pending` runs on a machine that has one."
         for exercise in wanting
     ]
 
@@ -156,24 +156,22 @@ def _for_what(exercise: Exercise) -> str:
 def _triton() -> Finding:
     """Return whether kernels run here, and how, and whether checks of them can be judged."""
     if importlib.util.find_spec("triton") is None:
-        note = "checks of kernels are not verified, and their points wait; Triton is for Linux"
+        note = "checks of kernels are not verified, and their points are pending; Triton is for Linux"
         return Finding("Triton", "optional", "not installed", note)
     version = importlib.metadata.version("triton")
     if reason := machine.fails("triton"):
-        return Finding("Triton", "optional", version, f"{reason}; checks of kernels wait, and cost no points")
+        return Finding("Triton", "optional", version, f"{reason}; points for kernels are pending, not lost")
     native = machine.has("gpu")
     how = "natively, on the GPU" if native else "in its interpreter, on the CPU"
     if native and (reason := machine.fails("bf16")):
         how += f", but not in bfloat16: {reason}"
-    return Finding("Triton", "ok", version, f"kernels run {how}, and can be watched")
+    return Finding("Triton", "ok", version, f"kernels run {how}, and can be traced")
 
 
 def _compile() -> Finding:
     """Return whether torch compiles a layer here."""
     reason = machine.fails("compile")
-    state, note = (
-        ("optional", f"{reason}; the check that asks for it waits") if reason else ("ok", "it compiles a layer")
-    )
+    state, note = ("optional", f"{reason}; points that need it are pending") if reason else ("ok", "compiles a layer")
     return Finding("torch.compile", state, "found" if not reason else "not usable", note)
 
 
@@ -185,7 +183,7 @@ def _exercises(root: Path) -> Finding:
 
 
 def _configuration(root: Path) -> Iterator[Finding]:
-    """Yield what is wrong with the course's configuration, if there is one."""
+    """Yield what is wrong with the course's configuration, if it has one."""
     try:
         if (root / CONFIG).exists():
             _ = Course(root).config
@@ -197,12 +195,12 @@ def _writable(root: Path) -> Finding:
     if os.access(root, os.W_OK):
         free = shutil.disk_usage(root).free / 1e9
         return Finding("Course folder", "ok", f"writable, {free:.0f} GB free", "gradebook, feedback, builds")
-    return Finding("Course folder", "missing", "read-only", f"make {root} writable, or grade with --into elsewhere")
+    return Finding("Course folder", "missing", "read-only", f"make {root} writable, or grade elsewhere with --into")
 
 
 def _tools() -> Iterator[Finding]:
     for name, names, purpose in (
-        ("make", ("make",), "the two commands of the README; each can be run by hand instead"),
+        ("make", ("make",), "the two commands of the README; you can also run each by hand"),
         ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "the browser tests"),
         ("git", ("git",), "changing the course"),
     ):
@@ -214,9 +212,9 @@ def _isolation() -> Finding:
     try:
         from autograder.sandbox import bubblewrap as sandbox
     except ImportError as error:
-        return Finding("Isolation", "optional", "unknown", f"{error.name} is not installed, which `grade` needs")
+        return Finding("Isolation", "optional", "unknown", f"`grade` needs {error.name}, which is not installed")
     lacks = sandbox.missing()
     if not lacks:
         return Finding("Isolation", "ok", "bubblewrap, seccomp", "`grade` runs submissions in a sandbox")
-    note = "; ".join(lacks) + ". `grade` refuses without it (--no-sandbox goes on at your own risk)"
+    note = "; ".join(lacks) + ". `grade` stops without isolation (--no-sandbox continues at your own risk)"
     return Finding("Isolation", "optional", "none", note)

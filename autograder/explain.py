@@ -1,7 +1,7 @@
-"""Explain a grade: what each check drew, what came back, and which listed wrong answers do the same there.
+"""Explains a grade: the inputs of each check, the returned values, and which listed wrong answers do the same.
 
-The notebook is graded as `check` grades one. Beside it each check runs once more on the same inputs, by a judge that
-writes down every call of the function under test.
+The notebook is graded as by `check`. In addition, each check runs once more on the same inputs, with a judge that
+records every call of the function under test.
 """
 
 import ast
@@ -34,20 +34,20 @@ from autograder.sandbox.guests import Guest
 from autograder.sanitize import text
 
 MOST_CALLS = 3
-"""How many calls of a check are shown, where no single check is asked for."""
+"""How many calls of a check are shown, unless a single check was requested."""
 MOST_NUMBERS = 150
-"""How many numbers an array may have to be printed: any matrix of two drawn sizes is."""
+"""The most numbers of an array that is printed: enough for any matrix of two drawn sizes."""
 MOST_WIDTH = 120
 MOST_TEXT = 300
-CHANGED = "The exercise has changed since then, so that what is shown here may differ from the grade."
-CUT = "What was handed in is no longer there; shown is the graded notebook, without the files beside it."
+CHANGED = "The exercise has changed since then, so this may differ from the grade."
+CUT = "The submission is no longer there; this shows the graded notebook, without the files next to it."
 
 
 @dataclass
 class Made:
-    """One call of the function under test: its arguments as they were drawn, and what came of it.
+    """One call of the function under test: its arguments as drawn, and the outcome.
 
-    `what` says what was asked of a module that it made, such as "forward".
+    `what` names the method called on a module that it made, such as "forward".
     """
 
     arguments: tuple[Any, ...]
@@ -77,7 +77,7 @@ class Explanation:
 
 
 class Recording(Subject):
-    """The function under test, which writes down the arguments of each call as they were drawn."""
+    """The function under test, which records the arguments of each call as drawn."""
 
     drawn: list[tuple[Any, ...]]
 
@@ -89,12 +89,12 @@ class Recording(Subject):
 
 
 class Explaining(Judge):
-    """A judge that writes down what its checks do.
+    """A judge that records what its checks do.
 
     Parameters
     ----------
     judge : Judge
-        The one that it stands for.
+        The judge that it replaces.
     released : Notebook
     wanted : str
         A check, or a function under test; by default all of them.
@@ -198,11 +198,11 @@ class Explainer:
             record = _record(path)
             notebook = path.with_name(f"{record.assignment}.ipynb")
             if not notebook.exists():
-                raise UserError(f"The graded notebook is not beside {path.name}: there is no {notebook}.")
+                raise UserError(f"The graded notebook is not next to {path.name}: there is no {notebook}.")
             if lacks:
                 raise UserError(
-                    f"What others wrote cannot be isolated on this machine: {'; '.join(lacks)}. "
-                    "Mend that, or run it at your own risk with --no-sandbox."
+                    f"Other people's code cannot be isolated on this machine: {'; '.join(lacks)}. "
+                    "Fix that, or run it at your own risk with --no-sandbox."
                 )
             above = path.resolve().parents  # autograded/STUDENT/EXERCISE/grade.json
             course = dataclasses.replace(course, into=above[3] if len(above) > 3 else course.into)
@@ -216,7 +216,7 @@ class Explainer:
         judges[self.exercise.name] = self.judge
 
     def _as_graded(self, course: Course, record: Record, seed: int | None) -> None:
-        """Put what was graded in the place of the notebook that came of it, with the seeds that it had."""
+        """Replace the graded notebook by the submission that was graded, with its seeds."""
         unit = self.single.unit
         handed_in = _handed_in(course, self.exercise, record, self.single.limits)
         if handed_in is not None:
@@ -267,12 +267,12 @@ def _record(path: Path) -> Record:
     except UnicodeDecodeError:
         record = None
     if record is None:
-        raise UserError(f"{path} holds no grade of this course's. Name autograded/STUDENT/EXERCISE/grade.json.")
+        raise UserError(f"{path} is not a grade of this course. Name autograded/STUDENT/EXERCISE/grade.json.")
     return record
 
 
 def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limits) -> submissions.Unit | None:
-    """Return what was graded, if it still lies where submissions lie and has not changed."""
+    """Return the graded submission, if it is still in its folder and has not changed."""
     if not course.submitted.is_dir():
         return None
     for submission in submissions.find([exercise], course.submitted):
@@ -316,9 +316,9 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
         if explained.alike and (result.status.does_not_hold or whole):
-            yield f"    does here what these listed answers do: {'; '.join(explained.alike)}", "cyan"
+            yield f"    does the same here as these listed answers: {'; '.join(explained.alike)}", "cyan"
         elif explained.alike:
-            yield f"    {len(explained.alike)} listed wrong answers do the same here, and pass it too", "dim"
+            yield f"    {len(explained.alike)} listed wrong answers do the same here and also pass", "dim"
         elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
 

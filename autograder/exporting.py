@@ -1,7 +1,7 @@
-"""Grades and feedback on their way back to a school's system: the columns and the file names that it takes.
+"""Exports grades and feedback to a learning platform, with the columns and file names that it imports.
 
-Moodle and Canvas know a row by numbers of their own. So their files are filled in, not made: Moodle's grading
-worksheet, and Canvas's gradebook. What they would take and is not a grade, such as a comment, is left out.
+Moodle and Canvas identify a row by numbers of their own. So their files are filled in, not made: Moodle's grading
+worksheet, and Canvas's gradebook. Other fields that they would import, such as comments, are left out.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ PERSONAL = ("student_id", "last_name", "first_name", "email", "timestamp")
 MAIL_MERGE = "mail-merge.csv"
 NUMBERS = (roster.IDENTIFIER, "grade", "maximum grade", "last modified (grade)")
 PEOPLE = ("full name", "id number", "username", "email address", "status")
-"""What is kept of Moodle's worksheet: what its importer asks for, and by what people know a row."""
+"""The columns of Moodle's worksheet that are kept: those that its importer needs, and those that name a student."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Line:
 
 @dataclass
 class Exported:
-    """What is exported.
+    """The content of an export.
 
     Attributes
     ----------
     key, values : list of int
-        The columns by which a row is known, and those with its grades.
+        The columns that identify a row, and those with its grades.
     above : list of list of str
         Rows between the headings and the students.
     missing : list of (str, str)
-        Whose grades are not in it, and why.
+        The students whose grades are not in it, and why.
     """
 
     headings: list[str]
@@ -81,12 +81,12 @@ class Exported:
         Raises
         ------
         UserError
-            If that has other columns.
+            If that file has different columns.
         """
         earlier = roster.read_sheet(path)
         names = [self.headings[at] for at in (*self.key, *self.values)]
         if not set(names) <= set(earlier.headings):
-            raise UserError(f"{path} has other columns than this export: name a file that the same command wrote.")
+            raise UserError(f"{path} has other columns than this export. Name a file that the same command wrote.")
         where = [earlier.headings.index(name) for name in names]
         known = {tuple(row[at].strip() for at in where) for row in earlier.rows}
         self.lines = [
@@ -96,7 +96,7 @@ class Exported:
         ]
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file, all or nothing."""
         with _whole(path) as new, new.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([self.headings, *self.above, *(line.cells for line in self.lines)])
 
@@ -115,7 +115,7 @@ def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
 
 
 def to_gradescope(grades: list[Grade], anonymous: bool) -> Exported:
-    """Return the grades of one exercise in the columns in which Gradescope gives its own."""
+    """Return the grades of one exercise with the columns of Gradescope's own export."""
     _only_exercise(grades)
     names = records.numbered(grade["student_id"] for grade in grades) if anonymous else {}
     lines = []
@@ -136,7 +136,7 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
     Raises
     ------
     UserError
-        If it is no worksheet, or its assignment has other points than the exercise.
+        If it is not a worksheet, or its assignment has different points than the exercise.
     """
     exercise = _only_exercise(grades)
     own, points = sheet.column(roster.IDENTIFIER), sheet.column("grade")
@@ -164,7 +164,7 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
     Raises
     ------
     UserError
-        If it is no gradebook of Canvas's, or its assignment has other points than the exercise.
+        If it is not a Canvas gradebook, or its assignment has different points than the exercise.
     """
     if not sheet.is_canvas:
         raise UserError(f"{sheet.path} has no columns Student, ID and Section. Name {WHERE[System.CANVAS]}.")
@@ -195,10 +195,10 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
 
 
 def feedback(course: Course, exported: Exported, system: System, path: Path) -> list[str]:
-    """Write the feedback pages of what is exported into one zip; return whose pages there are none of.
+    """Write the feedback pages of an export into one zip file; return the submissions without a page.
 
-    For Moodle they are named as its "Upload multiple feedback files in a zip" takes them. For others each has the
-    student's and the exercise's name, and a CSV file beside them lists addresses, points and pages, for a mail merge.
+    For Moodle the files are named for its "Upload multiple feedback files in a zip". For others each has the names of
+    the student and the exercise, and a CSV file next to them lists addresses, points and pages, for a mail merge.
     """
     lacking, listed, taken = [], [], set[str]()
     with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
@@ -227,45 +227,43 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
 
 
 def pending(grades: Iterable[Grade]) -> int:
-    """Return how many grades may still rise: points of theirs wait for a person or for a machine."""
+    """Return how many grades may still rise: they need a manual grade, or have pending points."""
     return sum(bool(grade["needs_manual_grade"] or grade["pending"]) for grade in grades)
 
 
 def _only_exercise(grades: Sequence[Grade]) -> str:
     names = sorted({grade["assignment"] for grade in grades})
     if len(names) > 1:
-        raise UserError(f"This file is of one exercise. Name one of {', '.join(names)}.")
+        raise UserError(f"This format holds one exercise. Name one of {', '.join(names)}.")
     return str(names[0])
 
 
 def _matched(
     grades: list[Grade], sheet: Sheet, system: System
 ) -> tuple[dict[int, list[Grade]], list[tuple[str, str]]]:
-    """Return the grades by the row of the sheet that they belong into, in its order, and who is in none."""
+    """Return the grades by their row in the sheet, in its order, and the students who are in none."""
     people = roster.of_sheet(sheet)
     found: dict[int, list[Grade]] = {}
     missing: dict[str, str] = {}
     for grade in grades:
         person, reason = _person(grade, people, system)
         if person is None:
-            missing[grade["student_id"]] = reason.replace("the list of the class", sheet.path.name)
+            missing[grade["student_id"]] = reason.replace("the roster", sheet.path.name)
             continue
         there = found.setdefault(person.row, [])
         if any(other["student_id"] != grade["student_id"] for other in there):
             both = f"{there[0]['student_id']} and {grade['student_id']}"
-            raise UserError(
-                f"{both} are both {person.id} in {sheet.path}. Mend the list of the class, and collect again."
-            )
+            raise UserError(f"{both} both match {person.id} in {sheet.path}. Correct the roster, and collect again.")
         there.append(grade)
     if not found:
-        raise UserError(f"Nobody who has a grade is in {sheet.path}. Name {WHERE[system]}.")
+        raise UserError(f"No student with a grade is in {sheet.path}. Name {WHERE[system]}.")
     return dict(sorted(found.items())), sorted(missing.items())
 
 
 def _person(grade: Grade, people: Roster, system: System) -> tuple[roster.Person | None, str]:
-    """Return whose a grade is, by what the gradebook has of its student."""
+    """Return the person whose grade this is, from the student's data in the gradebook."""
     student = grade["student_id"]
-    number = re.search(r"_(\d+)$", student)  # as `collect` calls students of Canvas's without a list of the class
+    number = re.search(r"_(\d+)$", student)  # as `collect` names Canvas's students without a roster
     return people.find(
         Clues(
             (system.value, number[1]) if number and system == System.CANVAS else ("", ""),
@@ -285,23 +283,23 @@ def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
             found.append(at)
     if len(found) > 1:
         columns = " and ".join(sheet.headings[at] for at in found)
-        raise UserError(f"{sheet.path} has several columns for {name}: {columns}. Take out all but one.")
+        raise UserError(f"{sheet.path} has several columns for {name}: {columns}. Remove all but one.")
     return found[0] if found else -1
 
 
 def _check_points(said: str, grade: Grade, exercise: str, whose: str) -> None:
-    """Refuse a scale that isn't the exercise's: the points would be read as others than they are."""
+    """Refuse a scale that isn't the exercise's: the points would be misread."""
     with contextlib.suppress(ValueError):
         most = float(said.replace(",", "."))
         if abs(most - grade["max_score"]) > 0.005:
             own = _points(grade["max_score"])
             raise UserError(
-                f"{whose} has {most:g} points and {exercise} has {own}. Set it to {own} there, and export it anew."
+                f"{whose} has {most:g} points, but {exercise} has {own}. Set it to {own} there, and export it again."
             )
 
 
 def _columns(made: Exported, kept: list[int]) -> Exported:
-    """Return an export with some of its columns alone."""
+    """Return an export with only some of its columns."""
     lines = [Line([line.cells[at] for at in kept], line.grades) for line in made.lines]
     headings = [made.headings[at] for at in kept]
     key, values = ([kept.index(at) for at in those] for those in (made.key, made.values))
@@ -320,11 +318,11 @@ def _cell(value: object) -> str:
 
 
 def _file_name(student: str) -> str:
-    return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))  # a mail merge's list has it as a cell, too
+    return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))  # a mail merge's list also has it as a cell
 
 
 def _distinct(name: str, taken: set[str]) -> str:
-    """Return a name, with a number behind it where it is taken, and take it; systems may know one case alone."""
+    """Return a name, with a number after it if it is taken, and take it; file systems may ignore case."""
     own, number = name, 1
     while own.casefold() in taken:
         number += 1
@@ -335,7 +333,7 @@ def _distinct(name: str, taken: set[str]) -> str:
 
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """Give a file to be written, which takes its place when that is done, or is gone."""
+    """Yield a temporary path to write to, which replaces the file when done, or is deleted."""
     new = path.with_name(f"{path.name}.new")
     try:
         yield new

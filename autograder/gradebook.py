@@ -1,4 +1,4 @@
-"""The one writer of nbgrader's gradebook, and what is read from it. Nothing but SQL, through nbgrader's own API."""
+"""Reads and writes nbgrader's gradebook, with a single writer at a time. All SQL goes through nbgrader's own API."""
 
 import contextlib
 import functools
@@ -50,13 +50,13 @@ STUDENTS, SUBMISSIONS, NOTEBOOKS, GRADES, COMMENTS = (
 )
 
 PAUSES = (0.0, 1.0, 2.0, 4.0)
-"""Seconds before each further try to write, after a connection dropped: a server that starts again takes some."""
+"""Seconds before each retry of a write after a dropped connection: a server takes a while to restart."""
 
 Done = TypeVar("Done")
 
 
 class Refused(Exception):
-    """The gradebook does not take this submission, whatever else it takes."""
+    """The gradebook does not accept this submission."""
 
 
 @contextmanager
@@ -67,18 +67,18 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
     ----------
     course : Course
     waiting : callable, optional
-        Given by who grades into it. There is one such at a time, whatever the database: another waits until it ends,
-        and this is called once with a line that says whom for. Who reads, or marks by hand, waits for nobody.
+        Given by a process that grades into it. With every database, only one such process runs at a time: another
+        waits until it ends, and calls this once with a line that names it. Readers and manual graders do not wait.
 
     Raises
     ------
     UserError
-        If the database refuses, is no gradebook, or holds another course.
+        If the database reports an error, is not a gradebook, or has another course.
     """
 
     def wait(who: str) -> None:
         assert waiting is not None
-        waiting(f"Waiting until the gradebook {course.database} is free. Who grades into it: {who}.")
+        waiting(f"Waiting until the gradebook {course.database} is free. In use by: {who}.")
 
     try:
         with contextlib.ExitStack() as held:
@@ -89,7 +89,7 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
             if foreign:
                 raise UserError(
                     f"{course.database} is the gradebook of another course ({', '.join(foreign)}). "
-                    "Name this course's with --db, or move that one away."
+                    "Name this course's own with --db, or move that one away."
                 )
             gradebook.db.rollback()
             yield gradebook
@@ -97,12 +97,12 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
         fix = database.fix(error)
         raise UserError(
             f"The gradebook {course.database} cannot be used: {database.reason(error)}. {fix}"
-            f"{'Or name' if fix else 'Name'} another with --db; nothing in it was changed."
+            f"{'Or name' if fix else 'Name'} another with --db. Nothing in this one was changed."
         ) from error
 
 
 def _lock_of(course: Course) -> Path:
-    """Return the file by which one at a time grades into a database that is a file, or of which we know no lock."""
+    """Return the lock file for a database that is a file, or for which we know no other lock."""
     url = make_url(course.db_url)
     named = url.database if url.get_backend_name() == "sqlite" else None
     path = Path(named) if named and named != ":memory:" else course.gradebook
@@ -115,7 +115,7 @@ def _open(url: str, course_id: str, wait: Callable[[str], None] | None = None) -
     Raises
     ------
     UserError
-        If what it lies in was made by another nbgrader.
+        If its database was made by another version of nbgrader.
     """
     with _instead(create_engine=functools.partial(database.engine, waiting=wait), app_log=QUIET):
         gradebook = Gradebook(url, course_id)
@@ -134,7 +134,7 @@ def _check_version(connection: Connection, url: str) -> None:
     found = None
     if tables.has_table("alembic_version"):
         found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if found is None:  # whoever made it was killed before the version was written, or it is from long ago
+    if found is None:  # its maker was killed before the version was written, or it is very old
         made = {column["name"] for column in tables.get_columns(STUDENTS.name)}
         found = scripts.get_current_head() if made == set(STUDENTS.columns.keys()) else None
     if found == scripts.get_current_head():
@@ -148,16 +148,16 @@ def _check_version(connection: Connection, url: str) -> None:
         )
         raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {fix}")
     raise UserError(
-        f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one, "
-        f"{nbgrader.__version__}. Install that one, or name another gradebook with --db."
+        f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one "
+        f"({nbgrader.__version__}). Install the newer nbgrader, or name another gradebook with --db."
     )
 
 
 @contextmanager
 def _instead(**ours: Any) -> Iterator[None]:
-    """Let nbgrader use these for its own, and know the version of its newest tables.
+    """Let nbgrader use these in place of its own, and know the version of its newest tables.
 
-    By itself it asks another Python for that, which takes seconds.
+    By itself it starts another Python to find out, which takes seconds.
     """
     ours["get_alembic_version"] = _scripts().get_current_head
     theirs = {name: getattr(nbgrader.api, name) for name in ours}
@@ -170,13 +170,13 @@ def _instead(**ours: Any) -> Iterator[None]:
 
 @contextmanager
 def _mended_in_config() -> Iterator[None]:
-    """Say of what the course's rule for late work raises that its configuration mends it."""
+    """Turn an error from the course's rule for late work into one that points to its configuration."""
     try:
         yield
     except Exception as error:  # whatever a class that the configuration names may raise
         raise UserError(
-            f"{CONFIG}: the penalty for late work cannot be had: {error}. "
-            "Mend c.AssignLatePenalties or c.LateSubmissionPlugin there."
+            f"{CONFIG}: the penalty for late work cannot be computed: {error}. "
+            "Fix c.AssignLatePenalties or c.LateSubmissionPlugin there."
         ) from error
 
 
@@ -186,17 +186,17 @@ def _scripts() -> ScriptDirectory:
 
 
 def copy(source: str, target: str) -> int:
-    """Copy a gradebook with all that is in it into a database that holds none yet; return how many rows that were.
+    """Copy a whole gradebook into a database that has none yet; return the number of rows.
 
     Parameters
     ----------
     source, target : str
-        Their addresses, of whatever databases. The first is only read; on a server, as it is at one moment.
+        Their URLs, of any databases. The first is only read; on a server, in one consistent snapshot.
 
     Raises
     ------
     UserError
-        If one of them cannot be used, or the second has something in it already.
+        If one of them cannot be used, or the second is not empty.
     """
     address, count = source, 0
     try:
@@ -215,7 +215,7 @@ def copy(source: str, target: str) -> int:
             ours = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
                 if ours.execute(select(table).limit(1)).first():
-                    raise UserError(f"{database.masked(target)} has grades already. Name a new database.")
+                    raise UserError(f"{database.masked(target)} already has grades. Name a new database.")
             address = source
             for table in Base.metadata.sorted_tables:
                 rows = [dict(row) for row in theirs.execute(select(table)).mappings()]
@@ -246,17 +246,17 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
             SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
     except RuntimeError:
         raise UserError(
-            f"{course.database} has grades for another version of {exercise.name}, with other cells. "
+            f"{course.database} has grades for another version of {exercise.name}, with different cells. "
             "Keep that gradebook for that version, and name a new one with --db."
         ) from None
     gradebook.db.expire_all()
 
 
 def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
-    """Give an exercise that has submissions the cells of a newer release: nbgrader would refuse to.
+    """Give an exercise that has submissions the cells of a newer release, which nbgrader refuses to do.
 
-    What is new gets a row for each submission, without points yet. Of what is gone, texts go, and nothing else: where
-    a cell is gone that has points or an answer, all stays as it is.
+    A new cell gets a row for each submission, without points yet. A removed text cell is deleted. If a removed cell
+    has points or an answer, nothing is changed.
     """
     try:
         notebook = gradebook.find_notebook(name, name)
@@ -286,7 +286,7 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
-    """Tell whether the gradebook has just the cells of a released notebook, with their points and texts."""
+    """Tell whether the gradebook has exactly the cells of a released notebook, with their points and texts."""
     try:
         found = gradebook.find_notebook(name, name)
     except MissingEntry:
@@ -302,10 +302,10 @@ def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
 
 
 class Writer:
-    """Writes submissions into an open gradebook, and reads how they stand.
+    """Writes submissions into an open gradebook, and reads their state.
 
-    It goes to the tables of nbgrader's API directly, with the cells of each exercise looked up once: through its
-    objects, nbgrader asks the database some thirty questions for each submission.
+    It uses the tables of nbgrader's API directly, and looks up the cells of each exercise once: through its objects,
+    nbgrader makes about thirty queries for each submission.
     """
 
     def __init__(self, course: Course, gradebook: Gradebook):
@@ -316,9 +316,9 @@ class Writer:
             self._rule.init_plugin()
 
     def saved(self, name: str, student: str, late_anew: bool = False) -> Saved | None:
-        """Return what there is of a submission now, manual grades and all, or None if it is not graded.
+        """Return a submission's present grades, including manual ones, or None if it is not graded.
 
-        The late penalty is as it was written, or, `late_anew`, written as it is with the due date of today.
+        The late penalty is the stored one; with `late_anew` it is recomputed for the present due date, and stored.
         """
 
         def read() -> Saved | None:
@@ -333,17 +333,17 @@ class Writer:
         return self._whole(name, student, read)
 
     def save(self, name: str, student: str, outcome: Outcome, timestamp: datetime | None, comment: str = "") -> Saved:
-        """Write a submission's points, time stamp and late penalty, whole or not at all.
+        """Write a submission's points, time stamp and late penalty, all or nothing.
 
-        A manual grade is kept, and marked for another look, as nbgrader does. What our own fault left without an
-        outcome has no points: it waits for a person.
+        A manual grade is kept, and marked for review, as nbgrader does. A submission that our own fault left without
+        an outcome has no points: it needs a person.
 
         Raises
         ------
         Refused
-            If the database does not take this submission; nothing of it is written then.
+            If the database rejects this submission; nothing of it is written then.
         UserError
-            If the database takes nothing.
+            If the database accepts no writes.
         """
 
         def write() -> Saved:
@@ -359,10 +359,10 @@ class Writer:
     def _whole(self, name: str, student: str, work: Callable[[], Done]) -> Done:
         """Make one transaction of what is done; leave none open.
 
-        Where the connection drops, all of it is done again with a new one. That is safe even if it dropped after the
-        database had written everything and before it could say so: what is written follows from the outcome and from
-        what a person gave, so that the second time changes nothing. And the new connection has the lock, as the one
-        before, so that still nobody else grades.
+        If the connection drops, all of it is repeated with a new one. That is safe even if it dropped after the
+        database wrote everything and before it could confirm: the values depend only on the outcome and on manual
+        grades, so the second write changes nothing. The new connection takes the lock again, so that still no other
+        process grades.
         """
         pauses, dropped = list(PAUSES), False
         while True:
@@ -381,12 +381,12 @@ class Writer:
             time.sleep(pauses.pop(0))
 
     def _lost(self, name: str, student: str, error: Exception) -> str:
-        """Return what is said when the database takes nothing more."""
-        gradebook, kept = f"the gradebook {self.course.database}", "What was graded before is kept"
+        """Return the message for a database that accepts no more writes."""
+        gradebook, kept = f"the gradebook {self.course.database}", "Earlier grades are kept"
         if isinstance(error, locks.Held):
-            return f"The connection to {gradebook} dropped, and {error} grades into it now. {kept}."
+            return f"The connection to {gradebook} dropped, and {error} now grades into it. {kept}."
         why = f"{gradebook[0].upper()}{gradebook[1:]} refused the grade of {student} for {name}"
-        return f"{why}: {database.reason(error)}. {kept}; mend it and run the same command again."
+        return f"{why}: {database.reason(error)}. {kept}; fix it and run the same command again."
 
     def _exercise(self, name: str) -> "_Exercise":
         if name not in self._exercises:
@@ -434,7 +434,7 @@ class Writer:
         return found
 
     def _added(self, name: str, student: str) -> "_Submission":
-        """Add a submission without points, and its student if need be."""
+        """Add a submission without points, and its student if necessary."""
         exercise, db = self._exercise(name), self.gradebook.db
         if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
             db.execute(insert(STUDENTS).values(id=student))
@@ -452,7 +452,7 @@ class Writer:
         return added
 
     def _written(self, found: "_Submission") -> None:
-        """Write what is to be changed of a submission's rows."""
+        """Write the changes to a submission's rows."""
         db = self.gradebook.db
         db.execute(update(SUBMISSIONS).where(SUBMISSIONS.c.id == found.id).values(timestamp=found.timestamp))
         self._write_penalty(found)
@@ -484,7 +484,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class _Exercise:
-    """What the gradebook knows of an exercise: ids, the due date, and its cells by id."""
+    """An exercise in the gradebook: ids, the due date, and its cells by id."""
 
     assignment: str
     notebook: str
@@ -508,7 +508,7 @@ class _Submission:
     comments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, outcome: Outcome, comment: str) -> None:
-        """Put an outcome's points into the rows, what nbgrader says of an untouched answer, and first the reasons."""
+        """Put an outcome into the rows: points, the reasons first, and nbgrader's comment on an untouched answer."""
         for cell, row in self.grades.items():
             result = outcome.cells.get(self.exercise.graded.get(cell, ("", 0.0))[0])
             if result is None:
@@ -526,14 +526,14 @@ class _Submission:
             first["auto_comment"] = comment
 
     def is_graded(self) -> bool:
-        """Tell whether each cell has points, or waits for a person."""
+        """Tell whether each cell has points, or needs a manual grade."""
         return all(
             row["auto_score"] is not None or row["manual_score"] is not None or row["needs_manual_grade"]
             for row in self.grades.values()
         )
 
     def seconds_late(self) -> float:
-        """Return how much after the due date, with the student's extension, it came in."""
+        """Return how late it was submitted, given the due date and the student's extension."""
         if self.timestamp is None or self.exercise.due is None:
             return 0.0
         return max(0.0, (self.timestamp - self.exercise.due - (self.extension or timedelta())).total_seconds())
@@ -543,7 +543,7 @@ class _Submission:
         return sum(_score(row) for row in self.grades.values())
 
     def standing(self) -> Standing:
-        """Return how it stands."""
+        """Return its score, penalty and state."""
         penalty = self.penalty or 0.0
         return Standing(
             score=round(max(0.0, self.score() - penalty), 4),
@@ -554,7 +554,7 @@ class _Submission:
         )
 
     def cells(self) -> dict[str, SavedCell]:
-        """Return what `Saved` has of each cell."""
+        """Return the part of `Saved` for each cell."""
         cells: dict[str, dict[str, Any]] = {}
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
@@ -568,24 +568,24 @@ class _Submission:
 
 
 def _score(row: Mapping[str, Any]) -> float:
-    """Return what a grade's row is worth: a person's points before the checks'."""
+    """Return the points of a grade's row: manual points take precedence over the checks'."""
     points = row.get("auto_score") if row.get("manual_score") is None else row["manual_score"]
     return 0.0 if points is None else points + (row.get("extra_credit") or 0.0)
 
 
 def _waits(row: Mapping[str, Any]) -> bool:
-    """Tell whether a grade's row waits for a person.
+    """Tell whether a grade's row needs a person.
 
-    One whose points the checks gave, and that nobody changed, is marked because points of it wait for a machine.
+    A marked row that has points from the checks, and no manual points, has pending points: it needs a machine.
     """
     only_pending = row.get("auto_score") is not None and row.get("manual_score") is None
     return bool(row["needs_manual_grade"]) and not only_pending
 
 
 def enrol(course: Course, people: Iterable[Person]) -> int:
-    """Write a class into nbgrader's table of students; return how many of them it did not have so.
+    """Write a class into nbgrader's table of students; return how many were new or changed.
 
-    What the list says nothing of stays as it is, and so does a student who isn't in the list.
+    Fields that the roster lacks stay unchanged, and so do students who are not in it.
     """
     changed = 0
     with opened(course) as gradebook:
@@ -609,8 +609,8 @@ def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, float]]]:
     Returns
     -------
     list of tuple
-        The grade under nbgrader's own names, where `needs_manual_grade` tells whether a cell of it still waits for a
-        person; and the scores that a person gave, by the grade ids of their cells.
+        The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still needs a person;
+        and the manual scores, by the grade ids of their cells.
     """
     with opened(course) as gradebook:
         db = gradebook.db

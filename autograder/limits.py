@@ -1,6 +1,6 @@
-"""What one submission may use; the one place where it is set.
+"""What one submission may use: the only place that sets the defaults.
 
-It is changed for a course in `nbgrader_config.py` (`c.Limits.…`), and for one exercise in its `exercise.toml`.
+A course changes them in `nbgrader_config.py` (`c.Limits.…`), and one exercise in its `exercise.toml`.
 """
 
 import dataclasses
@@ -17,38 +17,38 @@ def _limit(default: Any, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a submission. Whatever goes beyond them ends the cell that did, and is a reason of the kind *limit*.
+    """Limits of a submission. A cell that exceeds one is ended, with a reason of the kind *limit*.
 
-    Time is counted in seconds of computing, and in seconds in which nothing ran at all, so that a busy machine
-    changes no grade; what is allowed in all is so for the whole submission, however often it has to begin anew.
-    Memory is that of all the submission's processes together, read every twentieth of a second, with what they share
-    and with 0.4 MB for each socket, and each process's own is bounded by the kernel as well.
+    Time is counted in CPU seconds, and in seconds in which nothing ran at all, so that a busy machine changes no
+    grade. Limits that end in `_in_all` are for the whole submission, no matter how often it is restarted.
+    Memory is the sum over the submission's processes, read every twentieth of a second, including what they share
+    and 0.4 MB for each socket. The kernel also limits the memory of each process.
     """
 
-    cpu_seconds: float = _limit(60.0, "Seconds of computing for one cell, all its processes together.")
-    cpu_seconds_in_all: float = _limit(300.0, "Seconds of computing for a whole submission.")
-    idle_seconds: float = _limit(20.0, "Seconds in which a running cell may wait for nothing.")
-    idle_seconds_in_all: float = _limit(120.0, "Seconds in which a submission may wait for nothing.")
+    cpu_seconds: float = _limit(60.0, "CPU seconds for one cell, all its processes together.")
+    cpu_seconds_in_all: float = _limit(300.0, "CPU seconds for a whole submission.")
+    idle_seconds: float = _limit(20.0, "Seconds that a running cell may be idle.")
+    idle_seconds_in_all: float = _limit(120.0, "Seconds that a whole submission may be idle.")
     wall_seconds_in_all: float = _limit(
-        1800.0, "Seconds for which the judge waits for a submission in all, whatever it does."
+        1800.0, "Seconds for which the judge waits for a submission in all, busy or idle."
     )
     memory_mb: int = _limit(2000, "Memory beyond what the warm parent shares, in MB.")
-    processes: int = _limit(64, "Processes and threads at one time.")
-    disk_mb: int = _limit(200, "Scratch space, in MB; it lies in memory.")
+    processes: int = _limit(64, "Processes and threads at a time.")
+    disk_mb: int = _limit(200, "Scratch space, in MB; it is in memory.")
     shared_mb: int = _limit(200, "Shared memory (/dev/shm), in MB.")
     files: int = _limit(5000, "Files and folders in the scratch space.")
     descriptors: int = _limit(256, "Open files of one process.")
-    output_kb: int = _limit(400, "Text that is kept of one cell's output, in KB; more is cut off.")
-    picture_kb: int = _limit(2000, "Size of one picture that is kept, in KB.")
-    notebook_mb: int = _limit(50, "Size of a notebook that is read, in MB.")
-    graded_mb: int = _limit(20, "Size of a graded notebook, and of a feedback page, in MB; more is cut.")
-    beside_mb: int = _limit(20, "Size of the other files that a student hands in, in MB.")
+    output_kb: int = _limit(400, "Text kept from one cell's output, in KB; the rest is cut off.")
+    picture_kb: int = _limit(2000, "Size of one kept picture, in KB.")
+    notebook_mb: int = _limit(50, "Size of a notebook, in MB; a larger one is not read.")
+    graded_mb: int = _limit(20, "Size of a graded notebook, and of a feedback page, in MB; the rest is cut off.")
+    beside_mb: int = _limit(20, "Size of the other files in a submission, in MB.")
     judge_seconds: float = _limit(20.0, "Seconds that one check cell may make the judge compute.")
     run_all_cells: bool = _limit(
-        False, "Whether to run the cells behind the last graded cell of code, which change no grade."
+        False, "Whether to run the cells after the last graded code cell, which change no grade."
     )
     received_mb: int = _limit(1000, "Data that a submission may send to the judge in all, in MB.")
-    deaths: int = _limit(6, "How often a submission may end Python itself, until the rest is not run.")
+    deaths: int = _limit(6, "How often a submission may crash Python; after that, the rest is not run.")
 
     @classmethod
     def configured(cls, config: Config) -> "Limits":

@@ -1,4 +1,4 @@
-"""One at a time: what two commands must not do to the same course, or to the same gradebook, at once."""
+"""Locks, so that two commands do not change the same course or the same gradebook at once."""
 
 import contextlib
 import getpass
@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 ANOTHER = "another process"
-"""Who has a lock, where nothing tells it."""
+"""The holder of a lock, if it is unknown."""
 
 GRADEBOOK = 1635020142
 """The number of PostgreSQL's advisory lock; any that no other program takes in this database."""
@@ -28,13 +28,13 @@ POLL_SECONDS = 0.5
 
 
 class Held(Exception):
-    """Somebody else has the lock; it says who."""
+    """Another process has the lock; the text says which."""
 
 
 def me() -> str:
-    """Return who this process is, for whoever waits for it: 63 characters at most, none that has to be quoted.
+    """Return a name of this process, for those who wait for it: at most 63 characters, none that needs quoting.
 
-    That is how long the name of an application may be in PostgreSQL, where it is seen as that.
+    PostgreSQL limits the name of an application to this length.
     """
     try:
         user = getpass.getuser()
@@ -46,14 +46,14 @@ def me() -> str:
 
 @contextmanager
 def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock that is the file `path`, which is made if need be; it is free again when this process ends.
+    """Hold the lock file `path`, which is made if necessary; it is free again when this process ends.
 
     Parameters
     ----------
     path : Path
-        Of a folder that all who take part can write to. Who holds the lock stands in it.
+        In a folder that all participants can write to. The file has the name of the holder.
     waiting : callable
-        Called once with who holds it, if another process does, before waiting for that one.
+        Called once with the holder, if another process has the lock, before waiting for it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
@@ -63,7 +63,7 @@ def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
         waiting(_holder(path))
         lock.acquire()
     try:
-        with contextlib.suppress(OSError):  # on Windows nobody writes to a file that is locked, and none is the wiser
+        with contextlib.suppress(OSError):  # Windows does not let anyone write to a locked file
             path.write_text(me(), encoding="utf-8")
         yield
     finally:
@@ -85,7 +85,7 @@ class OnServer:
     Parameters
     ----------
     waiting : callable
-        Called once with who holds it, if somebody does, before waiting.
+        Called once with the holder, if there is one, before waiting.
     """
 
     def __init__(self, waiting: Callable[[str], None]):
@@ -98,7 +98,7 @@ class OnServer:
         Raises
         ------
         Held
-            If an earlier connection had it, and now it is another's.
+            If an earlier connection had it, and another process has it now.
         """
         told = False
         while not self._value(connection, f"SELECT pg_try_advisory_lock({GRADEBOOK})"):

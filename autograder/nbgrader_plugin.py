@@ -1,7 +1,7 @@
-"""The engine as nbgrader's own commands use it: three classes, named in `nbgrader_config.py`.
+"""The engine for nbgrader's own commands: three classes, named in `nbgrader_config.py`.
 
-`Run` stands for what nbgrader's `autograde` does before and while it runs a notebook. Points, comments and penalties
-stay with nbgrader's own preprocessors, which come after; `Grades` is one of them that knows of points that wait.
+`Run` replaces what nbgrader's `autograde` does before and while it runs a notebook. Points, comments and penalties
+are left to nbgrader's own preprocessors, which run afterwards; `Grades` is one of them that supports pending points.
 `Page` is what nbgrader's `generate_feedback` writes.
 """
 
@@ -34,7 +34,7 @@ from autograder.sandbox import bubblewrap
 class Run(NbGraderPreprocessor):
     """Grades a submission: restores it, runs its cells in a guest and its checks in the judge."""
 
-    sandbox = Bool(True, help="Whether guests are isolated; without, submissions run with your rights.").tag(
+    sandbox = Bool(True, help="Whether guests are isolated; if not, submissions run with your permissions.").tag(
         config=True
     )
 
@@ -47,7 +47,7 @@ class Run(NbGraderPreprocessor):
         if lacks:
             raise UserError(
                 f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
-                "Mend that, or set c.Run.sandbox = False at your own risk."
+                "Fix that, or set c.Run.sandbox = False at your own risk."
             )
         worker = _worker(exercise, self.sandbox, _limits(self.config))
         limits = worker.limits[exercise.name]
@@ -62,7 +62,7 @@ class Run(NbGraderPreprocessor):
 
 
 class Grades(SaveAutoGrades):
-    """Saves points and comments as nbgrader does; points that wait for a machine are marked, as by `grade`."""
+    """Saves points and comments as nbgrader does; pending points are marked, as `grade` does."""
 
     def _add_score(self, cell: Any, resources: Any) -> None:
         super()._add_score(cell, resources)
@@ -82,7 +82,7 @@ class Page(Exporter):
     def from_notebook_node(  # type: ignore[override]  # as with nbconvert's own exporters of text
         self, nb: Any, resources: Any = None, **more: Any
     ) -> tuple[str, Any]:
-        """Return the page, with what the gradebook says of the submission, and nbconvert's resources."""
+        """Return the page, with the submission's data from the gradebook, and nbconvert's resources."""
         nb, resources = super().from_notebook_node(nb, resources, **more)
         whose = resources["nbgrader"]
         course = replace(_course(self.config), db=whose["db_url"])
@@ -98,9 +98,9 @@ class Page(Exporter):
 
 
 def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:
-    """Put a submission's notebook under its exercise's name as well, by which alone nbgrader knows it.
+    """Also copy a submission's notebook to its exercise's name, the only one that nbgrader knows.
 
-    nbgrader calls this before it looks which of the `notebooks` it knows, in the course's folder.
+    nbgrader calls this in the course's folder, before it checks which of the `notebooks` it knows.
     """
     folder = Path(notebooks[0]).parent
     exercise = Exercise(assignment, Path.cwd())
@@ -116,13 +116,13 @@ def _course(config: Config) -> Course:
 
 
 def _limits(config: Config) -> Limits:
-    """Return the limits that are configured; raise `UserError` for one that cannot be."""
+    """Return the configured limits; raise `UserError` for one that is not valid."""
     check_limits(config)
     return Limits.configured(config)
 
 
 def _submitted(config: Config, whose: Any) -> Path:
-    """Return the folder that a submission came in, where nbgrader's configuration has it."""
+    """Return the folder of a submission, according to nbgrader's configuration."""
     from nbgrader.coursedir import CourseDirectory
 
     place = CourseDirectory(config=config)

@@ -1,4 +1,4 @@
-"""What people read of a result: reasons, in sentences, put together from what grading found."""
+"""Sentences for people: why a result lost points, made from what grading found."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from autograder.results import CellResult, Outcome, Record
 MOST_MESSAGE = 160
 
 LATE = Message("late")
-BY_A_PERSON = Message("a person gave these points")
-NOT_FINISHED = Message("the check did not run to its end")
+BY_A_PERSON = Message("graded by a person")
+NOT_FINISHED = Message("the check did not finish")
 
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
-    """Return a line for each cell that lost points, or has some that wait: how many, and for what reason."""
+    """Return a line for each cell that lost points or has pending ones: how many, and why."""
     lines: list[str] = []
     if str(result.reason):
         lines.append(f"{result.kind}: {result.reason}")
@@ -33,9 +33,9 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 
 
 def lost_to(cell: CellResult) -> str:
-    """Return what cost a check cell its points, in a line: the first check that failed, and why.
+    """Return in one line why a check cell lost points: the first check that failed, and why it failed.
 
-    That is what its author reads: the likely cause, else how the result differs from the expected one.
+    The student reads the same reason: the likely cause, or else how the result differs from the expected one.
     """
     if cell.given is not None:
         return str(BY_A_PERSON)
@@ -46,33 +46,33 @@ def lost_to(cell: CellResult) -> str:
         related = [check for check in failed if str(check.relation)]
         title = str(Message(failed[0].title)).rstrip(".")
         if named:
-            cause = str(Message("likely {label}", label=Message(named[0].label or words_of(named[0].cause))))
+            cause = str(Message("likely cause: {label}", label=Message(named[0].label or words_of(named[0].cause))))
         else:
             cause = str(related[0].relation if related else failed[0].message)[:MOST_MESSAGE].rstrip(".")
         if len(failed) > 1:
-            text = "{cause}; does not hold: {title} (and {count} more)"
+            text = "{cause}; failed: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
-        return str(Message("{cause}; does not hold: {title}", cause=cause, title=title))
+        return str(Message("{cause}; failed: {title}", cause=cause, title=title))
     if blocked:
         return str(blocked[0].message)
     return str(cell.error) or str(NOT_FINISHED)
 
 
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
-    """Return a sentence on points of a function that wait for a machine with what their checks need."""
-    text = "{name}: {points} more wait for a machine with {what}, which their checks need; they are not lost"
+    """Return a sentence on a function's pending points, and what they are waiting for."""
+    text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
     if machine.PERSON in needs:
-        text = "{name}: {points} more wait for a person: it is built on a function that fails; they are not lost"
+        text = "{name}: {points} pending (not lost), because it is built on a function that fails; a person grades it"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 
 def in_all(outcome: Outcome) -> Message:
-    """Return a sentence on the points that checks gave, and those that wait for a person."""
+    """Return a sentence on the points from checks, and those that a person still has to give."""
     checks = [cell for cell in outcome.cells.values() if not cell.manual]
     values = {"score": sum(cell.points for cell in checks), "points": sum(cell.max_points for cell in checks)}
     earned = Message("{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()})
     manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
-    text = "{earned}, and {manual} more are given by the person who reads what you wrote"
+    text = "{earned}, and {manual} more from the person who reads what you wrote"
     return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
 
 
@@ -89,13 +89,13 @@ def words_of(name: str) -> str:
 
 
 def of_cells(cells: list[Any]) -> Iterator[str]:
-    """Yield what a terminal shows of a graded notebook: how cells ended, and the feedback of checks."""
+    """Yield what a terminal shows of a graded notebook: errors of cells, and the feedback of checks."""
     for cell in cells:
         outputs = cell.get("outputs", [])
         if not is_check(cell):
             for output in outputs:
                 if output["output_type"] == "error":
-                    ended = "The cell {cell} ended in an error: {kind}: {text}\n"
+                    ended = "The cell {cell} raised {kind}: {text}\n"
                     yield str(Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"]))
             continue
         shown = [output["data"]["text/plain"] for output in outputs if output["output_type"] == "display_data"]

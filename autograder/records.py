@@ -1,4 +1,4 @@
-"""Records of grades: what `grade.json` is, how it is written, and how it is read, whichever version wrote it."""
+"""Records of grades: `grade.json`, how it is written, and how any version of it is read."""
 
 import contextlib
 import dataclasses
@@ -16,20 +16,21 @@ from autograder.config import Course
 from autograder.results import Record
 
 SCHEMA = 6
-"""The version of `grade.json`; all are read. The first had none, and texts where messages are today; up to the third,
-a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a relation."""
+"""The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
+the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
+relation."""
 
 CODEC = Converter(detailed_validation=False)
-"""Between our dataclasses and what JSON has."""
+"""Converts between our dataclasses and JSON's types."""
 
 
 def _only(*taken: type) -> None:
-    """Let `CODEC` take only values of these types where the first stands; by itself it would make one of anything."""
+    """Let `CODEC` accept only values of these types for the first; by itself it would convert anything."""
 
     def structure(value: Any, kind: type) -> Any:
         if type(value) not in (*taken, kind):
-            raise TypeError(f"{value!r} is no {kind.__name__}")
-        return value if kind in taken else kind(value)  # an enumeration of texts is a text, too
+            raise TypeError(f"{value!r} is not of type {kind.__name__}")
+        return value if kind in taken else kind(value)  # an enumeration of texts is also a text
 
     CODEC.register_structure_hook(taken[0], structure)
 
@@ -37,7 +38,7 @@ def _only(*taken: type) -> None:
 def _message(raw: Any, _: Any) -> Message:
     found = words.from_dict(raw)
     if not isinstance(found, (str, Message)):
-        raise TypeError(f"{raw!r} is no message")
+        raise TypeError(f"{raw!r} is not a message")
     return Message.kept(found) if isinstance(found, str) else found
 
 
@@ -57,7 +58,7 @@ def to_text(record: Record) -> str:
 
 
 def from_text(text: str) -> Record | None:
-    """Return the record in the text of a `grade.json`, of any version; None if it holds none."""
+    """Return the record in the text of a `grade.json`, of any version; None if there is none."""
     try:
         return parsed(json.loads(text))
     except (ValueError, RecursionError):
@@ -65,7 +66,7 @@ def from_text(text: str) -> Record | None:
 
 
 def parsed(raw: Any) -> Record | None:
-    """Return the record in what JSON made of a `grade.json`, or in an entry of a history; None if it is none."""
+    """Return the record in a parsed `grade.json`, or in an entry of a history; None if it is not a record."""
     try:
         return CODEC.structure(raw, Record)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -73,7 +74,7 @@ def parsed(raw: Any) -> Record | None:
 
 
 def read(path: Path) -> Record | None:
-    """Return the record in a file; None if there is none that can be read."""
+    """Return the record in a file; None if there is no readable one."""
     try:
         return from_text(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -81,14 +82,14 @@ def read(path: Path) -> Record | None:
 
 
 def record_of(course: Course, student: str, name: str) -> Record | None:
-    """Return the record of a submission's last grading, or None if there is none that can be read."""
+    """Return the record of a submission's last grading, or None if there is no readable one."""
     return read(course.graded(student, name).record)
 
 
 def history(path: Path) -> list[dict[str, Any]]:
-    """Return the earlier records that a submission has, the last one too, as they were written.
+    """Return a submission's earlier records, including the last one, as they were written.
 
-    What is no record is put aside, under the name `grade.json.unreadable`.
+    An unreadable file is kept under the name `grade.json.unreadable`.
     """
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
@@ -102,7 +103,7 @@ def history(path: Path) -> list[dict[str, Any]]:
 
 
 def numbered(students: Iterable[str]) -> dict[str, str]:
-    """Return a number for each student, in an order that tells nothing of names or grades."""
+    """Return a number for each student, in an order that reveals nothing about names or grades."""
     shuffled = sorted(set(students))
     random.SystemRandom().shuffle(shuffled)
     return {student: f"Student {number}" for number, student in enumerate(shuffled, 1)}
@@ -114,8 +115,8 @@ def numbered(students: Iterable[str]) -> dict[str, str]:
 def rows(course: Course) -> list[dict[str, Any]]:
     """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
 
-    `needs_manual_grade` tells whether a cell of it still waits for a person, `pending` how many points wait for a
-    machine with what their checks need: by either the score may rise.
+    `needs_manual_grade` says whether a cell still needs a person; `pending` is how many points are pending until a
+    machine has what their checks need. Either may raise the score.
     """
     return [row for row, _ in _joined(course)]
 
@@ -127,7 +128,7 @@ def all_of(course: Course) -> list[Record]:
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
-    from autograder import gradebook  # nbgrader takes seconds to load, and who reads one record needs none of it
+    from autograder import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
 
     found = []
     for row, given in gradebook.rows(course):

@@ -33,15 +33,15 @@ NEARLY_ALL = 0.8
 SCREEN = 50
 """Rows that a table of the page shows at one time, and all that it has without JavaScript."""
 NAMED = 6
-"""Students that are named beside what they misunderstood; more are folded."""
+"""How many students are named next to a misconception; more are folded."""
 SIGNS = {
     "passed": ("p", "✓"), "failed": ("f", "✗"), "blocked": ("w", "…"), "unverified": ("u", "◌"), "advice": ("a", "i"),
     "open": ("o", "?"),
 }  # fmt: skip
 """By a mark: its letter in the page's data, and its sign."""
-ERROR = Message("the cell ended in an error")
-WITHOUT_POINTS = "{name}, without points"
-OTHER_NUMBERS = "The numbers are one student's; others' differ."
+ERROR = Message("the cell raised an error")
+WITHOUT_POINTS = "{name}, ungraded"
+OTHER_NUMBERS = "The numbers are from one student; they differ for others."
 ONLY_NUMBERS = re.compile(r"[-+\d\s.,;:()eE]*|-?inf|nan")
 NO_NOTEBOOK = Message("not a notebook")
 
@@ -50,8 +50,7 @@ NO_NOTEBOOK = Message("not a notebook")
 class Column:
     """One check in the picture of a class, or a cell that has no checks.
 
-    It counts how many failed it, for how many it was blocked, for how many a machine was wanting, and for how many it
-    was advice.
+    It counts how many students failed it, and for how many it was blocked, unverified or advice.
     """
 
     cell: str
@@ -84,9 +83,9 @@ class Lost(NamedTuple):
 
 
 class Met(NamedTuple):
-    """What was misunderstood of a function, in the words that its authors read, by how many students and which.
+    """A misconception about a function, in the words that students read, how many students have it, and which.
 
-    That is a listed misconception, with its hint, or a relation of what came to what is expected, as `label`.
+    It is a listed one, with its hint, or a relation between the result and the expected one, as `label`.
     """
 
     function: str
@@ -119,9 +118,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the report says of one exercise.
+    """The report on one exercise.
 
-    `hard` and `never` are columns, those that nearly all or none failed; `sums` are what changed grades come to.
+    `hard` and `never` are the columns that nearly all or no students failed; `sums` summarize changed grades.
     """
 
     name: str
@@ -143,7 +142,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Page:
-    """What the report says of a class. `open` counts what was graded without a sandbox."""
+    """The report on a class. `open` counts the submissions graded without a sandbox."""
 
     assignments: list[Assignment]
     students: int
@@ -205,7 +204,7 @@ def _link(to: Path, page: Path) -> str:
 
 
 class _Texts:
-    """Texts that stand in many rows, each once; a row has their numbers."""
+    """Texts of many rows, stored once each; a row has their numbers."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -215,7 +214,7 @@ class _Texts:
 
 
 def _data(page: Page, base: str) -> dict[str, Any]:
-    """Return what report.js draws: `parts` with a row for each submission, of which it says what stands where."""
+    """Return what report.js draws: `parts` with a row for each submission, and the texts that rows refer to."""
     students = sorted({row.student for own in page.assignments for row in own.rows}, key=_natural)
     numbers = {student: number for number, student in enumerate(students)}
     texts = _Texts()
@@ -224,7 +223,7 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         rows = []
         for row in own.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = ["waits for a manual grade"] * row.manual
+            tags = ["needs a manual grade"] * row.manual
             tags += [f"graded {row.earlier + 1} times"] * bool(row.earlier)
             rows.append(
                 [
@@ -245,7 +244,7 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
     """Return points before, points after, their difference, through what, and when; nothing without a change."""
     if change is None or change.before is None:
         return []
-    through = ["handed in anew"] * change.anew + [str(step) for step in change.through()]
+    through = ["resubmitted"] * change.anew + [str(step) for step in change.through()]
     when = change.when[:16].replace("T", " ")
     return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
 
@@ -314,7 +313,7 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
 
 
 def _told(check: CheckResult) -> tuple[Any, tuple[str, str, str]]:
-    """Return what a finding has in common with others like it, and its label, its hint and its kind."""
+    """Return the key that a finding shares with similar ones, and its label, hint and kind."""
     if check.cause:
         label, hint = likely(check.label or reasons.words_of(check.cause), check.hint)
         return label, (label, hint, "cause")
@@ -350,7 +349,7 @@ def _columns(records: list[Record]) -> list[Column]:
 
 
 def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column], list[Column]]:
-    """Return the checks that tell less than others of who understood what: nearly all failed, or nobody ever."""
+    """Return the checks that distinguish students least: nearly all failed them, or no one."""
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
@@ -359,7 +358,7 @@ def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column]
 
 
 def _marks(record: Record, columns: list[Column]) -> list[tuple[str, Column]]:
-    """Return how a submission came out in each column: a status, open, or nothing."""
+    """Return the result of a submission in each column: a status, open, or nothing."""
     marks = []
     for column in columns:
         cell = record.cells.get(column.cell)

@@ -1,4 +1,4 @@
-"""What a grade is: results of checks, of cells and of submissions. What is kept of them is in `records`."""
+"""The data of a grade: results of checks, of cells and of submissions. `records` stores them."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from autograder.checking.words import Message
 
 
 class Kind(StrEnum):
-    """What became of a submission: points are lost or none is, or why it could not be graded as it came."""
+    """The outcome of a submission: whether points were lost, or why it could not be graded as submitted."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -24,15 +24,15 @@ class Kind(StrEnum):
 
     @property
     def ungraded(self) -> bool:
-        """Whether none of the student's cells was graded: the graded notebook is the released one."""
+        """Whether no cell of the student was graded: the graded notebook is the released one."""
         return self in (Kind.MALFORMED, Kind.INFRASTRUCTURE)
 
 
 @dataclass
 class CheckResult:
-    """What one check found of one function. What an unverified one needs of a machine, `on` says.
+    """The finding of one check on one function. For an unverified one, `on` names what it needs.
 
-    `cause`, with its label and hint, or `relation` is what its author reads of why it failed.
+    `cause`, with its label and hint, or `relation` tells the student why it failed.
     """
 
     name: str
@@ -49,10 +49,10 @@ class CheckResult:
 
 @dataclass
 class CellResult:
-    """What one graded cell is worth, and why. `manual` cells are graded by a person.
+    """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
 
-    `pending` points wait for a machine with what their checks need: they are neither earned nor lost. `given` are the
-    points that a person gave in place of all these.
+    `pending` points are neither earned nor lost, until a machine can run their checks. `given` are the points that a
+    person gave instead of all these.
     """
 
     points: float
@@ -65,7 +65,7 @@ class CellResult:
     given: float | None = None
 
     def lost(self) -> float:
-        """Return the points that are neither earned nor wait."""
+        """Return the points that are neither earned nor pending."""
         return self.max_points - (self.points + self.pending if self.given is None else self.given)
 
     def waits_for(self) -> list[str]:
@@ -75,17 +75,17 @@ class CellResult:
 
 @dataclass
 class Outcome:
-    """What grading made of one submission.
+    """The result of grading one submission.
 
     Attributes
     ----------
     kind : Kind
     reason : Message
-        Why, where it is none of right and wrong.
+        Why, if it is neither right nor wrong.
     repairs : list of Message
-        What had to be mended before the notebook could be graded, and what else its author should know.
+        Repairs made before the notebook could be graded, and other notes for the student.
     evidence : list of str
-        What was found altered or forged.
+        Altered or forged parts that were found.
     cells : dict
         A `CellResult` for each graded cell, by grade id.
     notebook : str
@@ -93,7 +93,7 @@ class Outcome:
     seconds : dict
         How long each phase of grading took.
     took : float, optional
-        How long all of it took, in seconds; None where no worker came to an end of it.
+        How long all of it took, in seconds; None if no worker finished it.
     worker : str, optional
         Who graded it: machine/process.
     """
@@ -110,15 +110,15 @@ class Outcome:
 
     @property
     def pending(self) -> float:
-        """The points that wait for a machine with what their checks need."""
+        """The pending points: they wait for a machine that can run their checks, or for a person."""
         return _pending(self.cells)
 
 
 @dataclass
 class Standing:
-    """How a submission stands in the gradebook: with manual grades, and less what its lateness costs.
+    """A submission's score in the gradebook: with manual grades, and minus the late penalty.
 
-    `needs_manual_grade` tells of points that only a person can give; those that wait for a machine are not meant.
+    `needs_manual_grade` is about points that only a person can give, not about those that wait for a machine.
     """
 
     score: float
@@ -130,7 +130,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class SavedCell:
-    """What the gradebook has of one cell.
+    """The gradebook's data on one cell.
 
     A graded cell has its `score` of `points`, whether it `waits` for a person, and whether one gave its score
     (`manual`); an answer has a person's `comment` and nbgrader's `automatic` one.
@@ -146,13 +146,13 @@ class SavedCell:
 
 @dataclass
 class Saved:
-    """What the gradebook has of a submission: how it stands, and what it has of each cell, by grade id."""
+    """The gradebook's data on a submission: its score, and the data on each cell, by grade id."""
 
     standing: Standing
     cells: dict[str, SavedCell] = field(default_factory=dict)
 
     def digest(self) -> str:
-        """Return what tells this from what the gradebook has after somebody changed a score or a comment."""
+        """Return a digest that changes when someone changes a score or a comment in the gradebook."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -182,7 +182,7 @@ class Record:
 
     @property
     def pending(self) -> float:
-        """The points that wait for a machine with what their checks need."""
+        """The pending points: they wait for a machine that can run their checks, or for a person."""
         return _pending(self.cells)
 
     def waits_for(self) -> list[str]:
@@ -194,12 +194,12 @@ class Record:
         return dataclasses.replace(self, **vars(standing))
 
     def with_saved(self, saved: Saved) -> "Record":
-        """Return this record as the gradebook has it now; what a person has graded waits for no machine."""
+        """Return this record as the gradebook has it now; points that a person gave are no longer pending."""
         given = {name: cell.score for name, cell in saved.cells.items() if cell.manual}
         return self.settled(given).with_standing(saved.standing)
 
     def settled(self, given: Mapping[str, float]) -> "Record":
-        """Return this record with the points that a person gave, by cell: no others of these cells wait any more."""
+        """Return this record with the points that a person gave, by cell; these cells have no pending points."""
         cells = {
             name: dataclasses.replace(cell, given=given.get(name), pending=0.0 if name in given else cell.pending)
             for name, cell in self.cells.items()

@@ -1,7 +1,7 @@
-"""A school's list of a class, from a CSV file: who is who, by id, e-mail or name.
+"""A class roster from a CSV file: students by id, e-mail or name.
 
-Moodle's grading worksheet and Canvas's gradebook are such lists, too. They have the numbers by which these systems
-name the files that they hand over.
+Moodle's grading worksheet and Canvas's gradebook are also rosters. They have the numbers that these systems use in
+the names of downloaded files.
 """
 
 import csv
@@ -18,7 +18,7 @@ from autograder.config import UserError
 from autograder.sanitize import text
 
 MOST_MB = 20
-"""A class of ten thousand with a long row each has 5 MB; more is no list of a class."""
+"""A class of ten thousand with long rows has 5 MB; a larger file is not a roster."""
 
 COLUMNS = {
     "id": (
@@ -30,16 +30,16 @@ COLUMNS = {
     "last_name": ("last name", "lastname", "surname", "family name", "nachname"),
     "email": ("email", "e-mail", "email address", "e-mail address", "mail"),
 }  # fmt: skip
-"""What columns are called, in lower case and with blanks; of several, the first that has a value in a row counts."""
+"""Names of columns, in lower case with blanks; of several, the first that has a value in a row counts."""
 
 PLAIN = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h", "ŧ": "t", "ŋ": "n"}
 )
-"""Letters that are no others with an accent, and how names have them where there are none but English ones."""
+"""Letters that are not accented forms of others, and their spelling in names with only English letters."""
 LEAST_BARE = 4
 
 SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-"""A first line by which Excel tells what is between two cells."""
+"""A first line that gives Excel the separator."""
 
 IDENTIFIER, SUBMITTED = "identifier", "last modified (submission)"
 """Moodle's columns for its number of a student in one assignment, and for when they handed in."""
@@ -47,7 +47,7 @@ IDENTIFIER, SUBMITTED = "identifier", "last modified (submission)"
 
 @dataclass(frozen=True)
 class Person:
-    """One student of a class; what is not known is "".
+    """One student of a class; unknown fields are "".
 
     Attributes
     ----------
@@ -56,11 +56,11 @@ class Person:
     numbers : tuple of (str, str)
         A system and its number of them: ("moodle", "1234").
     also : tuple of str
-        Other ids that the list has of them, such as a login.
+        Other ids in the roster, such as a login.
     row : int
-        Where they stand in the file, counted from 0 below the headings.
+        Their row in the file, counted from 0 below the headings.
     handed_in : str
-        When they handed in, as Moodle's worksheet says it.
+        When they submitted, as Moodle's worksheet says it.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Person:
 
 
 class Clues(NamedTuple):
-    """What a file tells of its author: a system's number, what may be an id or e-mail, and what may be a name."""
+    """Clues to a file's author: a system's number, what may be an id or e-mail, and what may be a name."""
 
     number: tuple[str, str] = ("", "")
     ids: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Clues(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A CSV file: its headings as they stand there, its rows, each as long as these, and their numbers."""
+    """A CSV file: its unchanged headings, its rows, each as long as the headings, and their numbers."""
 
     path: Path
     headings: list[str]
@@ -91,7 +91,7 @@ class Sheet:
     numbers: list[int]
 
     def column(self, *names: str) -> int:
-        """Return where the first of these headings stands, in whatever case; -1 if none does."""
+        """Return the column of the first of these headings, ignoring case; -1 if there is none."""
         plain = [_plain(heading) for heading in self.headings]
         return next((plain.index(name) for name in names if name in plain), -1)
 
@@ -102,7 +102,7 @@ class Sheet:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a CSV file: with or without a mark of its encoding, with commas, semicolons or tabs.
+    """Read a CSV file: with or without a byte-order mark, with commas, semicolons or tabs.
 
     Raises
     ------
@@ -112,10 +112,10 @@ def read_sheet(path: Path) -> Sheet:
     with path.open("rb") as file:
         data = file.read(MOST_MB * 1_000_000 + 1)
     if len(data) > MOST_MB * 1_000_000:
-        raise UserError(f"{path} has more than {MOST_MB} MB, and is no list of a class.")
+        raise UserError(f"{path} has more than {MOST_MB} MB, which is too large for a roster.")
     said = _decoded(data)
     if "\0" in said:
-        what = "no CSV file, but a spreadsheet or another zip" if data[:2] == b"PK" else "no CSV file"
+        what = "a spreadsheet or another zip file, not a CSV file" if data[:2] == b"PK" else "not a CSV file"
         raise UserError(f"{path} is {what}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
     first, _, rest = said.partition("\n")
     told = SEPARATOR.fullmatch(first.rstrip("\r"))
@@ -125,7 +125,7 @@ def read_sheet(path: Path) -> Sheet:
         rows = {number: row for number, row in enumerate(lines, 1) if any(row)}
     except csv.Error as error:
         raise UserError(
-            f"{path} is no CSV file: {error}. Save the list as CSV (in a spreadsheet: Save As)."
+            f"{path} is not a CSV file: {error}. Save the list as CSV (in a spreadsheet: Save As)."
         ) from None
     if not rows:
         raise UserError(f"{path} is empty.")
@@ -152,7 +152,7 @@ def _plain(heading: str) -> str:
 
 
 def key(name: str) -> str:
-    """Return a name for comparison: letters and digits alone, without accents and strokes, in one case."""
+    """Return a name for comparison: only letters and digits, without accents and strokes, in one case."""
     letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold().translate(PLAIN))
     return "".join(letter for letter in letters if letter.isalnum())
 
@@ -165,7 +165,7 @@ def _bare(name: str) -> str:
 
 @dataclass
 class Roster:
-    """A class, and who of it is meant by what a file tells."""
+    """A class, and which of its students a file's clues mean."""
 
     people: list[Person]
     path: Path = Path()
@@ -190,7 +190,7 @@ class Roster:
         self._known = {kind: dict(table) for kind, table in tables.items()}
 
     def find(self, clues: Clues) -> tuple[Person | None, str]:
-        """Return who is meant, or None and why nobody is; never one of several."""
+        """Return the student that the clues mean, or None and why there is none; never one of several."""
         names = {key(name) for name in clues.names} - {""}
         found = self._known["number"].get(" ".join(clues.number), [])
         own = set[str]()  # none where the system grades blindly
@@ -198,21 +198,21 @@ class Roster:
             own = _names(found[0]) | (_names(found[0], _bare) - {""})
         if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
             # Moodle numbers a class anew for each assignment.
-            return None, f"the list has its number for {found[0].id}: is it the worksheet of another assignment?"
+            return None, f"the roster has its number for {found[0].id}: is it the worksheet of another assignment?"
         if not found:
             found = self._by_words(clues, names)
         if len(found) == 1:
             return found[0], ""
         if found:
             return None, f"may be {' or '.join(person.id for person in found[:5])}"
-        return None, "not in the list of the class"
+        return None, "not in the roster"
 
     def knows(self, number: tuple[str, str]) -> bool:
-        """Tell whether a system's number is one student's."""
+        """Tell whether a system's number belongs to exactly one student."""
         return len(self._known["number"].get(" ".join(number), [])) == 1
 
     def _by_words(self, clues: Clues, names: set[str]) -> list[Person]:
-        """Return who is meant by ids and e-mails, and else by names; all of them where these disagree."""
+        """Return the students that the ids and e-mails mean, or else the names; all of them if these disagree."""
         asked = [(kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")]
         by_id = self._all(asked)
         by_name = self._all([("name", name) for name in sorted(names)])
@@ -227,18 +227,18 @@ class Roster:
 
 
 def _names(person: Person, reading: Callable[[str], str] = key) -> set[str]:
-    """Return all that a person's name may read, by `key`: first name first, last name first, and so on."""
+    """Return all forms of a person's name, by `key`: first name first, last name first, and so on."""
     words = f"{person.first_name} {person.last_name}".split()
     return {reading("".join(words[cut:] + words[:cut])) for cut in range(len(words))}
 
 
 def read(path: Path) -> Roster:
-    """Read the list of a class from a CSV file.
+    """Read the roster of a class from a CSV file.
 
     Raises
     ------
     UserError
-        If it has no column that names a student, or if ids are there twice, or cannot be names of folders.
+        If it has no column that identifies a student, or if ids occur twice or cannot be names of folders.
     """
     return of_sheet(read_sheet(path))
 
@@ -253,7 +253,7 @@ def of_sheet(sheet: Sheet) -> Roster:
     if not where["id"] and not where["email"] and number[0] < 0:
         listed = ", ".join(text.line(heading, 40) for heading in sheet.headings[:12])
         raise UserError(
-            f"{sheet.path} has no column that tells students apart, such as id or email. Its headings are: {listed}."
+            f"{sheet.path} has no column that identifies students, such as id or email. Its headings are: {listed}."
         )
     people: list[Person] = []
     lines: dict[str, int] = {}
@@ -264,10 +264,10 @@ def of_sheet(sheet: Sheet) -> Roster:
         line = f"{sheet.path}, row {sheet.numbers[index]}"
         unfit = text.unfit(person.id)
         if unfit:
-            raise UserError(f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Mend it in the list.")
+            raise UserError(f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Correct it in the roster.")
         earlier = lines.setdefault(same_folder(person.id), sheet.numbers[index])
         if earlier != sheet.numbers[index]:
-            raise UserError(f"{line}: the id {person.id!r} stands in row {earlier} already. Mend it in the list.")
+            raise UserError(f"{line}: the id {person.id!r} is already in row {earlier}. Correct it in the roster.")
         people.append(person)
     if not people:
         raise UserError(f"{sheet.path} has no students.")
@@ -275,7 +275,7 @@ def of_sheet(sheet: Sheet) -> Roster:
 
 
 def same_folder(name: str) -> str:
-    """Return what is equal for two names that are one folder on some system."""
+    """Return a key that is equal for two names that are the same folder on some system."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
@@ -287,7 +287,7 @@ def _where(sheet: Sheet, names: Sequence[str]) -> list[int]:
 def _person(
     sheet: Sheet, row: Sequence[str], index: int, where: dict[str, list[int]], number: tuple[int, str]
 ) -> Person | None:
-    """Return who stands in a row; None where nobody does, as in Canvas's rows about the assignments."""
+    """Return the person in a row; None if there is none, as in Canvas's rows about the assignments."""
 
     def said(column: str) -> str:
         return next((found for at in where[column] if (found := _value(row[at]))), "")
@@ -321,7 +321,7 @@ def _value(cell: str) -> str:
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """Return first and last name of a whole one: as the comma parts it, else before its last word."""
+    """Return the first and last name of a full name: split at the comma, or else before the last word."""
     last, comma, first = name.partition(",")
     if not comma:
         first, _, last = name.rpartition(" ")

@@ -211,7 +211,7 @@ def test_it_stands_below_what_is_worth_points():
 
 
 def test_without_points_it_leaves_the_head_as_it_is(folder):
-    assert show.text(examined(folder, natural, points=0)).startswith("add: holds, without points")
+    assert show.text(examined(folder, natural, points=0)).startswith("add: passed, ungraded")
 
 
 def test_beside_a_mistake_the_mistake_counts(folder):
@@ -290,7 +290,7 @@ def test_the_page_shows_a_note_and_no_card(graded):
     assert "Advice, worth no points: add" in top and "Every check passed" not in top
     note = said(page.select_one("#at-check_add li.advice"))
     assert "Advice, worth no points: Another shape raises ValueError" in note and "A size of 1 was stretched." in note
-    assert "The same inputs again" not in said(page)
+    assert "To repeat these inputs" not in said(page)
     assert "Advice" not in said(page_of(graded[0], "strict"))
     wrong = page_of(graded[0], "wrong")
     assert len(wrong.select(".card")) == 1 and "Another shape" not in said(wrong.select_one(".cards"))
@@ -321,4 +321,4 @@ def test_check_and_explain_speak_of_it(graded):
     assert "6 of 6 points" in printed and "advice, worth no points" in printed and "FAILED" not in printed
     shown = run(course, "explain", course.graded("natural", "01-toy").record, "--check", "refuses")
     assert "advice  refuses" in shown
-    assert "does here what these listed answers do: " in shown and "another shape stretched" in shown
+    assert "does the same here as these listed answers: " in shown and "another shape stretched" in shown

@@ -46,14 +46,14 @@ def test_a_download_has_what_a_release_has(house, toy):
     assert "01-toy/checking.zip" in found
 
 
-@pytest.mark.parametrize("fault", ["missing", "older than what it is made from", "no archive"])
+@pytest.mark.parametrize("fault", ["missing", "older than its sources", "no archive"])
 def test_without_its_own_archive_one_line_says_what_to_run(house, toy, fault):
     exercise, app = toy
     if fault == "missing":
         exercise.archive.unlink()
     elif fault == "no archive":
         exercise.archive.write_bytes(b"PK")
-        fault = "older than what it is made from"
+        fault = "older than its sources"
     else:
         with (exercise.solution / "misconceptions.py").open("a") as text:
             text.write("\n# one more\n")

@@ -128,11 +128,11 @@ def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_lin
     there = tmp_path / "there"
     there.mkdir()
     done = command(course, there, index)
-    assert done.returncode == 1 and "is there already. Name a new folder" in done.stderr and not list(there.iterdir())
+    assert done.returncode == 1 and "already exists. Name a new folder" in done.stderr and not list(there.iterdir())
     checks = course.sources()[0].solution / "misconceptions.py"
     checks.write_text(checks.read_text() + "\n# newer\n")
     done = command(course, tmp_path / "new", index)
-    assert done.returncode == 1 and "checking.zip is older than what it is made from. Run:" in done.stderr
+    assert done.returncode == 1 and "checking.zip is older than its sources. Run:" in done.stderr
     (course.root / "_build" / "html" / "index.html").unlink()
     done = command(course, tmp_path / "new", index)
     assert done.returncode == 1 and done.stderr.startswith("Error: The book is not built")

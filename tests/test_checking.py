@@ -147,14 +147,14 @@ def test_expect_array_names_shape_dtype_and_type():
     A = np.zeros((2, 3))
     assert expect_array(A, (2, 3), np.float64) is not A
     assert failure(expect_array, A, (2, 5)) == (
-        "the result should have shape (2, 5), and has (2, 3).",
+        "Expected the result to have shape (2, 5), got (2, 3).",
         ["the number of axes (2) is right", "the size of axis 0 is right"],
     )
-    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the size of axis 0, 2 is right"
+    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the sizes of axes 0, 2 are right"
     assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
-    assert failure(expect_array, A, (6,)) == ("the result should have shape (6,), and has (2, 3).", [])
+    assert failure(expect_array, A, (6,)) == ("Expected the result to have shape (6,), got (2, 3).", [])
     assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
-        "Z should have dtype float32, and has float64.",
+        "Expected Z to have dtype float32, got float64.",
         ["the shape (2, 3) is right"],
     )
     assert failure(expect_array, A, dtype=np.float32)[1] == []
@@ -167,7 +167,7 @@ def test_expect_array_names_shape_dtype_and_type():
         (np.array(["a"]), "a value of type ndarray"),
     ):
         if not isinstance(value, np.generic):
-            assert failure(expect_array, value)[0] == f"the result should be an array, and is {words_for_it}."
+            assert failure(expect_array, value)[0] == f"Expected the result to be an array, got {words_for_it}."
     assert str(describe(np.zeros((4, 1)))) == "an array of shape (4, 1)"
 
 
@@ -178,13 +178,13 @@ def test_expect_raises_wants_the_right_kind():
         expect_raises, [ValueError, TypeError], Subject("f", lambda *a: None), *arguments, because="sizes differ"
     )
     assert message == (
-        "f should raise ValueError or TypeError for (2, 3), 4, a function (sizes differ), and returned "
-        "None (is a `return` missing?): the caller would never learn of the mistake."
+        "f should raise ValueError or TypeError for (2, 3), 4, a function (sizes differ), but returned "
+        "None (is a `return` missing?). The caller would not notice the mistake."
     )
     assert held == []
     message, held = failure(expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key")
-    assert message == "f should raise ValueError for 7 (no key), and raised KeyError: 7"
-    assert held == ["the mistake is noticed"]
+    assert message == "f should raise ValueError for 7 (no key), but raised KeyError: 7"
+    assert held == ["the function raises an error"]
     assert str(shapes(())) == ""
 
 
@@ -201,7 +201,7 @@ def test_expect_unchanged_looks_at_what_the_function_got():
     A, B = np.ones(3), np.ones(3)
     expect_unchanged(Subject("add", np.add), ["A", "B"], A, B)
     message, _ = failure(expect_unchanged, Subject("add", adds_in_place), ["A", "B"], A, B)
-    assert message.startswith("The argument B was changed in place.")
+    assert message.startswith("The argument `B` was changed in place, ")
     assert (B == 1).all()
 
 
@@ -215,12 +215,12 @@ def test_expect_tuple_names_what_came_instead():
     A, B = np.ones(2), np.zeros((3, 1))
     first, second = expect_tuple([A, B], "AB")
     assert np.array_equal(first, A) and np.array_equal(second, B)
-    said = "The result should be a tuple of 2 arrays, (A, B), and is "
+    said = "Expected a tuple of 2 arrays, (A, B), got "
     assert failure_of(expect_tuple, None, "AB") == said + "None (is a `return` missing?)."
     assert failure_of(expect_tuple, B, "AB") == said + "an array of shape (3, 1)."
     assert failure_of(expect_tuple, (A, B, A), "AB") == said + "a tuple of 3."
     assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a value of type dict."
-    assert failure_of(expect_tuple, (A, [1, 2]), ("A", "dB")) == "dB should be an array, and is a list of 2."
+    assert failure_of(expect_tuple, (A, [1, 2]), ("A", "dB")) == "Expected dB to be an array, got a list of 2."
 
 
 def test_expect_agrees_compares_a_result_or_each_part_of_it():
@@ -244,9 +244,9 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     expect_dtypes(Subject("kept", kept), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
     assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
     wide = Subject("wide", lambda A: A.astype(float))
-    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith("should have dtype float32, and has float64.")
+    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith("to have dtype float32, got float64.")
     second = Subject("second", lambda A: (A, A.astype(np.float32)))
-    assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Y should have")
+    assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Expected Y to have")
 
 
 def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
@@ -460,8 +460,8 @@ def test_what_is_not_written_waits(suite, function):
         raise NotImplementedError
 
     said = {
-        None: "double is not defined: run the cell that defines it, and see whether it ends in an error.",
-        3: "double should be a function, and is a value of type int.",
+        None: "double is not defined. Run the cell that defines it, and see whether it raises an error.",
+        3: "Expected double to be a function, got a value of type int.",
         "stub": "double, or a function that it calls, is not written yet: it raises NotImplementedError.",
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
@@ -503,7 +503,7 @@ def test_a_result_that_a_check_stumbles_over_fails_it():
     assert result.status == "failed"
     assert (
         str(result.message)
-        == "f returned a list of 1, which does not work here: 'list' object has no attribute 'sum'"
+        == "f returned a list of 1, which this check cannot use: 'list' object has no attribute 'sum'"
     )
 
 
@@ -511,7 +511,7 @@ def test_what_an_author_mistypes_is_named_at_once(suite):
     def check(double, draw):
         """Holds."""
 
-    with pytest.raises(ValueError, match=r"needs 'keep_shape', and no check of double .* keeps_shape, values"):
+    with pytest.raises(ValueError, match=r"needs 'keep_shape', but no check of double .* keeps_shape, values"):
         suite.check(needs=["keep_shape"])(check)
     with pytest.raises(ValueError, match="needs 'check'"):  # itself
         suite.check(needs="check")(check)
@@ -541,7 +541,7 @@ def test_needs_are_functions_or_names_one_or_several(suite):
     def elsewhere(triple, draw):
         """Holds."""
 
-    with pytest.raises(ValueError, match=r"elsewhere needs 'values', and no check of triple .* those are: none"):
+    with pytest.raises(ValueError, match=r"elsewhere needs 'values', but no check of triple .* those are: none"):
         suite.check(needs=values)(elsewhere)
 
 
@@ -926,7 +926,7 @@ def test_families_are_chosen_left_out_and_worded_anew():
     for named, said in [
         ({"but": ["squeezed"]}, "no family of mistakes called 'squeezed'; there are: returns nothing,"),
         ({"hints": {"sizes of 1 stretched": "..."}}, "no family of mistakes called 'sizes of 1 stretched'"),
-        ({"but": ["batch axis added"]}, "'batch axis added' is left out or worded anew, and does not apply"),
+        ({"but": ["batch axis added"]}, "'batch axis added' is left out or has a new hint, but does not apply"),
         ({"hints": {"returns nothing": "..."}, "but": ["returns nothing"]}, "'returns nothing' is left out"),
     ]:
         with pytest.raises(ValueError, match=said):
@@ -1011,13 +1011,13 @@ def test_feedback_as_text(report):
     assert text[1] == "  passed  The shape of `A` is kept."
     assert text[2] == "  FAILED  Each entry is twice as large. (`values`)"
     assert text[3].strip().endswith("elements of the result are wrong.")
-    assert text[4].strip().startswith("Held: the shape (")
+    assert text[4].strip().startswith("Passed: the shape (")
     assert text[5].strip() == "Likely cause: squared. `*` with itself squares."
     assert text[6].strip().startswith("First wrong element [0, 0]: expected ")
     assert text[7].strip() == "expected:" and any(line.strip() == "got (* = wrong):" for line in text)
     assert text[-2:] == [
         "  Read: chapter 1, Twice",
-        '  The same inputs again: checks.run("double", points=6, seed=5)',
+        '  To repeat these inputs: checks.run("double", points=6, seed=5)',
     ]
 
 
@@ -1097,7 +1097,7 @@ def test_an_older_record_stays_readable(report):
     assert [result.explained for result in again.results] == [not result.explained for result in report.results]
     text = show.text(again)
     assert "Likely cause: `*` with itself squares." in text and "elements of the result are wrong." in text
-    assert "Held: the shape is right." in text
+    assert "Passed: the shape is right." in text
 
 
 def test_values_are_put_in_once_and_a_template_reaches_into_nothing():
@@ -1118,7 +1118,7 @@ GERMAN = {
     "the result": "dem Ergebnis",
     "the shape {shape} is right": "die Form {shape} stimmt",
     "None (is a `return` missing?)": "None (fehlt ein `return`?)",
-    "{what} should be an array, and is {found}.": "{found} steht in {what}, wo ein Array hingehört.",
+    "Expected {what} to be an array, got {found}.": "{found} steht in {what}, wo ein Array hingehört.",
     "Each entry is twice as large.": "Jeder Eintrag ist doppelt so groß。",
     "The shape of `A` is kept.": "Die Form von `A` bleibt.",
     "for {checks}": "auf {checks}",
@@ -1157,7 +1157,7 @@ def test_feedback_in_another_language(report, suite, german):
     assert lines[0] == "double: 4 von 6 Punkten"
     assert lines[2] == "  FALSCH  Jeder Eintrag ist doppelt so groß。 (`values`)"
     assert lines[3].strip().startswith("Falsch in dem Ergebnis: ")
-    assert lines[4].strip().startswith("Held: die Form (")
+    assert lines[4].strip().startswith("Passed: die Form (")
     assert lines[5].strip() == "Wohl: `*` mit sich selbst quadriert. (quadriert)"
     assert lines[7].strip() == "erwartet:"
     assert (

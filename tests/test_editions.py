@@ -209,7 +209,7 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     release(course, course.sources()[0])
     (exercise,) = course.exercises()
     cells = {cell.id: cell for cell in read(exercise.edition("zh_CN")).cells}
-    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of what checks say')
+    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of the feedback')
     assert compile(cells["fetch_files"].source, "cell", "exec")
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
     done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
@@ -242,7 +242,7 @@ def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
     folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
     said = checked(folder, str(folder / "01-toy.zh.ipynb"))
     assert "※FAILED" in said and "※Each element is the sum of the two." in said and f" {NOT_YET}" in said
-    assert "※subtracted instead of added" in said and "※The same inputs again:" in said
+    assert "※subtracted instead of added" in said and "※To repeat these inputs:" in said
     (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
     assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(folder, "RTC:elsewhere/张三.ipynb")
     assert "※" not in checked(folder, str(folder / "01-toy.ipynb"))
@@ -314,14 +314,14 @@ def taken(course, exercise, files):
     "files, which, said",
     [
         ({CHINESE: ("zh_CN", WRONG, 9)}, CHINESE, ""),
-        ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "taken all the same"),
+        ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "graded all the same"),
         ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", {}, 9)}, CHINESE, ""),  # as given out, though saved later
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", WRONG, 5)}, ENGLISH, ""),
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", {}, 5)}, ENGLISH, ""),
         ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("", RIGHT, 5)}, CHINESE, f"{CHINESE}, which was saved last"),
         ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", RIGHT, 9)}, ENGLISH, f"{ENGLISH}, which was saved last"),
         ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("zh_CN", WRONG, 5)}, CHINESE, ""),  # one and the same
-        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb and has been taken all the same"),
+        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb; it was graded all the same"),
     ],
 )
 def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, said):
@@ -528,7 +528,7 @@ def test_a_text_is_in_one_catalogue():
 
 def test_what_the_engine_says_is_found():
     said = translations.texts(ROOT)["feedback/autograder"]
-    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python itself."):
+    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python."):
         assert text in said
     assert ("{count} number", "{count} numbers") in said
     assert str(CellResult(0.0, 1.0).error) == ""
@@ -537,7 +537,11 @@ def test_what_the_engine_says_is_found():
 def test_texts_that_a_loop_goes_through_are_found():
     """Relations name what they found by such texts: of a table, of pairs, and no others."""
     engine = translations.of_engine()
-    assert {"squared", "in logarithms", "on the diagonal", "where 0 is expected", "the root of the expected one"} < {
-        text for text in engine if isinstance(text, str)
-    }
+    assert {
+        "squared",
+        "with `log` applied",
+        "on the diagonal",
+        "where 0 is expected",
+        "the square root of the expected one",
+    } < {text for text in engine if isinstance(text, str)}
     assert "1 / ln 2" not in engine

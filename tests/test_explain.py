@@ -67,7 +67,7 @@ def test_a_notebook_is_explained(course, tmp_path, bare):
     a, b, returned, expected, got = (values(done.output, name) for name in ("a", "b", "returned", "expected", "got"))
     assert np.allclose(a - b, returned, atol=2e-4) and np.allclose(a + b, expected, atol=2e-4)
     assert np.array_equal(returned, got) and "First wrong element [0, 0]" in done.output
-    assert "does here what these listed answers do: subtracted instead of added" in done.output
+    assert "does the same here as these listed answers: subtracted instead of added" in done.output
     again = run(course, "explain", notebook(course, tmp_path / "again"), "--seed", 7, "--check", "add")
     assert np.array_equal(values(again.output.partition("  adds")[2], "a"), a) and "keeps_shape" in again.output
 
@@ -147,7 +147,7 @@ def test_bad_input_is_one_line(course, tmp_path, bare):
             [path, "--check", "subs"],
             "No check and no function is called 'subs'; there are: add, keeps_shape, adds, twice",
         ),
-        ([other], "holds no grade of this course's"),
+        ([other], "is not a grade of this course"),
         ([broken], "not valid JSON"),
     ):
         done = run(course, "explain", *arguments)

@@ -218,7 +218,7 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
         (lambda rows, sheet, known: exporting.to_canvas(rows, sheet(MOODLE), known, False), "no columns Student, ID"),
         (
             lambda rows, sheet, known: exporting.to_moodle(rows, sheet(MOODLE.replace("10.00", "100")), False),
-            "Moodle's assignment has 100 points and 01-qkv has 10",
+            "Moodle's assignment has 100 points, but 01-qkv has 10",
         ),
         (
             lambda rows, sheet, known: exporting.to_canvas(rows, sheet(CANVAS.replace("10.00", "8")), known, False),
@@ -234,19 +234,19 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
             lambda rows, sheet, known: exporting.to_moodle(
                 rows[:1], sheet(MOODLE.splitlines()[0] + "\nP 9,X,x,x@y\n"), False
             ),
-            "Nobody who has a grade is in",
+            "No student with a grade is in",
         ),
         (
             lambda rows, sheet, known: exporting.to_moodle(
                 [*rows, {**rows[0], "assignment": "02-scaling"}], sheet(MOODLE), False
             ),
-            "This file is of one exercise",
+            "This format holds one exercise",
         ),
         (
             lambda rows, sheet, known: exporting.to_moodle(
                 [*rows, {**rows[1], "student_id": "ada"}], sheet(MOODLE), False
             ),
-            "are both al1",
+            "both match al1",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
     moodle = ["01-qkv", "--for", "moodle", "--sheet", "worksheet.csv"]
     status, said, wrong = command(*moodle, "--feedback", "feedback.zip")
     assert status == 0 and "3 grades: grades-moodle.csv" in said and "3 pages" in said
-    assert "=evil is not in it" in wrong
+    assert "=evil is not in the file" in wrong
     shutil.move(course.root / "grades-moodle.csv", tmp_path / "sent.csv")
     status, said, wrong = command(*moodle, "--since", "sent.csv")
     assert status == 0 and "Nothing was written" in said and not (course.root / "grades-moodle.csv").exists()
@@ -290,17 +290,20 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
 @pytest.mark.parametrize(
     "arguments, line",
     [
-        (["--for", "blackboard"], "There is no system 'blackboard'"),
+        (["--for", "blackboard"], "There is no format 'blackboard'"),
         (["--for", "moodle"], "Name Moodle's grading worksheet"),
         (["--for", "canvas"], "Name Canvas's gradebook"),
         (["--sheet", "worksheet.csv"], "--sheet is for Moodle and Canvas"),
         (["--anonymous", "--feedback", "a.zip"], "Feedback pages name their students"),
-        (["--anonymous", "--since", "a.csv"], "Without names nothing tells"),
+        (["--anonymous", "--since", "a.csv"], "Without names, changed grades"),
         (["01-qkv", "01-qk"], "There is no exercise '01-qk'. Did you mean 01-qkv?"),
-        (["--since", "sent.csv", "--to", "./sent.csv"], "sent.csv is what --since names, and would be written over."),
-        (["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"], "is what --sheet names"),
-        (["--feedback", "a.csv", "--to", "a.csv"], "is what --feedback names"),
-        (["--since", "sent.csv", "--feedback", "sent.csv"], "is what --since names, and would be written over."),
+        (
+            ["--since", "sent.csv", "--to", "./sent.csv"],
+            "sent.csv is also the file of --since, and would be",
+        ),
+        (["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"], "is also the file of --sheet"),
+        (["--feedback", "a.csv", "--to", "a.csv"], "is also the file of --feedback"),
+        (["--since", "sent.csv", "--feedback", "sent.csv"], "is also the file of --since, and would be overwritten."),
         (["--to", "."], "is a folder. Name a file with --to."),
         (["--to", "none/a.csv"], "There is no folder none for a.csv. Make it, or name another with --to."),
         (["--to", "a.csv", "--feedback", "none/a.zip"], "Make it, or name another with --feedback."),

@@ -99,9 +99,7 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
     if torch.cuda.is_available():
         assert not said and session.setting.uses_gpu()
         return
-    assert len(said) == 1 and said[0].startswith(
-        "Checks that need a GPU are not verified here, and their points wait: "
-    )
+    assert len(said) == 1 and said[0].startswith("Checks that need a GPU cannot run here; their points are pending: ")
     assert not session.setting.uses_gpu()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     Worker(dataclasses.replace(session.setting, sandbox=False)).close()

@@ -108,12 +108,12 @@ CLASS = {
         {"answers": {**RIGHT, "add": "def add(a, b):\n    return a - b"}},
         3,
         Kind.WRONG,
-        ["likely subtracted instead of added"],
+        ["likely cause: subtracted instead of added"],
     ),
     "blank": ({}, 0, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
     "noisy": ({"answers": {**RIGHT, "add": NOISY}}, 6, Kind.WRONG, []),
     "syntax": ({"answers": {**RIGHT, "add": "def add(a, b) return a"}}, 2, Kind.WRONG, ["add is not defined"]),
-    "dies": ({"answers": {**RIGHT, "twice": "import os; os._exit(0)"}}, 4, Kind.LIMIT, ["ended Python itself"]),
+    "dies": ({"answers": {**RIGHT, "twice": "import os; os._exit(0)"}}, 4, Kind.LIMIT, ["ended Python"]),
     "exits": (
         {"answers": {**RIGHT, "add": "def add(a, b):\n    raise SystemExit(0)"}},
         2,
@@ -125,11 +125,11 @@ CLASS = {
     "latin": ({"raw": "é".encode("latin-1")}, 0, Kind.MALFORMED, ["not UTF-8"]),
     "list": ({"raw": b"[1, 2]"}, 0, Kind.MALFORMED, ["not a notebook"]),
     "altered": ({"change": altered}, 0, Kind.HOSTILE, ["locked cell check_add had been changed"]),
-    "copied": ({"answers": RIGHT, "change": copied}, 6, Kind.WRONG, ["stands twice"]),
+    "copied": ({"answers": RIGHT, "change": copied}, 6, Kind.WRONG, ["appears twice"]),
     "deleted": ({"answers": RIGHT, "change": deleted}, 6, Kind.WRONG, ["check_add was missing"]),
     "stripped": ({"answers": RIGHT, "change": stripped}, 6, Kind.WRONG, []),
     "strange": ({"raw": strange}, 2, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
-    "renamed": ({"answers": RIGHT, "name": "my solution"}, 6, Kind.WRONG, ["was called my solution.ipynb"]),
+    "renamed": ({"answers": RIGHT, "name": "my solution"}, 6, Kind.WRONG, ["was named my solution.ipynb"]),
     "odd [name]*": ({"answers": RIGHT}, 6, Kind.WRONG, []),
 }
 
@@ -254,16 +254,16 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
     monkeypatch.setattr(backends, "Local", nobody)
     monkeypatch.setattr(GuestPool, "start", nobody)
     try:
-        for pages_made in ("pages made anew: 1", ""):
+        for pages_made in ("pages rewritten: 1", ""):
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
             assert "Graded 0" in result.output and pages_made in result.output
             assert bool(pages_made) == ("made anew" in result.output)
-            assert "proof −0.5: a person gave these points" in " ".join(result.output.split())
+            assert "proof −0.5: graded by a person" in " ".join(result.output.split())
         renewed = [path for path, before in pages.items() if path.stat().st_mtime_ns != before]
         assert [path.parent.parent.name for path in renewed] == ["proved"]
         page = renewed[0].read_text()
         assert "<strong>8.5</strong> of 9 points" in page and "Nearly: say <em>why</em>." in page
-        assert "waits for a person" not in page
+        assert "to be graded by a person" not in page
     finally:
         with Gradebook(course.db_url, course.course_id) as book:
             own = book.find_grade("proof", "01-toy", "01-toy", "proved")
@@ -429,7 +429,7 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
 def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
     (tmp_path / "01-toy.ipynb").write_bytes(b"PK\x03\x04")
     result = run(toy, "check", tmp_path / "01-toy.ipynb")
-    one_line(result, "Unpack it, and hand in the notebook")
+    one_line(result, "Unpack it, and submit the notebook")
     assert "Jupyter" not in result.output
 
 
@@ -626,7 +626,7 @@ def test_large_arguments_of_callbacks_end_at_a_limit(toy):
         taken = []
         with pytest.raises(Ended) as ended:
             judge.lookup("f")(lambda array: taken.append(array.nbytes))
-        assert ended.value.kind == Kind.LIMIT and "sent more than can be taken" in str(ended.value.message)
+        assert ended.value.kind == Kind.LIMIT and "sent more than the judge accepts" in str(ended.value.message)
         assert 0 < sum(taken) <= 100 << 20 and guest.ended
     finally:
         guests.close()

@@ -40,44 +40,50 @@ CHANGES = {
     "buffer": (lambda layer: layer.seen.add_(1), "1 of 1 elements of the buffer seen of `layer` is wrong."),
     "name": (
         lambda layer: layer.register_parameter("more", nn.Parameter(torch.ones(1))),
-        "`layer` has other parameters, buffers or modules in it afterwards than before.",
+        "`layer` has different parameters, buffers or modules after the call than before.",
     ),
     "mode": (
         lambda layer: layer.eval(),
-        "`layer` was in training mode before, and is in evaluation mode afterwards.",
+        "`layer` was in training mode before the call, but is in evaluation mode after it.",
     ),
-    "part": (lambda layer: layer.part.eval(), "`part` of `layer` was in training mode before, and is in evaluation"),
+    "part": (
+        lambda layer: layer.part.eval(),
+        "`part` of `layer` was in training mode before the call, but is in evaluation",
+    ),
     "frozen": (
         lambda layer: layer.requires_grad_(False),
-        "The parameter part.weight of `layer` had `requires_grad=True`, and has False afterwards.",
+        "The parameter part.weight of `layer` had `requires_grad=True` before the call, but has False after it.",
     ),
     "hook": (
         lambda layer: layer.part.register_forward_hook(ignored),
-        "`part` of `layer` has a hook afterwards that it did not have before, from `register_forward_hook`.",
+        "`part` of `layer` has a new hook after the call, from `register_forward_hook`.",
     ),
     "hook on a gradient": (
         lambda layer: layer.part.bias.register_hook(ignored),
-        "`part.bias` of `layer` has a hook afterwards that it did not have before, from `register_hook`.",
+        "`part.bias` of `layer` has a new hook after the call, from `register_hook`.",
     ),
     "lost": (
         lambda layer: layer._backward_hooks.clear(),
-        "`layer` lacks a hook afterwards that it had before, from `register_full_backward_hook`.",
+        "`layer` has lost a hook in the call, from `register_full_backward_hook`.",
     ),
-    "changed": (lambda layer: setattr(layer, "width", 3), "`width` of `layer` was 2, and is 3 afterwards."),
+    "changed": (
+        lambda layer: setattr(layer, "width", 3),
+        "`width` of `layer` was 2 before the call, but is 3 after it.",
+    ),
     "added": (
         lambda layer: setattr(layer, "note", {}),
-        "`layer` has an attribute `note` afterwards that it did not have before.",
+        "`layer` has a new attribute `note` after the call.",
     ),
     "removed": (
         lambda layer: delattr(layer, "width"),
-        "`layer` has no attribute `width` afterwards, and had one before.",
+        "`layer` has lost its attribute `width` in the call.",
     ),
-    "class": (patch, "`__class__` of `part` of `layer` was Linear, and is Other afterwards."),
+    "class": (patch, "`__class__` of `part` of `layer` was Linear before the call, but is Other after it."),
     "gradient": (
         lambda layer: layer.zero_grad(),
-        "The gradient that the parameter part.weight of `layer` had is another one afterwards, or gone.",
+        "The call changed or removed the gradient of the parameter part.weight of `layer`.",
     ),
-    "another parameter": (replace, "The gradient that the parameter part.weight of `layer` had is another one"),
+    "another parameter": (replace, "The call changed or removed the gradient of the parameter part.weight"),
 }
 
 
@@ -100,7 +106,7 @@ def test_results_are_asked_for_the_same_input(monkeypatch):
     for other in (lambda self, x: (x, x), lambda self, x: x / None):
         with pytest.raises(Failed) as caught, left_as_it_was(given, torch.ones(1, 2)):
             monkeypatch.setattr(Layer, "forward", other)
-        assert "returns something else afterwards" in str(caught.value.message) or "should be" in str(caught.value)
+        assert "returns something else" in str(caught.value.message) or "Expected" in str(caught.value)
 
 
 def test_what_is_put_back_is_left_as_it_was():

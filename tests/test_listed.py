@@ -193,7 +193,7 @@ def test_a_release_relies_on_a_record_that_holds_and_says_so(course, folder, mon
     record = (folder / verified.NAME).read_bytes()
     (course.root / "_build" / "released" / "01-toy.json").unlink()  # as in a fresh clone
     monkeypatch.setattr(verify, "faults", lambda exercises: pytest.fail("verified again"))
-    line = "1 of them verified before, as verified.json has it; release --verify verifies all again\n"
+    line = "1 of them was verified earlier (see verified.json); use --verify to verify all again\n"
     assert release(course) == f"Released exercises/01-toy\n{line}"
     assert release(course) == "Unchanged: exercises/01-toy\n"
     monkeypatch.undo()

@@ -96,7 +96,7 @@ def test_whoever_holds_n_by_n_is_told_so(function, shape, dtype):
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", function), SQUARE // 2, *arguments())
     said = str(failed.value)
-    assert f"{shape} of {dtype}" in said and "in the line `" in said
+    assert f"{shape} and dtype {dtype}" in said and "in the line `" in said
 
 
 @pytest.mark.parametrize("function", [numpys, lists])

@@ -70,10 +70,10 @@ def test_a_module_is_made_loaded_called_and_remembered():
 
 
 def test_what_is_no_module_is_told():
-    assert "should make a module of torch" in said(Subject("f", lambda: None).module)
-    assert "should make a module of torch" in said(Subject("f", lambda: 3.0).module)
+    assert "to create a PyTorch module" in said(Subject("f", lambda: None).module)
+    assert "to create a PyTorch module" in said(Subject("f", lambda: 3.0).module)
     odd = Subject("f", lambda: type("Odd", (nn.Module,), {"state_dict": lambda self, **more: 3})())
-    assert "no dict of tensors" in said(odd.module().shapes)
+    assert "not a dict of tensors" in said(odd.module().shapes)
 
 
 def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
@@ -87,19 +87,19 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(same(plain, other) or same(other, plain) for other in others)
     assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
-    assert "should make a module of torch, and the result is a value of type Layer" in said(
-        Subject("f", lambda: plain).module
-    )
+    assert "to create a PyTorch module, got a value of type Layer" in said(Subject("f", lambda: plain).module)
 
 
 def test_names_and_shapes_of_parameters_are_told_when_they_differ():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     expect_parameters(layer, {"weight": (3, 2), "bias": (3,)})
-    assert "lacks `W.weight`, and has `weight`" in said(expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)})
-    assert "lacks `more`." in said(expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()})
-    assert "has `bias`, which nobody asked for" in said(expect_parameters, layer, {"weight": (3, 2)})
+    assert "`W.weight`. Unexpected: `weight`" in said(expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)})
+    assert "Missing in the `state_dict` of Linear(): `more`." in said(
+        expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()}
+    )
+    assert "Unexpected in the `state_dict` of Linear(): `bias`" in said(expect_parameters, layer, {"weight": (3, 2)})
     message = said(expect_parameters, layer, {"weight": (2, 3), "bias": (3,)})
-    assert "`weight` of Linear() should have shape (2, 3), and has (3, 2)" in message
+    assert "`weight` of Linear() to have shape (2, 3), got (3, 2)" in message
 
 
 def test_a_second_name_of_a_parameter_is_none_too_many():
@@ -120,7 +120,7 @@ def test_a_second_name_of_a_parameter_is_none_too_many():
     assert torch.allclose(layer(torch.ones(1, 2)), torch.tensor(1.0).tanh())
     _, _, named = backward(layer, torch.ones(1, 2))
     assert expect_gradients(layer, named, expected).keys() == expected.keys()
-    assert "which nobody asked for" in said(expect_parameters, layer, {"linear.weight": (3, 2)})
+    assert "Unexpected in " in said(expect_parameters, layer, {"linear.weight": (3, 2)})
 
 
 def test_what_is_loaded_converted_and_set_is_one_call():
@@ -143,10 +143,10 @@ def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
     _, (of_x,), named = backward(layer, x, upstream=upstream)
     assert of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].what == "backward"
     expect_gradients(layer, named, {"bias": None})
-    assert "No gradient came to `more`" in said(expect_gradients, layer, named, {"bias": None, "more": None})
+    assert "No gradient reached `more`" in said(expect_gradients, layer, named, {"bias": None, "more": None})
     _, (of_x,), _ = backward(Subject("double", lambda x: 2 * x), x)
     assert (of_x == 2).all()
-    assert "no way back from the result of f" in said(backward, Subject("f", lambda x: x.detach()), x)
+    assert "The result of f is cut off from autograd" in said(backward, Subject("f", lambda x: x.detach()), x)
 
 
 def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
@@ -159,8 +159,8 @@ def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
 
 def test_tensors_are_expected_with_torchs_dtypes():
     expect_tensor(torch.ones(2, dtype=torch.bfloat16), (2,), torch.bfloat16)
-    assert "should be a tensor, and is an array" in said(expect_tensor, np.ones(2))
-    assert "dtype float32, and has bfloat16" in said(expect_tensor, torch.ones(2).bfloat16(), None, torch.float32)
+    assert "to be a tensor, got an array" in said(expect_tensor, np.ones(2))
+    assert "dtype float32, got bfloat16" in said(expect_tensor, torch.ones(2).bfloat16(), None, torch.float32)
 
 
 def test_what_depends_on_chance_is_the_same_in_each_call_and_no_draw_is_lost():
@@ -255,7 +255,7 @@ def test_relations_are_found_of_what_a_module_returns(scales):
             return super().forward(-x)
 
     (result,) = scales.examine("Scale", Negates).results
-    assert str(result.relation) == "What came as the result is right for `x` with the other sign."
+    assert str(result.relation) == "The values of the result are those expected for `x` with the opposite sign."
 
 
 def test_what_is_not_written_yet_is_not_called_wrong(scales):

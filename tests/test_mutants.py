@@ -214,9 +214,9 @@ def test_equal_ones_are_marked_and_counted(toy):
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ("'no such text' = 'x'", "total: no such text  ->  x: marked in equal.toml, and fits no mutant"),
-        ("'total_of_range: n * (n - 1) / 2' = 'n * (n - 1) // 2'", "// 2: marked in equal.toml, and fits no mutant"),
-        ("'1' = ['2', '0']", "total: 1  ->  2: marked in equal.toml, and rejected where it is reference: return n"),
+        ("'no such text' = 'x'", "total: no such text  ->  x: marked in equal.toml, but fits no mutant"),
+        ("'total_of_range: n * (n - 1) / 2' = 'n * (n - 1) // 2'", "// 2: marked in equal.toml, but fits no mutant"),
+        ("'1' = ['2', '0']", "total: 1  ->  2: marked in equal.toml, but rejected in reference: return n"),
     ],
 )
 def test_a_mark_that_does_not_fit_is_named(toy, mark, said):

@@ -63,7 +63,7 @@ def test_its_lists_do_what_the_tests_ask_for(course):
 )
 def test_a_bad_name_is_refused_with_one_line(course, name):
     done = run(course, "new", name)
-    assert done.exit_code == 1 and "is no name for an exercise" in str(done.exception)
+    assert done.exit_code == 1 and "is not a valid name for an exercise" in str(done.exception)
     assert not (course.root / "solutions").exists()
 
 
@@ -71,12 +71,12 @@ def test_what_is_there_stays(course, tmp_path):
     kept = course.root / "solutions" / "06-multi-head"
     kept.mkdir(parents=True)
     done = run(course, "new", "06-multi-head")
-    assert done.exit_code == 1 and "is there already" in str(done.exception) and not list(kept.iterdir())
+    assert done.exit_code == 1 and "already exists" in str(done.exception) and not list(kept.iterdir())
 
 
 def test_a_folder_that_is_no_course_is_refused(tmp_path):
     done = run(Course(root=tmp_path), "new", "06-multi-head")
-    assert done.exit_code == 1 and "is no course" in str(done.exception) and not list(tmp_path.iterdir())
+    assert done.exit_code == 1 and "is not a course" in str(done.exception) and not list(tmp_path.iterdir())
 
 
 # ---- a chapter -------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_new_chapter_needs_a_name_and_a_number_of_its_own(with_book):
     run(with_book, "new", NAME)
     before = files(with_book)
     other = f"{int(NAME[:2]) + 2:02}-other"
-    for name, reason in ((NAME, "is there already"), ("01-other", "the next chapter"), (other, "the next chapter")):
+    for name, reason in ((NAME, "already exists"), ("01-other", "the next chapter"), (other, "the next chapter")):
         done = run(with_book, "new", name)
         assert done.exit_code == 1 and reason in str(done.exception) and "\n" not in str(done.exception)
     assert files(with_book) == before
@@ -141,7 +141,7 @@ def test_a_new_chapter_needs_a_name_and_a_number_of_its_own(with_book):
 def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
     page = with_book.root / "book" / "01-qkv.md"
     before = page.read_bytes()
-    assert "for the exercise alone: --exercise-only" in str(run(with_book, "new", "01-qkv").exception)
+    assert "for only the exercise, use --exercise-only" in str(run(with_book, "new", "01-qkv").exception)
     assert run(with_book, "new", "01-qkv", "--exercise-only").exit_code == 0
     assert page.read_bytes() == before and not (with_book.root / "tests").exists()
     assert "read={}" in (with_book.root / "solutions" / "01-qkv" / "checks.py").read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
 
 def test_lists_are_made_anew(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
-    assert "is as book/chapters.toml has it" in run(with_book, "lists").output
+    assert "already match book/chapters.toml" in run(with_book, "lists").output
     source, readme = with_book.root / chapters.SOURCE, with_book.root / "README.md"
     listed = readme.read_text(encoding="utf-8")
     assert listed.startswith("Chapters:\n") and listed.endswith("\nMore.\n")

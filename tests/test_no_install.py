@@ -98,7 +98,7 @@ def test_an_author_may_not_have_a_cell_of_its_name(tmp_path):
     text = course.sources()[0].text
     text.write_text(text.read_text().replace("# %% twice", "# %% fetch_files"))
     configured(course.root, f"repository:\n  url: {ADDRESS}\n")
-    with pytest.raises(UserError, match="01-toy: the title 'fetch_files' is that of the cell which release adds"):
+    with pytest.raises(UserError, match="01-toy: 'fetch_files' is the title of a cell that release adds"):
         release(course, course.sources()[0])
 
 
@@ -154,7 +154,7 @@ WHOLE = {"01-toy/01-toy.ipynb": "theirs", "01-toy/checks.py": "new", "01-toy/che
 def test_what_is_missing_is_written_and_nothing_is_overwritten(fetched, site):
     files, said = fetched({**WHOLE, "01-toy/data/a.csv": "1"}, **{"checks_py": "mine"})
     assert files == {"own/checks.py": "mine", "own/checking.zip": "new", "own/data/a.csv": "1"}
-    assert said == f"Fetched what belongs beside this notebook from {site.address}/exercises/01-toy.zip\n"
+    assert said == f"Fetched the files that belong next to this notebook from {site.address}/exercises/01-toy.zip\n"
     assert site.asked == ["/exercises/01-toy.zip"]
 
 
@@ -189,8 +189,8 @@ def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeyp
     monkeypatch.setattr(site, "address", f"{site.address}/nowhere")
     files, said = fetched(WHOLE)
     assert not files and said.count("\n") == 1
-    assert said.startswith("checks.py and checking.zip are missing beside this notebook, and http://127.0.0.1:")
-    assert "(HTTP Error 404: File not found)" in said and "put the two files of it beside the notebook" in said
+    assert said.startswith("checks.py and checking.zip are missing next to this notebook, and http://127.0.0.1:")
+    assert "(HTTP Error 404: File not found)" in said and "put these two files next to the notebook" in said
 
 
 # A student in Colab: the notebook alone, in a real kernel.
@@ -251,7 +251,7 @@ def test_alone_and_without_a_network_it_says_so_in_one_line(solved, site, tmp_pa
     solved.cells[1].source = solved.cells[1].source.replace(site.address, "http://127.0.0.1:9")
     done = student.executed(solved, tmp_path, **COLAB)
     said = said_by_the_cell(done)
-    assert said.count("\n") == 1 and "Connection refused" in said and "beside the notebook" in said
+    assert said.count("\n") == 1 and "Connection refused" in said and "next to the notebook" in said
 
 
 # Grading.

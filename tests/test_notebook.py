@@ -75,15 +75,15 @@ def problem(data):
             b'{"nbformat": 4, "cells": [1' + b"0" * 5000 + b"]}",
             "01-toy.ipynb is not a notebook: it is not valid JSON.",
         ),
-        (b"[1]", "01-toy.ipynb is JSON, but not a notebook"),
-        (b"null", "01-toy.ipynb is JSON, but not a notebook"),
-        (b'{"nbformat": 4}', "01-toy.ipynb is JSON, but not a notebook (KeyError"),
-        (b'{"nbformat": 4, "cells": {}}', "its cells are no list"),
-        (b'{"nbformat": 4, "cells": [7]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
+        (b"[1]", "01-toy.ipynb is JSON but not a notebook"),
+        (b"null", "01-toy.ipynb is JSON but not a notebook"),
+        (b'{"nbformat": 4}', "01-toy.ipynb is JSON but not a notebook (KeyError"),
+        (b'{"nbformat": 4, "cells": {}}', "its cells are not a list"),
+        (b'{"nbformat": 4, "cells": [7]}', "01-toy.ipynb is JSON but not a notebook (TypeError"),
         (b'{"nbformat": 4, "cells": [{"source": 7}]}', "a cell without text"),
-        (b'{"nbformat": 4, "cells": [{"source": [7]}]}', "01-toy.ipynb is JSON, but not a notebook (TypeError"),
-        (b'{"nbformat": 99, "cells": []}', "01-toy.ipynb is JSON, but not a notebook"),
-        (b'{"nbformat": "4", "cells": []}', "01-toy.ipynb is JSON, but not a notebook"),
+        (b'{"nbformat": 4, "cells": [{"source": [7]}]}', "01-toy.ipynb is JSON but not a notebook (TypeError"),
+        (b'{"nbformat": 99, "cells": []}', "01-toy.ipynb is JSON but not a notebook"),
+        (b'{"nbformat": "4", "cells": []}', "01-toy.ipynb is JSON but not a notebook"),
     ],
     ids=range(14),
 )
@@ -99,16 +99,16 @@ TEXT = json.dumps(RELEASED, indent=1)
     [
         (TEXT.replace("Toy", "Töy").encode("latin-1"), "saved in another encoding, such as Latin-1. Open it in an"),
         (TEXT.replace("Toy", "玩具").encode("gbk"), "saved in another encoding"),
-        (b"PK\x03\x04\xff\xfe", "is a zip archive, and not a notebook. Unpack it, and hand in the notebook"),
+        (b"PK\x03\x04\xff\xfe", "is a zip archive, not a notebook. Unpack it, and submit the notebook"),
         (b"PK\x03\x04 all of it ASCII", "is a zip archive"),
-        (b"\x1f\x8b\x08\xff", "is a gzip archive, and not a notebook. Hand in the notebook itself"),
-        (b"%PDF-1.5\n%\xd0\xd4", "is a PDF file, and not a notebook."),
-        (b"%PDF-1.5\n", "is a PDF file, and not a notebook."),
-        (b"\n <!DOCTYPE html>\n<html>", "is a web page (HTML), and not the notebook. Save the notebook itself from"),
+        (b"\x1f\x8b\x08\xff", "is a gzip archive, not a notebook. Submit the notebook itself"),
+        (b"%PDF-1.5\n%\xd0\xd4", "is a PDF file, not a notebook."),
+        (b"%PDF-1.5\n", "is a PDF file, not a notebook."),
+        (b"\n <!DOCTYPE html>\n<html>", "is a web page (HTML), not the notebook. Save the notebook itself from"),
         (b"\xef\xbb\xbf<html>", "is a web page (HTML)"),
         (
             TEXT.replace(' "cells"', '<<<<<<< HEAD\n "cells"').encode(),
-            "marks of a merge conflict, the first in line 5.",
+            "merge conflict markers, the first in line 5.",
         ),
         (TEXT[: len(TEXT) // 2].encode("utf-16"), "it is not valid JSON, line"),
         (TEXT.encode("utf-16")[:-1], "is not UTF-8 text."),
@@ -124,7 +124,7 @@ def test_a_notebook_in_another_unicode_encoding_is_read_and_its_author_told(enco
     data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
     assert parse(data, "x").cells[0].source == "# Töy 玩具"
     (note,) = file_kinds.read_as(data, "x.ipynb")
-    assert str(note) == f"x.ipynb is saved as {encoding[:6].upper()}; it has been read all the same. " + (
+    assert str(note) == f"x.ipynb is saved as {encoding[:6].upper()}; it was read all the same. " + (
         "A notebook should be UTF-8."
     )
     assert not file_kinds.read_as(TEXT.encode("utf-8-sig"), "x") and not file_kinds.read_as(None, "x")
@@ -184,7 +184,7 @@ def test_a_text_that_only_quotes_an_id_is_none():
 
 def test_too_many_cells_are_malformed_with_a_sentence():
     raw = {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1)}
-    assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; 2000 is the most."
+    assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; the maximum is 2000."
     raw["cells"].pop()
     assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
 
@@ -274,7 +274,7 @@ def test_a_locked_cell_of_another_release_is_no_attack(lines):
     cells, result = restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
     assert said(result) == (
-        "The cell check_add comes from another release of this notebook; today's stands in its place."
+        "The cell check_add comes from another release of this notebook; it was replaced by the current one."
     )
     older.source += "  # 5"
     assert restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))[1].evidence
@@ -297,7 +297,7 @@ def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
         del raw["cells"][0]
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
     assert result.notebook.cells[0] == released.cells[0] and not result.evidence
-    assert said(result).startswith("The text head was not as given out") and "restored." in said(result)
+    assert said(result).startswith("The text head was changed or missing") and "restored." in said(result)
 
 
 def test_a_locked_cell_may_be_laid_out_anew():
@@ -313,7 +313,7 @@ def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
     cells, result = restored(change)
     assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert cells["add"].source == "" and not result.evidence
-    assert said(result) == "These cells were missing and have been put back: add, check_add."
+    assert said(result) == "These cells were missing and have been restored: add, check_add."
 
 
 def test_what_was_repaired_alike_is_said_once():
@@ -324,7 +324,7 @@ def test_what_was_repaired_alike_is_said_once():
 
     _, result = restored(change)
     assert [str(line) for line in result.repairs] == [
-        "The cell add was missing and has been put back.",
+        "The cell add was missing and has been restored.",
         "These locked cells had been changed and have been restored: check_add, check_twice.",
     ]
     assert len(result.evidence) == 2
@@ -339,7 +339,7 @@ def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
 
     cells, result = restored(change)
     assert list(cells)[:-1] == list(PLACE)
-    assert said(result).startswith("The cell check_add stands twice; the first one counts.")
+    assert said(result).startswith("The cell check_add appears twice; the first one counts.")
     last = result.notebook.cells[-1]
     assert last.source.endswith("return 7") and not last.metadata
 
@@ -421,7 +421,7 @@ def test_an_own_cell_in_the_place_of_a_check_is_no_change_of_it():
 
     cells, result = restored(change)
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
-    assert said(result) == "The cell check_add was missing and has been put back."
+    assert said(result) == "The cell check_add was missing and has been restored."
     assert "print(add(1, 2))" in [each.source for each in result.notebook.cells]
 
 
@@ -477,8 +477,8 @@ def test_what_a_student_may_have_written_is_not_as_released():
 
 WRITTEN = {"add": "def add(a, b):\n    return a + b", "twice": "def twice(a):\n    return add(a, a)"}
 COUNTED = (
-    "Written in other cells than those given for them, which are empty or as they were: {}. "
-    "They count all the same, in every check."
+    "These answers are in added cells, and the cells provided for them are empty or unchanged: {}. "
+    "They count in every check."
 )
 
 
@@ -605,36 +605,36 @@ def test_statements_that_use_one_another_are_looked_at_once():
     [
         (
             "def add(a, b):\n\u00a0\u00a0\u00a0\u00a0return a + b",
-            "no-break space (U+00A0), which stands in line 2 of the cell add: type it anew as a plain space.",
+            "no-break space (U+00A0) in line 2 of the cell add: retype it as a plain space.",
         ),
-        ("def add(a, b):\n    c = a\n   \u00a0return c + b", "no-break space (U+00A0), which stands in line 3"),
-        ("def add(a, b):\n    return a +\u2009b", "thin space (U+2009), which stands in line 2"),
+        ("def add(a, b):\n    c = a\n   \u00a0return c + b", "no-break space (U+00A0) in line 3"),
+        ("def add(a, b):\n    return a +\u2009b", "thin space (U+2009) in line 2"),
         ("def add(a, b):\n    return a +\u3000b", "ideographic space (U+3000)"),
-        ("def add(a, b):\u2003\n    return a + b", "em space (U+2003), which stands in line 1"),
+        ("def add(a, b):\u2003\n    return a + b", "em space (U+2003) in line 1"),
         (
             "def add(a, b):\n    return a\u200b + b",
-            "zero width space (U+200B), which stands in line 2 of the cell add: take",
+            "zero width space (U+200B) in line 2 of the cell add: delete",
         ),
         (
             "def add(a, b)：\n    return a + b",
-            "fullwidth colon (U+FF1A), which stands in line 1 of the cell add: type it anew as :",
+            "fullwidth colon (U+FF1A) in line 1 of the cell add: retype it as :",
         ),
         ("def add（a, b):\n    return a + b", "fullwidth left parenthesis (U+FF08)"),
         ("def add(a， b):\n    return a + b", "fullwidth comma (U+FF0C)"),
         (
             "x = \u201ctext\u201d\ndef add(a, b):\n    return a + b",
-            'left double quotation mark (U+201C), which stands in line 1 of the cell add: type it anew as "',
+            'left double quotation mark (U+201C) in line 1 of the cell add: retype it as "',
         ),
         ("x = \u2018text\u2019", "left single quotation mark (U+2018)"),
         (
             "def add(a, b):\n    return a \u2212 b",
-            "minus sign (U+2212), which stands in line 2 of the cell add: type it anew as -",
+            "minus sign (U+2212) in line 2 of the cell add: retype it as -",
         ),
-        ("%%time\ndef add(a, b):\n    return a \u2013 b", "en dash (U+2013), which stands in line 3"),
+        ("%%time\ndef add(a, b):\n    return a \u2013 b", "en dash (U+2013) in line 3"),
         ("!pip list\ndef add(a, b):\n    return a \u00d7 b", "multiplication sign (U+00D7)"),
         (
             "<<<<<<< HEAD\ndef add(a, b):\n    return a\n=======\n>>>>>>> theirs",
-            "The mark of a merge conflict stands in line 1 of the cell add: keep",
+            "There is a merge conflict marker in line 1 of the cell add: keep",
         ),
     ],
 )
@@ -663,7 +663,7 @@ def test_the_same_character_in_several_cells_is_one_line():
     odd = "x =\u00a01"
     _, result = restored(lambda raw: answered(raw, add=odd, twice=f"\n{odd}"))
     (line,) = map(str, result.repairs)
-    assert "stands in line 1 of the cell add, line 2 of the cell twice: type" in line
+    assert " in line 1 of the cell add, line 2 of the cell twice: retype" in line
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path):
     (tmp_path / "handed in" / "gus").mkdir(parents=True)
     (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(toy.exercises()[0].notebook.read_bytes())
     done = command("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
-    assert done.returncode == 1 and "gus/01-toy.ipynb lies in no exercise's folder, and was left out." in done.stderr
+    assert done.returncode == 1 and "gus/01-toy.ipynb is not in an exercise's folder and was left out." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data):
         arguments = ("--course", toy.root, "--submitted", toy.submitted, "--into", tmp_path)
         done = command("grade", *arguments, "--no-sandbox", *more)
         assert done.returncode == 1 and "Traceback" not in done.stderr
-        assert "Put back a copy of it, or move it away and grade again" in done.stderr.splitlines()[-1]
+        assert "Restore a backup, or move the file away and grade again" in done.stderr.splitlines()[-1]
     assert (tmp_path / "gradebook.db").read_bytes() == data
 
 
@@ -382,7 +382,7 @@ def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is
     assert [(rows[name]["score"], rows[name]["max_score"]) for name in ("ada", "ben")] == [(6.0, 9.0), (4.0, 9.0)]
     released_without(course, "check_twice")
     done = command("grade", "--course", course.root)
-    assert done.returncode == 1 and "grades for another version of 01-toy, with other cells" in done.stderr
+    assert done.returncode == 1 and "grades for another version of 01-toy, with different cells" in done.stderr
     assert {row["student_id"]: row for row in records.rows(course)} == rows
 
 

@@ -88,7 +88,14 @@ def test_nbgraders_own_command_writes_the_same_page(graded):
     stock = (course.into / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
     assert stock == page_of(graded)
     said = " ".join(body(stock).get_text(" ").split())
-    for part in ("3 of 9 points", "The proof is short.", "def add", "hello", "My notes", "proof waits for a person"):
+    for part in (
+        "3 of 9 points",
+        "The proof is short.",
+        "def add",
+        "hello",
+        "My notes",
+        "proof is still to be graded by a person",
+    ):
         assert part in said, part
     assert "which the page tells" not in said
 
@@ -181,10 +188,10 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     assert (
         "Likely cause: b taken away. You subtract <b>." in said(first) and first.select_one(".cause code").text == "b"
     )
-    assert "For the same cause these do not hold: Adding 0 changes nothing." in said(first)
-    assert "Held: the shape." in said(first) and "chapter 1" in said(first)
+    assert "These failed for the same reason: Adding 0 changes nothing." in said(first)
+    assert "Passed: the shape." in said(first) and "chapter 1" in said(first)
     assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(first.select("td")) == 4
-    assert "−3" in said(second) and "2 more checks wait until this holds." in said(second)
+    assert "−3" in said(second) and "2 more checks wait until this one passes." in said(second)
     assert "more checks" not in said(first) and "the report" not in said(page) and "The reasons." not in said(page)
 
 
@@ -217,7 +224,7 @@ def test_what_happened_is_said_first_and_at_its_cell():
     top = said(page.select_one(".sum"))
     for part in ("hostile : a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
         assert part in top, part
-    assert "It came in 2 days after the due date; that costs 1.5 points." in top
+    assert "It was submitted 2 days after the due date; points lost: 1.5." in top
     assert page.select_one(".stopped")["id"] == "cell-add"
     own = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
     page = page_with(PASSED, *FAILED, head_cell=own)
@@ -256,7 +263,7 @@ def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
 
 @pytest.mark.parametrize("seconds, words", [(59, "less than a minute"), (60, "1 minute"), (7300, "2 hours")])
 def test_lateness_is_a_sentence(seconds, words):
-    assert f"It came in {words} after the due date; that costs nothing." in said(
+    assert f"It was submitted {words} after the due date; no points are lost." in said(
         page_with(PASSED, seconds_late=seconds)
     )
 

@@ -154,7 +154,7 @@ def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has,
     assert cell.pending > 0 and "own" in cell.waits_for()
     cell.checks = [check for check in cell.checks if check.on == "own"]
     (line,) = Pending([record_with({"check": cell})]).said()
-    assert "wait for versions with which the course's own answer passes: run `" in line
+    assert "need versions with which the course's own answer passes: run `" in line
 
 
 def test_pending_points_are_what_the_score_would_rise_by(suite, has):
@@ -163,13 +163,13 @@ def test_pending_points_are_what_the_score_would_rise_by(suite, has):
 
 
 def test_unknown_machines_are_refused(suite):
-    with pytest.raises(ValueError, match=r"the check fast says on='tpu'.*gpu, triton"):
+    with pytest.raises(ValueError, match=r"the check fast has on='tpu'.*gpu, triton"):
 
         @suite.check(on="tpu")
         def fast(double, draw):
             """On a TPU."""
 
-    with pytest.raises(ValueError, match="the wrong answer slow says on='cpu'"):
+    with pytest.raises(ValueError, match="the wrong answer slow has on='cpu'"):
 
         @misconception("double", on="cpu")
         def slow(A):
@@ -186,13 +186,13 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_left_out_without_one(suite, has
 def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     text, drawn = show.text(report), show.as_html(report)
-    assert text.startswith("double: 3 of 10 points; 7 wait, not verified here\n")
-    assert "not verified here On a GPU as well.\n          It needs a GPU that torch can use" in text
+    assert text.startswith("double: 3 of 10 points; 7 pending\n")
+    assert "pending On a GPU as well.\n          This check needs a GPU that PyTorch can use" in text
     assert "Read:" not in text and "seed=" not in text
-    assert drawn.count("not verified here: ") == 3 and show.COLOUR["failed"] not in drawn and "Read:" not in drawn
+    assert drawn.count("pending: ") == 3 and show.COLOUR["failed"] not in drawn and "Read:" not in drawn
     assert show.standing(report) == "unverified"
     report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
-    assert show.text(report).startswith("double: not all of it verified here, without points\n")
+    assert show.text(report).startswith("double: partly pending, ungraded\n")
 
 
 def test_reports_are_kept_and_older_ones_are_read(suite, has):
@@ -238,12 +238,10 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     again = from_text(to_text(record))
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
     (line,) = reasons.of(record)
-    assert line == (
-        "double: 7 more wait for a machine with a GPU and Triton, which their checks need; they are not lost"
-    )
+    assert line == ("double: 7 pending (not lost), because these checks need a machine with a GPU and Triton")
     settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)}))
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
-    assert reasons.of(settled) == reasons.of(from_text(to_text(settled))) == ["double −1: a person gave these points"]
+    assert reasons.of(settled) == reasons.of(from_text(to_text(settled))) == ["double −1: graded by a person"]
     whole = record.with_saved(Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)}))
     assert reasons.of(whole) == [] and reasons.of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
 
@@ -325,24 +323,24 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     shown = said(capsys)
     assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
-    assert "1 submission has points that wait for a GPU: run `python -m autograder grade --pending` on a" in shown
+    assert "1 submission has pending points that need a GPU: run `python -m autograder grade --pending` on a" in shown
     record, grade, page = graded(course, "ada")
     assert record.kind == Kind.RIGHT and record.pending == 2.0 and grade == (2.0, True)
-    assert page.count("2 more points of <code>add</code> wait: their checks need a machine with a GPU") == 2
-    assert "Where points were lost" not in page and "waits for a person: 2" not in page
+    assert page.count("<code>add</code>: 2 pending (not lost). These checks need a machine with a GPU") == 2
+    assert "Where points were lost" not in page and "still to be graded by a person (points possible: 2" not in page
     other, other_grade, other_page = graded(course, "bob")
-    assert other.pending == 0.0 and other_grade == (0.5, False) and "more points of" not in other_page
+    assert other.pending == 0.0 and other_grade == (0.5, False) and "pending (not lost)" not in other_page
 
     # The report and the table for others.
     report.write(course, tmp_path / "report.html")
     written = (tmp_path / "report.html").read_text()
-    assert "1 has points that wait" in written and "+ 2 pending" in written
+    assert "1 has pending points" in written and "+ 2 pending" in written
     assert "◌" in rows_of(written)["ada", "01-toy"]["marks"].values()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 2.0, "bob": 0.0}
 
     # Here they cannot be settled: nothing changes.
     before = course.graded("ada", "01-toy").record.read_bytes()
-    with pytest.raises(UserError, match="1 submission has points that wait for a GPU"):
+    with pytest.raises(UserError, match="1 submission has pending points that need a GPU"):
         instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
     assert course.graded("ada", "01-toy").record.read_bytes() == before
 
@@ -357,7 +355,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert "waiting" not in said(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
-    assert again.seed == record.seed and len(again.history) == 1 and "more points of" not in page
+    assert again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
     assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
@@ -375,8 +373,8 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     capsys.readouterr()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     table = said(capsys)
-    assert "waiting" not in table and "add −0.5: a person gave these points" in table
-    assert "more points of" not in course.graded("ada", "01-toy").page.read_text()
+    assert "waiting" not in table and "add −0.5: graded by a person" in table
+    assert "pending (not lost)" not in course.graded("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
@@ -408,19 +406,19 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "their points wait" in doctor._triton().note
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
-    assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be watched"
+    assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be traced"
     (exercise,) = course.exercises()
     (exercise.released / "exercise.toml").write_text("gpu = true")
     (line,) = doctor.unverified([exercise])
-    assert line.startswith("01-toy needs a GPU for 1 check, and torch finds none here") and "--pending" in line
+    assert line.startswith("01-toy needs a GPU for 1 check, but torch finds none here") and "--pending" in line
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
     monkeypatch.setattr(machine, "has", lambda what: not machine._tried[what])
     monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
-    assert doctor._triton().note == "kernels run natively, on the GPU, and can be watched"
+    assert doctor._triton().note == "kernels run natively, on the GPU, and can be traced"
     machine.presume({"bf16": "too old"})
-    assert "but not in bfloat16: It needs a GPU with bfloat16" in doctor._triton().note
+    assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
     assert "A chip, bf16" in doctor._torch().found and doctor.unverified([exercise]) == []
@@ -430,4 +428,4 @@ def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     explained = [Explained(own) for own in report.results]
     said = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
-    assert "unverified  kernel" in said and "It needs Triton" in said and "no listed answer" not in said
+    assert "unverified  kernel" in said and "This check needs Triton" in said and "no listed answer" not in said

@@ -251,7 +251,7 @@ def test_a_server_that_is_gone_ends_the_command_which_goes_on_where_it_was(cours
     finally:
         server.start()
     (line,) = [line for line in err.splitlines() if line.startswith("Error: ")]
-    assert "teacher:***@127.0.0.1" in line and "What was graded before is kept" in line
+    assert "teacher:***@127.0.0.1" in line and "Earlier grades are kept" in line
     kept = graded(course)
     assert 0 < len(kept) < len(CLASS)
     out, _ = ended(begin(course, submitted, "--db", address))
@@ -355,9 +355,9 @@ REFUSALS = {
     "no database": ("postgresql+psycopg://boss:wr0ng@/none?host={folder}&port={port}", "does not exist.*createdb"),
     "no role": ("postgresql+psycopg://eve:wr0ng@/postgres?host={folder}&port={port}", "does not exist.*createuser"),
     "no rights": ("postgresql+psycopg://nobody:wr0ng@/postgres?host={folder}&port={port}", "permission.*GRANT"),
-    "no server": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:1/x", "refused.*whether the server runs"),
+    "no server": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:1/x", "refused.*that the server is running"),
     "no host": ("postgresql+psycopg://teacher:wr0ng@none.invalid/x", "resolve host.*host's name"),
-    "no port": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:http/x", "is no address of a database"),
+    "no port": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:http/x", "is not the URL of a database"),
     "no address": ("teacher:wr0ng@127.0.0.1", "[Pp]arse"),
     "no such database": ("postgres://teacher:wr0ng@127.0.0.1/x", "Can't load plugin"),
     "no driver": ("postgresql+pg8000://teacher:wr0ng@127.0.0.1/x", r'needs the package pg8000.*"\.\[postgres\]"'),

@@ -139,7 +139,7 @@ def test_what_was_handed_in_anew_is_no_checks_doing():
     assert [change.anew for change in found] == [False, True, False]
     assert [str(one) for one in changes.sums(found)] == [
         "all: 1 gains 4 points, 2 lose 5 points in all",
-        "handed in anew: 1 gains 4 points",
+        "resubmitted: 1 gains 4 points",
         "a: 1 loses 4 points",
         "late: 1 loses 1 point",
     ]

@@ -53,63 +53,65 @@ def with_nan(e, places, number=np.nan):
 HOLDS = {
     "Every element of the result is 0.": lambda e, sizes: 0 * e,
     "Every element of the result is the same number.": lambda e, sizes: np.full_like(e, 4),
-    "Each element of the result is the expected one with the other sign.": lambda e, sizes: -e,
+    "Each element of the result has the opposite sign.": lambda e, sizes: -e,
     "Each element of the result is sqrt(d_k) = ": lambda e, sizes: e * sizes["d_k"] ** 0.5,
     "Each element of the result is 1 / sqrt(d_k) = ": lambda e, sizes: e / sizes["d_k"] ** 0.5,
     "Each element of the result is -(1 / n_k) = ": lambda e, sizes: -e / sizes["n_k"],
     "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: e * (sizes["d_k"] / sizes["n_q"]) ** 0.5,
-    "Each element of the result is 2 = 2 times": lambda e, sizes: 2 * e,
+    "Each element of the result is 2 times": lambda e, sizes: 2 * e,
     "Each element of the result is 1.7 times": lambda e, sizes: 1.7 * e,
-    "All elements of the result are the same multiple": lambda e, sizes: e * np.abs(e).sum(),
+    "All elements of the result are off by the same factor": lambda e, sizes: e * np.abs(e).sum(),
     "Each element of the result is the expected one plus ": lambda e, sizes: e + np.abs(e).sum(),
     "Each element of the result is the expected one plus 1.": lambda e, sizes: e + 1,
-    "Each element of the result is one divided by the expected one.": lambda e, sizes: 1 / e,
+    "Each element of the result is 1 divided by the expected one.": lambda e, sizes: 1 / e,
     "Each element of the result is the exponential of the expected one.": lambda e, sizes: np.exp(e),
-    "Each element of the result is the expected one without its sign.": lambda e, sizes: np.abs(e),
-    "Each element of the result is the expected one without its decimals.": lambda e, sizes: np.trunc(e),
-    "Transposed, the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
-    "With its axes in another order, the result is right.": lambda e, sizes: e.T,
-    "Along axis -1, the result is the expected one in reverse order.": lambda e, sizes: e[..., ::-1],
-    "Along axis -1, the result is the expected one, shifted by 1.": lambda e, sizes: np.roll(e, 1, -1),
-    "Along axis -2, the result is the expected one, shifted by -1.": lambda e, sizes: np.roll(e, -1, -2),
-    "Along axis -1, the result has the expected numbers, in another order.": lambda e, sizes: np.sort(e, -1),
-    "Each sequence of the result equals the first one expected.": lambda e, sizes: np.broadcast_to(e[0], e.shape),
-    "Each row of the result is the same, and they should differ.": lambda e, sizes: np.broadcast_to(
+    "Each element of the result is the absolute value of the expected one.": lambda e, sizes: np.abs(e),
+    "Each element of the result is the expected one truncated to an integer.": lambda e, sizes: np.trunc(e),
+    "The transpose of the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
+    "The axes of the result are in the wrong order.": lambda e, sizes: e.T,
+    "Along axis -1, the result is in reverse order.": lambda e, sizes: e[..., ::-1],
+    "Along axis -1, the result is shifted by 1.": lambda e, sizes: np.roll(e, 1, -1),
+    "Along axis -2, the result is shifted by -1.": lambda e, sizes: np.roll(e, -1, -2),
+    "Along axis -1, the result has the expected numbers in the wrong order.": lambda e, sizes: np.sort(e, -1),
+    "Each sequence of the result equals the first expected sequence.": lambda e, sizes: np.broadcast_to(
+        e[0], e.shape
+    ),
+    "Each row of the result is the same, but they should differ.": lambda e, sizes: np.broadcast_to(
         np.cos(e.sum(-2, keepdims=True)), e.shape
     ),
-    "Only the first sequence of what is expected came.": lambda e, sizes: e[0],
-    "Only the last row of what is expected came.": lambda e, sizes: e[:, -1:],
-    "Instead of the result came the sum of what is expected, over axis -1.": lambda e, sizes: e.sum(-1),
-    "Instead of the result came the mean of what is expected, over axis -3.": lambda e, sizes: e.mean(0),
-    "There is one axis more, and the sum of the result over axis -2 is right.": lambda e, sizes: (
+    "Got only the first sequence of the expected result.": lambda e, sizes: e[0],
+    "Got only the last row of the expected result.": lambda e, sizes: e[:, -1:],
+    "Each element of the result is the sum of the expected ones over axis -1.": lambda e, sizes: e.sum(-1),
+    "Each element of the result is the mean of the expected ones over axis -3.": lambda e, sizes: e.mean(0),
+    "There is one axis too many: the sum of the result over axis -2 is right.": lambda e, sizes: (
         e[..., None, :] * np.array([0.2, 0.5, 0.3])[:, None]
     ),
-    "There is one axis more, and where the first two indices agree, the result is right.": lambda e, sizes: np.where(
-        np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e)
+    "There is one axis too many: where the first two indices are equal, the result is right.": lambda e, sizes: (
+        np.where(np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e))
     ),
-    "The elements of the result are right, and in the right order; the axes are not.": lambda e, sizes: e.reshape(
-        -1, e.shape[-1]
+    "The elements of the result are right and in the right order, but the shape is wrong.": lambda e, sizes: (
+        e.reshape(-1, e.shape[-1])
     ),
-    "Each row of the result is a multiple of the expected one, by a factor of its own.": lambda e, sizes: (
-        e * np.exp(e[..., :1])
-    ),
-    "Each row of the result is the expected one plus a number of its own.": lambda e, sizes: (
+    "Each row of the result is the expected one times a factor of its own.": lambda e, sizes: e * np.exp(e[..., :1]),
+    "Each row of the result is the expected one plus a constant of its own.": lambda e, sizes: (
         e - e.max(-1, keepdims=True) * 3
     ),
-    "Instead of the result came its running sums along axis -1.": lambda e, sizes: np.cumsum(e, -1),
-    "Only three digits of the result are right, as many as float16 has.": lambda e, sizes: e.astype(np.float16),
+    "The elements of the result are the cumulative sums of the expected ones along axis -1.": lambda e, sizes: (
+        np.cumsum(e, -1)
+    ),
+    "Only three digits of the result are right, the precision of float16.": lambda e, sizes: e.astype(np.float16),
     "Only the first row of the result is wrong.": lambda e, sizes: one_wrong(e, np.s_[:, 0]),
     "Only the last column of the result is wrong: it is 0.": lambda e, sizes: with_nan(e, np.s_[..., -1], 0),
     "Only the first column of the result is right.": lambda e, sizes: np.where(
         np.arange(e.shape[-1]) > 0, np.tan(e), e
     ),
-    "Along axis -1, the result is right up to index 1, and wrong from 2 on.": lambda e, sizes: np.where(
+    "Along axis -1, the result is right up to index 1 and wrong from index 2 on.": lambda e, sizes: np.where(
         np.arange(e.shape[-1]) < 2, e, np.tan(e)
     ),
     "Every element of the result is NaN.": lambda e, sizes: e * np.nan,
     "Whole sequences of the result are NaN; the others are right.": lambda e, sizes: with_nan(e, 1),
     "Where the result is not NaN, it is right.": lambda e, sizes: np.where(e > 0, e, np.nan),
-    "Exactly where a negative number is expected, the result is wrong.": lambda e, sizes: np.where(
+    "The elements of the result are wrong exactly where a negative number is expected.": lambda e, sizes: np.where(
         e < 0, np.tan(e), e
     ),
 }
@@ -121,15 +123,15 @@ def test_a_relation_is_said_where_it_holds(start):
 
 
 WEIGHTS = {
-    "Instead of the result came the softmax, over axis -1, of what is expected.": lambda e, sizes: (
+    "The elements of the result are the softmax of the expected ones over axis -1.": lambda e, sizes: (
         np.exp(e) / np.exp(e).sum(-1, keepdims=True)
     ),
-    "The softmax of the result over axis -1 is what is expected.": lambda e, sizes: np.log(e) + np.cos(e[..., :1]),
-    "Divided by its sums over axis -1, the result is what is expected.": lambda e, sizes: e * np.exp(e[..., :1]),
-    "The sums of the result over axis -2 are 1; they should be 1 over axis -1.": lambda e, sizes: (
+    "The softmax of the result over axis -1 would be right.": lambda e, sizes: np.log(e) + np.cos(e[..., :1]),
+    "Divided by its sums over axis -1, the result would be right.": lambda e, sizes: e * np.exp(e[..., :1]),
+    "The sums of the result are 1 over axis -2, but should be 1 over axis -1.": lambda e, sizes: (
         np.sin(e) / np.sin(e).sum(-2, keepdims=True)
     ),
-    "The rows of the result sum to 2.5; they should sum to 1.": lambda e, sizes: (
+    "The rows of the result sum to 2.5, but should sum to 1.": lambda e, sizes: (
         np.sin(e) / np.sin(e).sum(-1, keepdims=True) * 2.5
     ),
 }
@@ -288,32 +290,36 @@ def in_place(Q, K):
 @pytest.mark.parametrize(
     ("function", "check", "start"),
     [
-        (lambda Q, K: K @ Q.T, "shape", "Transposed, the result is right."),
-        (lambda Q, K: Q, "shape", "Instead of the result came the argument `Q`."),
-        (lambda Q, K: Q[0] @ K.T, "shape", "Only the first row of what is expected came."),
+        (lambda Q, K: K @ Q.T, "shape", "The transpose of the result is right."),
+        (lambda Q, K: Q, "shape", "The elements of the result are those of the argument `Q`."),
+        (lambda Q, K: Q[0] @ K.T, "shape", "Got only the first row of the expected result."),
         (
             lambda Q, K: np.sin(Q @ Q.T),
             "shape",
-            "In names of sizes, the shape is (n_q, n_q) and should be (n_q, n_k).",
+            "In terms of the sizes, the shape is (n_q, n_q), but should be (n_q, n_k).",
         ),
         (lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5, "values", "Each element of the result is 1 / sqrt(d_k) = "),
-        (lambda Q, K: np.abs(Q) @ K.T, "values", "What came as the result is right for `Q` without its signs."),
+        (
+            lambda Q, K: np.abs(Q) @ K.T,
+            "values",
+            "The values of the result are those expected for `Q` in absolute values.",
+        ),
         (
             lambda Q, K: Q @ np.flip(K, 0).T,
             "values",
-            "What came as the result is right for `K` in reverse order along axis -2.",
+            "The values of the result are those expected for `K` in reverse order along axis -2.",
         ),
         (
             lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K) if Q.ndim < 3 else np.sin(Q @ np.swapaxes(K, -1, -2)),
             "batch",
-            "Each sequence on its own is right, and the batch of them is not.",
+            "Each sequence on its own is right, but the batch is not.",
         ),
         (
             lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K),
             "refuses",
-            "What came as the result is right for `K` rep",
+            "The values of the result are those expected for `K` rep",
         ),
-        (lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"), "dtype", "The dtype is float32 whatever that of"),
+        (lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"), "dtype", "The dtype is float32 for every dtype of"),
         (
             lambda Q, K: Q.astype("f4") @ np.swapaxes(K, -1, -2),
             "dtype",
@@ -340,7 +346,7 @@ def test_nothing_is_said_of_what_is_right_or_random(suite, listed):
     rng = np.random.default_rng(1)
     assert relations_of(suite, listed.scores_matmul) == {}
     (random,) = relations_of(suite, lambda Q, K: rng.normal(size=(len(Q), len(K)))).values()
-    assert random.startswith("Called again with the same arguments, the result is another.")
+    assert random.startswith("A second call with the same arguments changes the result.")
     assert relations_of(suite, lambda Q, K: None) == {}
 
 
@@ -372,7 +378,7 @@ def test_most_wrong_answers_that_are_not_listed_are_told_something():
     exercise = loader.load(loader.FOLDERS[0])
     told = {own.name: (own.said, own.words) for own in hints(exercise, "weighted_sum")}
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
-    assert told["weighted_sum_columns"] == ("relation", "Transposed, the result is right.")
+    assert told["weighted_sum_columns"] == ("relation", "The transpose of the result is right.")
     assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")
     assert told["weighted_sum_returns_nothing"][0] == "what came"
     assert sum(said != "nothing" for said, _words in told.values()) > 0.7 * len(told)
@@ -433,7 +439,7 @@ def test_of_four_axes_the_second_is_that_of_heads():
         return np.broadcast_to(e[:, :1], e.shape)
 
     told = said(of_first_head, shape=("b", "n_q", "n_k", "d_k"))
-    assert told == "Each head of the result equals the first one expected."
+    assert told == "Each head of the result equals the first expected head."
 
 
 def test_what_comes_again_after_two_places_is_not_called_shifted_by_two():
@@ -455,7 +461,7 @@ def numbers(*pairs):
 def test_a_number_that_is_always_the_same_is_no_function_of_the_expected_one():
     assert numbers((2, 1), (5, 1), (3, 1)) == "", "the sign of it, for example"
     assert numbers((2, 4), (2, 4), (2, 4)) == "", "its square, or twice as much"
-    assert numbers((2, 4), (3, 9), (5, 25)) == "Instead of the result came the square of the expected one."
+    assert numbers((2, 4), (3, 9), (5, 25)) == "The number in the result is the square of the expected one."
 
 
 def test_a_small_number_is_looked_at_in_many_draws(listed):
@@ -485,5 +491,5 @@ def test_a_small_number_is_looked_at_in_many_draws(listed):
     told = [own.examine("count", function, 1, SEED).results[0].relation for function in (
         lambda X: of_all(X) - 1, by_accident
     )]  # fmt: skip
-    assert str(told[0]) == "Instead of the result came the expected one minus 1."
+    assert str(told[0]) == "The number in the result is the expected one minus 1."
     assert "minus 1" not in str(told[1])

@@ -81,9 +81,9 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
     told = BeautifulSoup(text, "html.parser").find("table", class_="met").get_text(" ", strip=True)
     assert "W transposed. Leave it as it is. 1 ben" in told and "<i>" not in text.partition("<script")[0]
     reasons = {student: row["reasons"] for (student, _), row in rows_of(text).items()}
-    assert reasons["ada"] == ["add −4: It is sqrt(d) = 2.65 times as large; does not hold: Rows sum to 1"]
-    assert reasons["ben"] == ["add −4: likely `W` transposed; does not hold: Rows sum to 1"]
-    assert reasons["eva"] == ["add −4: 8 of 8 are wrong; does not hold: Rows sum to 1"]
+    assert reasons["ada"] == ["add −4: It is sqrt(d) = 2.65 times as large; failed: Rows sum to 1"]
+    assert reasons["ben"] == ["add −4: likely cause: `W` transposed; failed: Rows sum to 1"]
+    assert reasons["eva"] == ["add −4: 8 of 8 are wrong; failed: Rows sum to 1"]
     (nameless,) = report.write(course, path, anonymous=True).assignments
     assert {name.split()[0] for met in nameless.misconceptions for name in met.who} == {"Student"}
     assert "ada" not in path.read_text(encoding="utf-8")

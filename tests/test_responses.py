@@ -13,7 +13,7 @@ from autograder.checking.expect import expect_agrees
 
 SEED = 3
 AGAIN = (
-    "Called again with the same arguments, the result is another. Is it random, or is something kept between calls?"
+    "A second call with the same arguments changes the result. Is it random, or is something stored between calls?"
 )
 
 
@@ -64,29 +64,29 @@ def uneven(weights):
 
 
 ATTENTION = {
-    "With ones for `V`, the result should be 1 everywhere, and is between ": uneven(lambda S: np.sin(9 * S) ** 2),
-    "Whatever numbers are in `K`, the result stays the same, and should not.": (
+    "With ones for `V`, the result should be 1 everywhere, but is between ": uneven(lambda S: np.sin(9 * S) ** 2),
+    "Changing the numbers in `K` should change the result, but does not.": (
         lambda Q, K, V: softmax(np.sin(9 * Q) @ np.swapaxes(Q, -1, -2)) @ V
     ),
-    "Of `K`, row i of the result depends on row i alone, and others should count too.": (
+    "Row i of the result depends only on row i of `K`, but should depend on others as well.": (
         lambda Q, K, V: np.sign(V) * np.abs(V) ** (2 + np.cos((Q * K).sum(-1, keepdims=True)))
     ),
-    "Of `V`, row i of the result depends on rows up to i alone; later ones should count too.": (
+    "Row i of the result depends only on rows up to i of `V`, but should depend on later ones as well.": (
         lambda Q, K, V: hidden(np.sin(9 * Q), K, V, lambda i, j: j <= i)
     ),
-    "Of `K`, row i of the result does not depend on row i itself, and should.": (
+    "Row i of the result should depend on row i of `K`, but does not.": (
         lambda Q, K, V: hidden(Q, K, V, lambda i, j: j != i)
     ),
-    "Of `K`, row 0 of the result does not depend on row 3, for example, and should.": (
+    "For example, row 0 of the result should depend on row 3 of `K`, but does not.": (
         lambda Q, K, V: hidden(Q, K, V, lambda i, j: j < 3)
     ),
-    "Of `Q`, row 0 of the result depends on row 1, for example, and should not.": (
+    "For example, row 0 of the result depends on row 1 of `Q`, but should not.": (
         lambda Q, K, V: attend(np.sin(Q + Q.sum(-2, keepdims=True)), K, V)
     ),
-    "With 1 added to all of `K`, the result should stay as it is, and changes.": (
+    "Adding 1 to all of `K` should not change the result, but does.": (
         lambda Q, K, V: softmax(Q @ np.swapaxes(np.sin(K), -1, -2)) @ V
     ),
-    "Sequences of a batch are mixed: each sequence of the result should depend on its own in `Q` alone.": (
+    "Sequences of a batch are mixed: each sequence of the result should depend only on its own in `Q`.": (
         lambda Q, K, V: attend(np.sin(Q + Q[::-1]), K, V)
     ),
 }
@@ -103,7 +103,7 @@ def causal(Q, K, V):
 
 def test_rows_that_look_ahead_are_told():
     suite = suite_of("causal", causal, of_attention)
-    start = "Of `V`, row i of the result depends on rows after i too, and should not."
+    start = "Row i of the result depends on rows after i of `V`, but should not."
     assert said(suite, "causal", lambda Q, K, V: attend(np.sin(9 * Q), K, V)).startswith(start)
 
 
@@ -120,9 +120,9 @@ def of_rows(draw):
 @pytest.mark.parametrize(
     ("function", "start"),
     [
-        (lambda X: slope(X) + 0.1 * X.max(), "What stands in row 0, column 2 of `X` counts for the result"),
-        (lambda X: slope(X[1:]), "What stands in row 0, column 0 of `X` should count for the result."),
-        (lambda X: slope(X + 1), "With `X` doubled, the result should stay as it is, and changes."),
+        (lambda X: slope(X) + 0.1 * X.max(), "The element in row 0, column 2 of `X` affects the result"),
+        (lambda X: slope(X[1:]), "The element in row 0, column 0 of `X` should affect the result, but does not."),
+        (lambda X: slope(X + 1), "Doubling `X` should not change the result, but does."),
         (lambda X: np.sin(slope(X / X.sum())), ""),
     ],
 )
@@ -137,32 +137,32 @@ def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
         (
             lambda x: x + np.sin(x - x.mean()) + 2,
             lambda x: np.cos(x - x.mean()) / 2,
-            "With 1 added to all of `x`, the result should be larger by 1 everywhere, and is not.",
+            "Adding 1 to all of `x` should add 1 to every element of the result, but does not.",
         ),
         (
             lambda x: np.sin(x),
             lambda x: np.cos(x - x.mean()),
-            "With 1 added to all of `x`, the result should change, and stays as it is.",
+            "Adding 1 to all of `x` should change the result, but does not.",
         ),
         (
             lambda x: 3 * np.abs(x) * x[0],
             lambda x: np.cos(x[::-1] / x[0]) * x[0],
-            "With `x` doubled, the result should be 4 times as large, and is 2 times.",
+            "Doubling `x` should multiply the result by 4, but multiplies it by 2.",
         ),
         (
             lambda x: 3 * np.abs(x),
             lambda x: np.cos(x) * x,
-            "With `x` doubled, the result should be 2 times as large, and is not.",
+            "Doubling `x` should multiply the result by 2, but does not.",
         ),
         (
             lambda x: np.sin(x),
             lambda x: np.abs(x) * x[0] ** 2,
-            "With `x` doubled, the result is 8 times as large, and should not be.",
+            "Doubling `x` multiplies the result by 8, but should not.",
         ),
         (
             lambda x: np.sin(x),
             lambda x: np.cos(9 * x / x[0]),
-            "With `x` doubled, the result stays as it is, and should not.",
+            "Doubling `x` should change the result, but does not.",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_relations_are_looked_for_with_a_plain_function_where_right_answers_are_
 
     suite = suite_of("attend", attend, of_attention)
     told = said(suite, "attend", exchanged)
-    assert told == "What came as the result is right for `Q` and `K` exchanged."
+    assert told == "The values of the result are those expected for `Q` and `K` exchanged."
     suite.answers[0].answer = right("attend")(slow)
     suite.plain["attend"] = attend
     assert said(suite, "attend", exchanged) == told
@@ -314,16 +314,16 @@ def suite():
 @pytest.mark.parametrize(
     ("made", "start"),
     [
-        (Turned, "What came as the result is right for the parameter `two.weight` transposed."),
-        (Exchanged, "What came as the result is right for the parameters of `one` and `two` exchanged."),
-        (Twice, "Whatever numbers are in the parameter `one.weight`, the result stays the same, and should not."),
-        (WithoutNorm, "Whatever numbers are in the parameter `norm.weight`, the result stays the same"),
-        (Relu, "What `one` returns is right, and what goes into `two` is not."),
-        (InTheEnd, "What `two` returns is right, and what is made of it in the end is not."),
-        (FromTheStart, "What goes into `norm` is not what it should be."),
-        (Fewer, "What `two` returns is right, and what is made of it in the end is not."),
-        (Before, "What `two` returns is right, and what is made of it in the end is not."),
-        (OwnNorm, "What goes into `norm` is right, and what it returns is not."),
+        (Turned, "The values of the result are those expected for the parameter `two.weight` transposed."),
+        (Exchanged, "The values of the result are those expected for the parameters of `one` and `two` exchanged."),
+        (Twice, "Changing the numbers in the parameter `one.weight` should change the result, but does not."),
+        (WithoutNorm, "Changing the numbers in the parameter `norm.weight` should change the result"),
+        (Relu, "The output of `one` is right, but the input of `two` is wrong."),
+        (InTheEnd, "The output of `two` is right, but the result computed from it is wrong."),
+        (FromTheStart, "The input of `norm` is wrong."),
+        (Fewer, "The output of `two` is right, but the result computed from it is wrong."),
+        (Before, "The output of `two` is right, but the result computed from it is wrong."),
+        (OwnNorm, "The input of `norm` is right, but its output is wrong."),
     ],
 )
 def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
@@ -336,7 +336,7 @@ def test_a_parameter_that_should_have_no_influence_is_told(suite):
             return x + torch.tanh(self.one(self.norm(x)))
 
     suite.answers[0].answer = right("Layer")(Unused)
-    start = "With other numbers in the parameter `two.weight`, the result changes, and should stay the same."
+    start = "Changing the numbers in the parameter `two.weight` should not change the result, but does."
     assert said(suite, "Layer", Layer).startswith(start)
 
 
@@ -351,7 +351,7 @@ def test_of_parameters_that_differ_nothing_is_asked(suite):
                 self.two.weight.zero_()
             return made
 
-    assert said(suite, "Layer", Other).startswith("Whatever numbers are in the parameter `one.bias`, ")
+    assert said(suite, "Layer", Other).startswith("Changing the numbers in the parameter `one.bias` ")
 
 
 def test_the_modules_are_afterwards_as_they_were(suite):

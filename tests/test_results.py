@@ -70,7 +70,7 @@ def test_a_record_without_a_schema_is_read_and_says_what_it_said():
     record = from_text(json.dumps(OLD))
     assert (record.score, record.kind, record.seed) == (1.0, Kind.WRONG, 7)
     assert reasons.of(record, record.penalty) == [
-        "add −3: likely subtracts them; does not hold: Each element is the sum of the two",
+        "add −3: likely cause: subtracts them; failed: Each element is the sum of the two",
         "proof −3: no response",
         "late −0.5",
         "The locked cell check_add had been changed and has been restored.",

@@ -16,15 +16,15 @@ from autograder.results import Kind
 
 FAULTS = {
     "gpu = ": "is not TOML",
-    "limit = 3": "has limit, and there is no such key. Did you mean limits? It may have: gpu, limits, rehearsal.",
-    "title = 'x'": "has title, and there is no such key. The title is the first heading of the exercise's notebook",
-    "gpu = 'yes'": "gpu should be true or false, and is 'yes'.",
-    "limits = 3": "limits should be a table, and is 3.",
-    "[limits]\ncpu = 3": "has limits.cpu, and there is no such key.",
-    "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, and is 0.5.",
-    "[limits]\nmemory_mb = true": "limits.memory_mb should be a whole number above 0, and is True.",
-    "[limits]\ncpu_seconds = -1": "limits.cpu_seconds should be a number above 0, and is -1.",
-    "[limits]\nrun_all_cells = 1": "limits.run_all_cells should be true or false, and is 1.",
+    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, rehearsal.",
+    "title = 'x'": "has title, but there is no such key. The title is the first heading of the exercise's notebook",
+    "gpu = 'yes'": "gpu should be true or false, but is 'yes'.",
+    "limits = 3": "limits should be a table, but is 3.",
+    "[limits]\ncpu = 3": "has limits.cpu, but there is no such key.",
+    "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, but is 0.5.",
+    "[limits]\nmemory_mb = true": "limits.memory_mb should be a whole number above 0, but is True.",
+    "[limits]\ncpu_seconds = -1": "limits.cpu_seconds should be a number above 0, but is -1.",
+    "[limits]\nrun_all_cells = 1": "limits.run_all_cells should be true or false, but is 1.",
 }
 
 
@@ -139,12 +139,12 @@ def test_doctor_looks_at_the_course_that_is_named(course):
 
 
 CONFIG_FAULTS = {
-    'c.Limits.cpu_seconds = "120"': ": c.Limits.cpu_seconds should be a number above 0, and is '120'.",
-    "c.Limits.memory_mb = 0": ": c.Limits.memory_mb should be a whole number above 0, and is 0.",
-    "c.Limits.idle_seconds = -5": ": c.Limits.idle_seconds should be a number above 0, and is -5.",
-    "c.Limits.cpu_secconds = 5": " has c.Limits.cpu_secconds, and there is no such key. Did you mean cpu_seconds?",
-    "c.Limit.cpu_seconds = 5": " has c.Limit, which sets nothing. Did you mean c.Limits?",
-    "c.limits.cpu_seconds = 5": " has c.limits, which sets nothing. Did you mean c.Limits?",
+    'c.Limits.cpu_seconds = "120"': ": c.Limits.cpu_seconds should be a number above 0, but is '120'.",
+    "c.Limits.memory_mb = 0": ": c.Limits.memory_mb should be a whole number above 0, but is 0.",
+    "c.Limits.idle_seconds = -5": ": c.Limits.idle_seconds should be a number above 0, but is -5.",
+    "c.Limits.cpu_secconds = 5": " has c.Limits.cpu_secconds, but there is no such key. Did you mean cpu_seconds?",
+    "c.Limit.cpu_seconds = 5": " has c.Limit, which has no effect. Did you mean c.Limits?",
+    "c.limits.cpu_seconds = 5": " has c.limits, which has no effect. Did you mean c.Limits?",
     "this is no python": ", line 2 cannot be run: SyntaxError: invalid syntax.",
     "import nope": ", line 2 cannot be run: ModuleNotFoundError: No module named 'nope'.",
 }

@@ -115,7 +115,7 @@ def test_a_plain_hand_in_is_read_whole(submitted):
 def test_the_only_notebook_is_taken_whatever_it_is_called(submitted, file, shown):
     unit = hand_in(submitted, file=file).read(LIMITS)
     assert unit.data == NOTEBOOK
-    assert str(unit.notes[0]) == f"The notebook was called {shown} and has been taken all the same."
+    assert str(unit.notes[0]) == f"The notebook was named {shown}; it was graded all the same."
 
 
 def test_of_two_other_notebooks_none_is_taken(submitted):
@@ -123,8 +123,8 @@ def test_of_two_other_notebooks_none_is_taken(submitted):
     hand_in(submitted, file="final.ipynb")
     unit = item.read(LIMITS)
     assert unit.data is None and str(unit.problem) == (
-        "There is no 01-toy.ipynb in the folder, and more than one other notebook: draft.ipynb, final.ipynb. "
-        "Hand in one, under that name."
+        "There is no 01-toy.ipynb in the folder, but more than one other notebook: draft.ipynb, final.ipynb. "
+        "Submit one of them under that name."
     )
     hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
     assert item.read(LIMITS).data == b"this one"
@@ -136,7 +136,7 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
     (item.folder / f"._{file}").write_bytes(b"left by macOS")
     unit = item.read(LIMITS)
     assert unit.data == NOTEBOOK and file not in unit.files
-    assert str(unit.notes[0]) == f"The notebook was called {file} and has been taken all the same."
+    assert str(unit.notes[0]) == f"The notebook was named {file}; it was graded all the same."
     hand_in(submitted, data=b"the plain one")
     assert item.read(LIMITS).data == b"the plain one"
 
@@ -146,13 +146,13 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
     [
         (
             ["01-toy.ipynb.zip", "notes.txt"],
-            "but 01-toy.ipynb.zip. Unpack it, and hand in the notebook that is in it.",
+            "but 01-toy.ipynb.zip. Unpack it, and submit the notebook that is in it.",
         ),
-        (["01-toy.7z"], "but 01-toy.7z. Unpack it, and hand in the notebook that is in it."),
-        (["01-toy.html"], "but 01-toy.html. Hand in the notebook itself, which ends in .ipynb."),
+        (["01-toy.7z"], "but 01-toy.7z. Unpack it, and submit the notebook that is in it."),
+        (["01-toy.html"], "but 01-toy.html. Submit the notebook itself, a file that ends in .ipynb."),
         (
             ["a.py", "b.py", "c.py", "d.py"],
-            "but a.py, b.py, c.py. Hand in the notebook itself, which ends in .ipynb.",
+            "but a.py, b.py, c.py. Submit the notebook itself, a file that ends in .ipynb.",
         ),
         (["timestamp.txt", ".DS_Store", "._01-toy.ipynb", "checks.py"], "in the folder."),
         ([], "in the folder."),
@@ -198,9 +198,9 @@ def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
         (tmp_path / "exercises" / name).mkdir(parents=True)
     gus, hal, loose = submissions.strays(Course(root=tmp_path), tmp_path / "submitted")
     collect = f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then remove them."
-    assert gus == f"gus/01-toy.ipynb lies in no exercise's folder, and was left out. {collect}"
-    assert hal.startswith("hal/01_toy/a/01-toy.ipynb lies in no exercise's folder")
-    assert loose == "loose.ipynb is no student's folder, and was left out."
+    assert gus == f"gus/01-toy.ipynb is not in an exercise's folder and was left out. {collect}"
+    assert hal.startswith("hal/01_toy/a/01-toy.ipynb is not in an exercise's folder")
+    assert loose == "loose.ipynb is not a student's folder and was left out."
 
 
 def in_place_of_the_folder(item):
@@ -238,12 +238,12 @@ def gone(item):
 
 
 BROKEN = {
-    in_place_of_the_folder: "01-toy is a file, and should be a folder with the notebook in it.",
+    in_place_of_the_folder: "01-toy is a file, but should be a folder with the notebook in it.",
     a_link: "01-toy is a link to another folder.",
-    a_linked_notebook: "01-toy.ipynb is not a plain file.",
-    a_folder_of_its_name: "01-toy.ipynb is not a plain file.",
-    a_pipe: "01-toy.ipynb is not a plain file.",
-    too_large: "01-toy.ipynb has 80 MB; 50 MB is the most.",
+    a_linked_notebook: "01-toy.ipynb is not a regular file.",
+    a_folder_of_its_name: "01-toy.ipynb is not a regular file.",
+    a_pipe: "01-toy.ipynb is not a regular file.",
+    too_large: "01-toy.ipynb has 80 MB; the maximum is 50 MB.",
     gone: "The folder could not be read: No such file or directory.",
 }
 
@@ -324,7 +324,7 @@ def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
     (folder / "near.txt").touch()
     nested(count, name)(folder)
     files, (note,) = beside(folder, 1)
-    assert list(files) == ["near.txt"] and "could not be read, and was left out" in str(note) and len(str(note)) < 300
+    assert list(files) == ["near.txt"] and "could not be read and was left out" in str(note) and len(str(note)) < 300
 
 
 def test_too_much_beside_is_left_out_whole(submitted):
@@ -333,7 +333,7 @@ def test_too_much_beside_is_left_out_whole(submitted):
         (folder / name).write_bytes(bytes(600_000))
     assert set(beside(folder, 2)[0]) == {"one", "other"}
     files, (note,) = beside(folder, 1)
-    assert not files and "more than 1 MB or 1000" in str(note)
+    assert not files and "exceed 1 MB, or are more than 1000" in str(note)
     (folder / "one").unlink()
     for number in range(submissions.MOST_FILES + 1):
         (folder / f"{number}.txt").touch()
@@ -345,7 +345,7 @@ def test_one_file_that_is_too_large_is_left_out(submitted):
     (folder / "large").write_bytes(bytes(2_000_000))
     (folder / "small").touch()
     files, (note,) = beside(folder, 1)
-    assert list(files) == ["small"] and "large beside the notebook could not be read" in str(note)
+    assert list(files) == ["small"] and "large next to the notebook could not be read" in str(note)
 
 
 # Time stamps.

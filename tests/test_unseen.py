@@ -59,5 +59,5 @@ def test_an_answer_that_is_like_another_one_is_read(tmp_path, monkeypatch):
     assert plainly == unseen.Unseen("right", "f", "plainly", whole)
     assert less == unseen.Unseen("wrong", "f", "less", "def f(x):\n\n    z = y\n    return z - 1")
     (tmp_path / "01-toy.py").write_text(text.replace("# -     y = x", "# -     y = z"), encoding="utf-8")
-    with pytest.raises(ValueError, match="stand in the cell once"):
+    with pytest.raises(ValueError, match="occur exactly once in the cell"):
         unseen.answers("01-toy")

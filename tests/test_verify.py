@@ -48,14 +48,14 @@ FAULTS = {
         "def doubles(twice,",
         "def doubles(thrice,",
         "@check()",
-        "doubles checks 'thrice', its first argument, and no cell of 01-toy.py defines that",
+        "doubles checks 'thrice', its first argument, but no cell of 01-toy.py defines that",
     ),
     "given whole": (
         TEXT,
         "    ### BEGIN SOLUTION\n    return 2 * a\n    ### END SOLUTION",
         "    return 2 * a",
         "# %% twice",
-        "'twice' is checked and given whole; put what students write between ### BEGIN SOLUTION and ### END",
+        "'twice' is checked, but students get it complete; put the part that they write between ###",
     ),
     "no parentheses": (CHECKS, "@check()", "@check", "@check", "write @check() above doubles"),
     "f-string": (
@@ -63,7 +63,7 @@ FAULTS = {
         "expect_close(twice(a), a + a)",
         'expect_close(\n        twice(a),\n        a + a,\n        because=f"The sum is {a + a}.",\n    )',
         "        because=",
-        "nobody could translate this f-string",
+        "an f-string cannot be translated",
     ),
     "no value": (
         CHECKS,
@@ -74,27 +74,33 @@ FAULTS = {
     ),
     "no hint": (LISTED, ', hint="You subtract."', "", "@misconception(", "subtracts has no hint"),
     "empty hint": (LISTED, '"You subtract."', '" "', "@misconception(", "subtracts has no hint"),
-    "slip": (LISTED, "return a - b", "return a - bb", "@misconception(", "by a slip alone, NameError: name 'bb'"),
+    "slip": (
+        LISTED,
+        "return a - b",
+        "return a - bb",
+        "@misconception(",
+        "caught by a slip, NameError: name 'bb'",
+    ),
     "slip of a module": (
         LISTED,
         "return a - b",
         "import math\n\n    return math.minus(a, b)",
         "@misconception(",
-        "by a slip alone, AttributeError: module 'math' has no attribute 'minus'",
+        "only caught by a slip, AttributeError: module 'math' has no attribute 'minus'",
     ),
     "two of one name": (
         LISTED,
         "    return a - b",
         "    return a - b\n\n\ndef subtracts(a, b):\n    return b - a",
         "def subtracts",
-        "subtracts is defined on line 7 too",
+        "subtracts replaces the one on line 7",
     ),
     "family that passes": (
         LISTED,
         '"""Wrong',
         RIGHT.format("b + a").replace("@right", '@families("only the first sequence")\n@right'),
         "@families",
-        "the family 'only the first sequence' is listed as a wrong answer and passes every check of add (seed 1); "
+        "the family 'only the first sequence' is listed as a wrong answer but passes every check of add (seed 1); "
         'add a check that it fails, or leave it out with but=["only the first sequence"].',
     ),
     "family of nothing": (
@@ -204,7 +210,7 @@ def on_a_gpu(add, draw):
 def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
     monkeypatch.setattr(machine, "_tried", {"gpu": ""})
     change(folder, CHECKS, "@check()", GPU)
-    assert "on_a_gpu needs a GPU, which guests of this exercise do not get" in verify.fault(folder)
+    assert "on_a_gpu needs a GPU, but submissions of this exercise do not get one" in verify.fault(folder)
     (folder / "exercise.toml").write_text("gpu = true")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert verify.fault(folder) == ""
@@ -220,11 +226,11 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypa
     text = (folder / LISTED).read_text(encoding="utf-8")
     (folder / LISTED).write_text(text + "\n\n" + slow.format(""), encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert 'give it on="gpu" if nothing but a GPU shows it' in verify.fault(folder)
+    assert 'give it on="gpu" if only a GPU shows it' in verify.fault(folder)
     (folder / LISTED).write_text(text + "\n\n" + slow.format(', on="gpu"'), encoding="utf-8")
     assert verify.fault(folder) == ""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert "slow is listed as a wrong answer and passes every check" in verify.fault(folder)
+    assert "slow is listed as a wrong answer but passes every check" in verify.fault(folder)
 
 
 def released(course, *names):
@@ -247,5 +253,5 @@ def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
 
     change(exercise.solution, LISTED, "return a + b", "return a - b")
     exercise.notebook.write_text("edited by hand")
-    assert released(course)[1].startswith("Released exercises/01-toy\n1 of them verified before")
+    assert released(course)[1].startswith("Released exercises/01-toy\n1 of them was verified earlier")
     assert exercise.notebook.read_bytes() == notebook

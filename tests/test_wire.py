@@ -33,7 +33,7 @@ def handle(value, encoder):
 
 def reference(value, decoder):
     if value != {"t": "handle", "v": 3}:
-        raise Violation("a value of no known form")
+        raise Violation("a value of unknown form")
     return Opaque
 
 

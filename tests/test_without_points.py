@@ -157,14 +157,14 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
 @pytest.mark.parametrize(
     ("answer", "message", "held"),
     [
-        ([0.75, 0.3, 0.33], "The number at [1] is not right: 0.3.", ["2 of 3 numbers are right"]),
-        ([float("nan")] * 3, "The number at [0] is not right: nan.", []),
-        ([0.75], "The answer should be 3 numbers, and is 1 number.", []),
-        ([], "The answer should be 3 numbers, and is 0 numbers.", []),
-        (None, "The answer should be 3 numbers, and is None (is a `return` missing?).", []),
-        ("0.75", "The answer should be 3 numbers, not text: write it without quotation marks.", []),
-        ([0.75, "0.25", 1], "The answer should be 3 numbers, not text: write it without quotation marks.", []),
-        ([0.75, {}, 1], "The answer should be 3 numbers, and is a list of 3.", []),
+        ([0.75, 0.3, 0.33], "The number at index [1] is wrong: 0.3.", ["2 of 3 numbers are right"]),
+        ([float("nan")] * 3, "The number at index [0] is wrong: nan.", []),
+        ([0.75], "Expected 3 numbers, got 1 number.", []),
+        ([], "Expected 3 numbers, got 0 numbers.", []),
+        (None, "Expected 3 numbers, got None (is a `return` missing?).", []),
+        ("0.75", "Expected 3 numbers, got text. Write the answer without quotation marks.", []),
+        ([0.75, "0.25", 1], "Expected 3 numbers, got text. Write the answer without quotation marks.", []),
+        ([0.75, {}, 1], "Expected 3 numbers, got a list of 3.", []),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, message, held):
@@ -176,17 +176,17 @@ def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, mess
 def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
     with pytest.raises(Failed) as failed:
         expect_by_hand([1, 3], [1, 2], Message("Both are whole."))
-    assert str(failed.value.message) == "The number at [1] is not right: 3. Both are whole."
-    with pytest.raises(Failed, match=r"should be 2 numbers, and is 1 number.$"):
+    assert str(failed.value.message) == "The number at index [1] is wrong: 3. Both are whole."
+    with pytest.raises(Failed, match=r"Expected 2 numbers, got 1 number.$"):
         expect_by_hand([1], [1, 2], Message("Both are whole."))
     expect_by_hand([1, 2], [1, 2], Message("Both are whole."))
 
 
 def test_a_number_of_a_matrix_is_named_by_row_and_column_and_a_single_one_not_at_all():
-    for answer, expected, place in (([1, 2, 3, 5], [[1, 2], [3, 4]], " at [1, 1]"), (3, 4, "")):
-        with pytest.raises(Failed, match="is not right") as failed:
+    for answer, expected, place in (([1, 2, 3, 5], [[1, 2], [3, 4]], " at index [1, 1]"), (3, 4, "")):
+        with pytest.raises(Failed, match="is wrong") as failed:
             expect_by_hand(answer, expected)
-        assert f"The number{place} is not right" in str(failed.value.message)
+        assert f"The number{place} is wrong" in str(failed.value.message)
     expect_by_hand(4, 4)
     assert as_numbers({}) is None and as_numbers(object()) is None
 
@@ -234,11 +234,11 @@ def examined(course, answer):
 @pytest.mark.parametrize(
     ("answer", "head", "cause"),
     [
-        (lambda: [0.75, 0.25], "holds", ""),
-        (lambda: (0.25, 0.75), "does not hold yet", "exchanged"),
-        (lambda: np.array([0.83, 0.17]), "does not hold yet", "thirds"),
-        (lambda: [1.5, 0.5], "does not hold yet", ""),
-        (None, "not done", ""),
+        (lambda: [0.75, 0.25], "passed", ""),
+        (lambda: (0.25, 0.75), "not passed yet", "exchanged"),
+        (lambda: np.array([0.83, 0.17]), "not passed yet", "thirds"),
+        (lambda: [1.5, 0.5], "not passed yet", ""),
+        (None, "not done yet", ""),
     ],
     ids=["right", "another order", "rounded", "twice as large", "none"],
 )
@@ -247,7 +247,7 @@ def test_feedback_speaks_of_no_points_and_recognises_numbers(course, answer, hea
     (result,) = report.results
     assert (report.score, result.cause, result.relation) == (0, cause, "")
     for shown in (show.text(report), show.as_html(report)):
-        assert f"{head}, without points" in shown and "0 of 0" not in shown and "seed" not in shown
+        assert f"{head}, ungraded" in shown and "0 of 0" not in shown and "seed" not in shown
         assert ("Read:" in shown) == False  # noqa: E712 (this toy names no place to read)
         assert not (set(shown.split()) & {"0.75", "0.75."}), "what is right is still to be worked out"
 
@@ -273,7 +273,7 @@ def test_no_answer_costs_a_point(graded, student):
         assert book.find_grade("check_by_hand", "01-toy", "01-toy", student).max_score == 0
 
 
-STATES = {"done": "holds", "blank": "not done", "before": "not done", "raises": "not done"}
+STATES = {"done": "passed", "blank": "not done yet", "before": "not done yet", "raises": "not done yet"}
 
 
 @pytest.mark.slow
@@ -281,7 +281,7 @@ STATES = {"done": "holds", "blank": "not done", "before": "not done", "raises": 
 def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(graded, student):
     page = page_of(graded[0], student)
     (row,) = [own for own in page.select(".bars a") if "by_hand" in own.text]
-    assert f"{STATES.get(student, 'does not hold yet')}, without points" in said(row) and not row.select(".bar")
+    assert f"{STATES.get(student, 'not passed yet')}, ungraded" in said(row) and not row.select(".bar")
     assert not page.select(".card") and "0 of 0" not in said(page)
     top = said(page.select_one(".sum"))
     assert "Every check passed" not in top  # the proof waits
@@ -291,7 +291,8 @@ def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(gr
 def test_a_wrong_answer_is_told_its_hint_on_the_page(graded):
     check = said(page_of(graded[0], "exchanged").select_one("#at-check_by_hand .check"))
     assert (
-        "The number at [0] is not right: 0.25. both exchanged. The sum comes first." in check and "seed" not in check
+        "The number at index [0] is wrong: 0.25. both exchanged. The sum comes first." in check
+        and "seed" not in check
     )
     assert "The sum comes first" not in said(page_of(graded[0], "done"))
 
@@ -307,7 +308,7 @@ def test_what_is_left_open_is_said_beside_full_points(graded, course):
         run(course, "grade", "--jobs", 1)
         full, left = (said(page_of(course, student).select_one(".sum")) for student in ("done", "blank"))
         assert "9 of 9 points" in full and "Every check passed" in full
-        assert "9 of 9 points" in left and "No point is lost." in left
+        assert "9 of 9 points" in left and "No points were lost." in left
     finally:
         with Gradebook(course.db_url, course.course_id) as book:
             for student in ("done", "blank"):
@@ -321,7 +322,7 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
     course, _ = graded
     run(course, "report")
     page = BeautifulSoup((course.into / "report.html").read_text(encoding="utf8"), "html.parser")
-    assert any("by hand, without points" in said(head) for head in page.select(".picture .up"))
+    assert any("by hand, ungraded" in said(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []
     assert {(own.label, own.students) for own in met if own.function == "by_hand"} == {
@@ -332,15 +333,15 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("student", "head"), [("done", "holds"), ("thirds", "does not hold yet"), ("blank", "not done")]
+    ("student", "head"), [("done", "passed"), ("thirds", "not passed yet"), ("blank", "not done yet")]
 )
 def test_check_and_explain_speak_of_it_too(graded, student, head):
     course, _ = graded
     printed = run(course, "check", course.submitted / student / "01-toy" / "01-toy.ipynb")
-    assert f"by_hand: {head}, without points" in printed and "6 of 6 points" in printed
+    assert f"by_hand: {head}, ungraded" in printed and "6 of 6 points" in printed
     shown = run(course, "explain", course.graded(student, "01-toy").record, "--check", "by_hand")
-    assert f"by_hand: {head}, without points, seed" in shown
-    assert ("does here what these listed answers do: thirds for quarters" in shown) == (student == "thirds")
+    assert f"by_hand: {head}, ungraded, seed" in shown
+    assert ("does the same here as these listed answers: thirds for quarters" in shown) == (student == "thirds")
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The listed answers of an exercise, as the source of the cells that a student would write.
 
-A student's cell can import neither `checking` nor the exercise's modules; what a listed answer needs of them comes
-along, as it stands there.
+A student's cell can import neither `checking` nor the exercise's modules. So the code that a listed answer needs from
+them is copied into its cell.
 """
 
 import ast
@@ -40,13 +40,13 @@ class AnswerCells:
         self.lines = "\n".join(path.read_text(encoding="utf-8") for path in paths).splitlines()
         self.statements: dict[str, ast.stmt] = {}
         for statement in ast.parse("\n".join(self.lines)).body:
-            # What one of our modules takes from another is in the text already: a student does not import it.
+            # Names that one of our modules imports from another are already in the text: students do not import them.
             if not _imports_ours(statement):
                 self.statements.update(dict.fromkeys(_bound(statement), statement))
 
     @cached_property
     def solutions(self) -> dict[str, str]:
-        """The author's solution for each cell that students write, text cells too, by grade id."""
+        """The author's solution for each cell that students write, including text cells, by grade id."""
         marks = re.compile(r"^[ #]*### (BEGIN|END) SOLUTION\n?", re.M)
         cells = self.exercise.cells(solution=True)
         return {cell.metadata["nbgrader"]["grade_id"]: marks.sub("", cell.source).rstrip() for cell in cells}
@@ -75,13 +75,13 @@ class AnswerCells:
     def listed(self, subject: str, kind: str) -> dict[str, object]:
         """Return the `right` or the `wrong` answers that are listed for a function, in order, by name."""
         found = {answer.__name__: answer for answer in self.exercise.suite.listed(f"{kind}_for", subject)}
-        # What a decorator of the exercise's own makes an answer of is no answer as it is written.
+        # A function that the exercise's own decorator turns into an answer is not an answer as it is written.
         return {name: found[name] for name in found if name in self.statements and _declared(self.statements[name])}
 
     def cell(self, subject: str, answer: str) -> str:
         """Return a listed answer as a student's cell: the imports and helpers that it needs, and the function.
 
-        A helper that has the name of something in the notebook gets another one, so that it replaces nothing there.
+        A helper whose name is already used in the notebook is renamed, so that it replaces nothing there.
         """
         needed, open_names = set[str](), [answer]
         while open_names:
@@ -103,7 +103,7 @@ class AnswerCells:
         return "\n\n\n".join(parts)
 
     def _source(self, statement: ast.stmt) -> str:
-        """Return a statement as it stands in its module, without what lists it as an answer."""
+        """Return a statement's source, without the decorators that list it as an answer."""
         decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
         first = statement.lineno
         if decorators and not _declared(statement):
@@ -112,13 +112,13 @@ class AnswerCells:
 
 
 def _declared(statement: ast.stmt) -> bool:
-    """Tell whether a statement is a function or a class that `checking` lists as an answer, as it stands there."""
+    """Tell whether a statement is a function or a class that `checking` lists as an answer, as it is written."""
     decorators = getattr(statement, "decorator_list", [])
     return bool({getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES))
 
 
 def _imports(statement: ast.stmt) -> bool:
-    """Tell whether a statement imports, be it with something in place of what may be missing."""
+    """Tell whether a statement imports, possibly with a replacement for what may be missing."""
     tried = statement.body if isinstance(statement, ast.Try) else [statement]
     return all(isinstance(own, (ast.Import, ast.ImportFrom)) for own in tried)
 
@@ -137,7 +137,7 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 def _used(source: str) -> set[str]:
-    """Return the names that a piece of code takes from its module, or from Python itself."""
+    """Return the names that a piece of code uses from its module, or from Python itself."""
     tables, used = [symtable.symtable(source, "answers", "exec")], set[str]()
     while tables:
         table = tables.pop()
@@ -148,7 +148,7 @@ def _used(source: str) -> set[str]:
 
 
 def _renamed(source: str, names: dict[str, str]) -> str:
-    """Return code in which some names are replaced by others, where they are used and where they are defined."""
+    """Return code with some names replaced by others, where they are used and where they are defined."""
     lines, places = source.encode().split(b"\n"), list[tuple[int, int, str]]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id in names:
@@ -163,7 +163,7 @@ def _renamed(source: str, names: dict[str, str]) -> str:
 
 
 def _with_docstring(function: str, stub: str) -> str:
-    """Return a function with the docstring of the released cell, which students leave where it is."""
+    """Return a function with the docstring of the released cell, which students leave in place."""
     written, released = (cast(Definition, ast.parse(source).body[-1]) for source in (function, stub))
     if ast.get_docstring(written) or not ast.get_docstring(released):
         return function

@@ -1,4 +1,4 @@
-"""What the checks of an exercise make of its listed answers: tried when it is verified, and recorded for the book."""
+"""The results of an exercise's checks on its listed answers: found when it is verified, and recorded for the book."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Wrong:
     Attributes
     ----------
     name, label, hint : str
-        Its function's name; the mistake in words, "" if it has none; what a student reads of it.
+        Its function's name; the mistake in words, or ""; the hint that a student reads.
     failed : list of [str, str]
         Name and title of each check that it fails with the first seed, in order.
     recognised : bool
@@ -30,10 +30,10 @@ class Wrong:
     passes : list of int
         The seeds with which it fails no check: there should be none.
     advice : bool
-        Whether it is told by advice alone, and loses no points.
+        Whether only advice detects it, so that it loses no points.
     slip : str
-        The error of its own that the first of these checks met, where its author cannot have meant it: a name or an
-        import that is not there.
+        The error that it raised in the first of these checks, if its author cannot have meant it: a missing name or
+        import.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Wrong:
 
 
 GPU = {"gpu", "bf16"}
-"""What checks need where only a GPU shows it."""
+"""The values of `on=` that only a GPU has."""
 
 
 @dataclass(frozen=True)
 class Right:
-    """A listed right answer: its function's name, and the first point that it lost, in words: "" if it lost none."""
+    """A listed right answer: its function's name, and where it first lost points, in words; "" if it lost none."""
 
     name: str
     lost: str
@@ -60,7 +60,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of the listed answers of one function, which has these checks."""
+    """The results for the listed answers of one function, which has these checks."""
 
     subject: str
     checks: list[str]
@@ -91,7 +91,7 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
 
 
 def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
-    """Return the error that an answer raised in a check, if it is one that nobody lists on purpose."""
+    """Return the error that an answer raised in a check, if it is one that no author intends."""
     (check,) = [own for own in exercise.suite.of(answer.wrong_for) if own.__name__ == failed.name]
     for call in attempt(check, answer, SEEDS[0]).calls:
         error = call.error
@@ -110,7 +110,7 @@ def lost(report: Report) -> str:
 
 
 def of(folder: Path) -> list[Tried]:
-    """Return what became of an exercise's answers: as its record has it or, where none holds, tried now."""
+    """Return the results for an exercise's answers: from its record or, if none is valid, computed now."""
     exercise = loader.load(folder)
     kept = verified.read(folder)
     if kept is None:
@@ -119,9 +119,9 @@ def of(folder: Path) -> list[Tried]:
 
 
 def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str], dict[str, verified.Function]]:
-    """Return what this machine lacked to verify an exercise, and what is recorded of each function.
+    """Return what this machine lacked to verify an exercise, and the record for each function.
 
-    What only a GPU shows is left out of both, so that machines with and without one record the same.
+    Both leave out what only a GPU shows, so that machines with and without one record the same.
     """
     asked, functions = {check.on for check in exercise.suite.checks}, {}
     of_gpu = {check.__name__ for check in exercise.suite.checks if check.on in GPU}
@@ -138,7 +138,7 @@ def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str]
 
 
 def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> Tried:
-    """Return what is recorded of a function's answers, with the words that the exercise has for it."""
+    """Return the recorded results for a function's answers, with the exercise's words for them."""
     checks, listed = exercise.suite.of(subject), _listed(exercise, subject)
     titles = {check.__name__: check.title for check in checks}
     worth = {check.__name__ for check in checks if check.weight}
@@ -152,11 +152,11 @@ def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> 
 
 
 def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:
-    """Return the wrong answers that are listed for a function, by name, whatever machine they need."""
+    """Return the wrong answers that are listed for a function, by name, for all machines."""
     answers = [answer for module in exercise.answers for answer in answers_in(module, "wrong_for", subject)]
     return {answer.__name__: answer for answer in answers}
 
 
 def decides(folder: Path) -> list[Path]:
-    """Return the files that decide what is found."""
+    """Return the files that determine the results."""
     return [folder / verified.NAME, *sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py"))]

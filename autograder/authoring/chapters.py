@@ -1,4 +1,4 @@
-"""The chapters of the course's book, and what lists them: made from book/chapters.toml and the pages' own titles."""
+"""The chapters of the course's book, and the lists of them: made from book/chapters.toml and the titles of pages."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from autograder.config import UserError
 
 SOURCE = Path("book") / "chapters.toml"
 MADE = re.compile(r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S)
-"""What `write` makes of a file: the lines between the two marks, which are comments."""
+"""The part of a file that `write` makes: the lines between the two marks, which are comments."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Chapter:
     name : str
         Such as 01-qkv.
     page : Path
-        Its first page; there need be none yet.
+        Its first page, which need not exist yet.
     after : list of str
         The names of chapters that it builds on directly.
     needs, learn, about : str
-        What else has to be known, what one can do afterwards, and what README.md says behind its title, or nothing.
+        Other prerequisites, what a reader can do afterwards, and the text after its title in README.md, or "".
     """
 
     name: str
@@ -38,12 +38,12 @@ class Chapter:
 
     @property
     def number(self) -> int:
-        """The number in its name, which is also that in the table of contents."""
+        """The number in its name, which is also the number in the table of contents."""
         return int(self.name[:2])
 
     @property
     def deeper(self) -> Path:
-        """Its second page; there need be none."""
+        """Its second page, which need not exist."""
         return self.page.with_name(f"{self.name}-deeper.md")
 
     @property
@@ -58,7 +58,7 @@ class Chapter:
         text = self.page.read_text(encoding="utf-8") if self.page.exists() else ""
         found = re.search(r"^# (.+)$", text, re.M)
         if found is None:
-            raise UserError(f"{SOURCE} has a chapter {self.name}, and book/{self.name}.md has no title for it.")
+            raise UserError(f"{SOURCE} has a chapter {self.name}, but book/{self.name}.md has no title.")
         return found[1].strip()
 
 
@@ -71,7 +71,7 @@ def read(root: Path) -> dict[str, Chapter]:
     Raises
     ------
     UserError
-        If the file is no TOML, or a row has other keys than it should.
+        If the file is not TOML, or a row has the wrong keys.
     """
     try:
         rows = tomllib.loads((root / SOURCE).read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def read(root: Path) -> dict[str, Chapter]:
         raise UserError(f"{SOURCE} is not TOML: {error}.") from None
     for name, row in rows.items():
         if not re.match(r"\d\d-", name) or not isinstance(row, dict) or set(row) != ROW:
-            raise UserError(f"{SOURCE}: [{name}] should be a chapter such as 01-qkv with {', '.join(sorted(ROW))}.")
+            raise UserError(f"{SOURCE}: [{name}] should be a chapter such as 01-qkv, with {', '.join(sorted(ROW))}.")
     return {name: Chapter(name, root / "book" / f"{name}.md", **rows[name]) for name in sorted(rows)}
 
 
@@ -101,9 +101,9 @@ LISTS: dict[str, Callable[[Chapter], str]] = {"_toc.yml": contents, "README.md":
 
 
 def stale(root: Path) -> dict[str, str]:
-    """Return the files of the course in `root` that list other chapters than `SOURCE`, as they should be.
+    """Return the corrected files of the course in `root` whose lists of chapters differ from `SOURCE`.
 
-    A file that is not there, or has not the two marks, lists none.
+    A file that does not exist, or lacks the two marks, has no such list.
     """
     chapters, found = read(root).values(), {}
     for name, entry in LISTS.items():

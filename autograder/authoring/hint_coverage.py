@@ -1,7 +1,8 @@
-"""How often a wrong answer that is not listed is told why: each listed one is taken off the list, and examined.
+"""How often an unlisted wrong answer gets a hint: each listed one is taken off the list in turn, and checked.
 
-Counted is, for each function of an exercise, what the first failed check says: a cause (another listed answer), else
-a relation, else an error of the function's own, else what came in place of what was asked for, or none of these.
+The counts are, for each function of an exercise, what the first failed check reports: a cause (another listed
+answer), else a relation, else the function's own error, else how the result differs from the expected one, or none of
+these.
 """
 
 import functools
@@ -17,19 +18,19 @@ from autograder.checking import Result
 from autograder.checking.diagnosis import Diagnosis, alike
 from autograder.checking.subject import attempt
 
-SAID = ("cause", "relation", "error", "what came", "nothing")
+SAID = ("cause", "relation", "error", "difference", "nothing")
 
 
 OTHER_SEEDS = (101, 102, 103)
-"""Draws in which an answer that is named as the cause must do the same as well."""
+"""Other draws, in which an answer that is named as the cause must also do the same."""
 
 
 @dataclass
 class Told:
-    """What a wrong answer is told when it is not listed: its name, which of `SAID`, and the words.
+    """The feedback for a wrong answer when it is not listed: its name, which of `SAID`, and the text.
 
-    `astray` tells whether the answer that is named as the cause does something else in the same check under other
-    seeds.
+    `astray` says whether the answer that is named as the cause does something different in the same check under
+    other seeds.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Told:
 
 
 def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told]:
-    """Yield what each listed wrong answer of a function is told when it is not listed."""
+    """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
     remembered = functools.cache(attempt)
     diagnosis = Diagnosis(remembered)
     for wrong in exercise.suite.listed("wrong_for", subject):
@@ -51,12 +52,12 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told
         elif result.relation:
             yield Told(wrong.__name__, "relation", str(result.relation))
         else:
-            said = "error" if result.raised else "what came" if result.explained else "nothing"
+            said = "error" if result.raised else "difference" if result.explained else "nothing"
             yield Told(wrong.__name__, said, str(result.message))
 
 
 def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Result) -> bool:
-    """Tell whether the named cause does something else than a wrong answer, in the check that named it."""
+    """Tell whether the named cause differs from a wrong answer, in the check that named it."""
     check = next(check for check in exercise.suite.of(subject) if check.__name__ == result.name)
     listed = exercise.suite.listed("wrong_for", subject)
     named = next(answer for answer in listed if answer.__name__ == result.cause)
@@ -68,7 +69,7 @@ def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Res
 
 
 def table(folder: Path) -> Table:
-    """Return what is said of the listed wrong answers of an exercise, function by function."""
+    """Return a table of the feedback for the listed wrong answers of an exercise, function by function."""
     exercise = loader.load(folder)
     rows = Table("function", "wrong answers", *SAID, title=folder.name)
     for subject in exercise.subjects:

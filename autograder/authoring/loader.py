@@ -1,4 +1,4 @@
-"""Load an exercise's modules as its notebook would, and the right answers, which only its author has."""
+"""Load an exercise's modules as its notebook does, and the right answers, which only its author has."""
 
 import functools
 import importlib
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def folders(root: Path) -> list[Path]:
-    """Return the folders that the authors of a course keep its exercises in, in order."""
+    """Return the authors' folders of a course's exercises, in order."""
     return sorted(text.parent for text in (root / "solutions").glob("*/*.py") if text.stem == text.parent.name)
 
 
 FOLDERS = folders(ROOT)
-"""Those of this course itself, for its tests and its book."""
+"""The folders of this course itself, for its tests and its book."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Loaded:
 
     @property
     def without_points(self) -> set[str]:
-        """The functions whose check cells are worth 0: a question for a pencil, and steps on the way to others."""
+        """The functions whose check cells are worth 0: a pencil question, and steps toward others."""
         calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 
@@ -70,10 +70,10 @@ class Loaded:
 
 
 def load(folder: Path) -> Loaded:
-    """Return the exercise in `folder`, `Loaded`, whatever exercise was loaded before.
+    """Return the exercise in `folder`, `Loaded`, no matter which exercise was loaded before.
 
-    `specifications` are found where an exercise has some. Its checks list their answers from here, so that several
-    exercises may be loaded at one time.
+    `specifications` are found if an exercise has some. Its checks get their listed answers from here, so that several
+    exercises can be loaded at the same time.
     """
     for name in imports.EXERCISE:
         sys.modules.pop(name, None)
@@ -92,9 +92,9 @@ def load(folder: Path) -> Loaded:
 
 
 def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, list[Result]]]:
-    """Yield each wrong answer listed for a function, and the results of the checks that do not hold, in order.
+    """Yield each wrong answer listed for a function, and the results of the checks that fail, in order.
 
-    What a listed answer does in a check is the same each time it is compared with another, and is remembered.
+    A listed answer does the same in a check each time it is compared with another, so its results are cached.
     """
     remembered = functools.cache(attempt)
     diagnosis = Diagnosis(remembered)

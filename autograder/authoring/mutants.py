@@ -1,15 +1,15 @@
 """Mutants, which test the checks: right answers changed mechanically, each of which the checks should reject.
 
 `python -m autograder mutants NN-name` changes the reference solution and the listed right answers of an exercise in
-one place at a time, examines each mutant under three seeds, and writes the counts where the book reads them. A mutant
-that passes is a gap in the checks, or behaves as the original does: then `equal.toml` beside the exercise's text
-marks it, with the reason.
+one place at a time, runs the checks on each mutant under three seeds, and writes the counts where the book reads
+them. A mutant that passes is a gap in the checks, or behaves as the original does. In the second case `equal.toml`,
+next to the exercise's text, marks it with the reason.
 
     [project."The order of two sizes that are compared makes no difference."]
     'fits(a, b)' = 'fits(b, a)'
 
-marks each mutant of `project` in which this text became that one, whatever stands around it; `'name: fits(a, b)'`
-those of the answer of that name alone. Of several texts after the change there is a list.
+marks each mutant of `project` in which the first text became the second, in any context; `'name: fits(a, b)'` marks
+only those of the answer of that name. Several texts after the change are a list.
 """
 
 import ast
@@ -42,13 +42,13 @@ from autograder.checking import Status
 from autograder.config import ROOT, Exercise, UserError
 
 RECORD = Path("book", "data", "mutants.json")
-"""Where a course has what became of its mutants, for the book to show."""
+"""Where a course keeps the results for its mutants, for the book to show."""
 
 SEEDS = (1, 2, 3)
 SECONDS = 20
 MOST_MEMORY = 3 << 30
 MOST = 400
-"""Seconds and bytes of memory for one mutant; mutants of one function (of more, always the same are chosen)."""
+"""Seconds and bytes of memory for one mutant; mutants of one function (if there are more, a fixed choice)."""
 
 BINARY: dict[type, list[type]] = {
     ast.Add: [ast.Sub],
@@ -100,21 +100,21 @@ NEIGHBOURS = {
 Definition = ast.FunctionDef | ast.ClassDef
 
 DROPPED = "(dropped)"
-"""What a statement that is left out becomes."""
+"""The replacement for a statement that is left out."""
 
 Change = tuple[str, str]
-"""A text of an answer, and what it became."""
+"""A text of an answer, before and after the change."""
 
 SAID = {ast.JoinedStr, ast.Raise}
-"""What only words a message: it is not changed inside."""
+"""Nodes that only make a message: they are not changed inside."""
 
 
 @dataclass
 class Mutant:
     """A right answer that was changed in one place.
 
-    `name` is stable: which answer it is, and the line before and after the change. `changes` has what changed, from
-    the smallest expression to the whole line.
+    `name` is stable: the answer, and the line before and after the change. `changes` has the changed texts, from the
+    smallest expression to the whole line.
     """
 
     subject: str
@@ -124,19 +124,19 @@ class Mutant:
     changes: list[Change] = field(default_factory=list)
 
     def has(self, change: Change) -> bool:
-        """Tell whether this is what changed in it; of one answer alone, where the change begins with its name."""
+        """Tell whether this change was made; only in one answer, if the change begins with its name."""
         before, after = change
         return change in self.changes or (before.removeprefix(f"{self.answer}: "), after) in self.changes
 
 
 @dataclass
 class Outcome:
-    """What the checks made of a mutant.
+    """The checks' results for a mutant.
 
-    `first` has the check that failed first under each seed, "" where all passed. `raised` tells whether the function
-    ended in an error of its own there, which the student reads, `explained` whether the check's own sentence says how
-    what came differs; `cause` and `relation` whether one of them was named.
-    `advice` tells whether advice alone rejected it under some seed, so that no point was lost.
+    `first` has the check that failed first under each seed, "" where all passed. `raised` says whether the function
+    raised an error there, which the student reads, `explained` whether the check's own sentence says how the result
+    differs; `cause` and `relation` whether one of them was named.
+    `advice` says whether only advice rejected it under some seed, so that no point was lost.
     """
 
     first: list[str] = field(default_factory=list)
@@ -166,7 +166,7 @@ def _numbers(value: float) -> list[ast.expr]:
 
 
 def _exchanged(items: list[Any]) -> list[list[Any]]:
-    """Return the list with each two neighbours exchanged, one pair at a time."""
+    """Return the list with two neighbors exchanged, one pair at a time."""
     return [[*items[:i], items[i + 1], items[i], *items[i + 2 :]] for i in range(len(items) - 1)]
 
 
@@ -175,7 +175,7 @@ def _without(items: list[Any]) -> list[list[Any]]:
 
 
 def _subscripts(text: str) -> list[ast.expr]:
-    """Return an einsum's subscripts with each two neighbouring letters of a term exchanged, one pair at a time."""
+    """Return an einsum's subscripts with two neighboring letters of a term exchanged, one pair at a time."""
     pairs = [i for i in range(len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
     return [ast.Constant(text[:i] + text[i + 1] + text[i] + text[i + 2 :]) for i in pairs]
 
@@ -185,7 +185,7 @@ def _with(node: Any, **fields: Any) -> Any:
 
 
 def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
-    """Return what an expression may be changed into."""
+    """Return the possible changes of an expression."""
     match node:
         case ast.Constant(value=bool()):
             return [ast.Constant(not node.value)]
@@ -253,7 +253,7 @@ def _not(test: ast.expr) -> ast.expr:
 
 
 def _statements(node: ast.stmt) -> list[ast.stmt]:
-    """Return what a statement may be changed into, besides being dropped."""
+    """Return the possible changes of a statement, other than dropping it."""
     match node:
         case ast.If() | ast.While():
             return [_with(node, test=_not(node.test))]
@@ -268,7 +268,7 @@ def _statements(node: ast.stmt) -> list[ast.stmt]:
 
 
 def _shorter(iterated: ast.expr) -> list[ast.expr]:
-    """Return what a loop runs over without its first, and without its last item."""
+    """Return a loop's iterable without its first item, and without its last."""
     items = ast.Call(ast.Name("list", ast.Load()), [iterated], [])
     ends = ast.Slice(ast.Constant(1), None, None), ast.Slice(None, _negative(-1), None)
     return [ast.Subscript(items, end, ast.Load()) for end in ends]
@@ -384,13 +384,13 @@ def _definitions(text: str) -> dict[str, Definition]:
 
 
 def _written(exercise: loader.Loaded, subject: str) -> list[Definition]:
-    """Return what students write in the cell of a function: it, and what stands beside it, such as its kernels."""
+    """Return what students write in the cell of a function: it, and what is next to it, such as its kernels."""
     cells = (_definitions(cell.source) for cell in exercise.notebook.cells if cell.cell_type == "code")
     return next(list(cell.values()) for cell in cells if subject in cell)
 
 
 def reference(folder: Path, changed: str = "") -> dict[str, Any]:
-    """Return what an exercise's text defines and imports, without running what it shows and checks.
+    """Return what an exercise's text defines and imports, without running its outputs and checks.
 
     `changed` is the text of a definition that takes the place of the one of its name.
     """
@@ -437,7 +437,7 @@ def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple
 
 
 def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
-    """Return mutants of our solution that are changed in a second place, too: at most `most`, none like a mutant.
+    """Return mutants of our solution with a second change: at most `most`, none like a mutant.
 
     What is marked as equal is no mistake, and not changed once more.
     """
@@ -470,7 +470,7 @@ def _loaded(folder: Path) -> loader.Loaded:
 
 
 def _begin(folder: Path) -> None:
-    """Make a worker ready: the exercise loaded, a bound on memory, nothing printed."""
+    """Prepare a worker: load the exercise, limit the memory, print nothing."""
     with contextlib.suppress(ImportError, ValueError):  # there is no such bound on Windows
         import resource
 
@@ -483,7 +483,7 @@ def _begin(folder: Path) -> None:
 
 
 def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
-    """Run the exercise's checks on a mutant, and return what came of it."""
+    """Run the exercise's checks on a mutant, and return the outcome."""
     exercise = _loaded(folder)
     if hasattr(signal, "setitimer"):  # ends this process: by its own time, because a busy machine is no endless loop
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -515,7 +515,7 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
 
 @functools.cache
 def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
-    """Return the checks whose advice the original of a mutant does not take."""
+    """Return the checks whose advice the original of a mutant does not follow."""
     exercise = _loaded(folder)
     original = reference(folder)[subject] if answer == "reference" else vars(_listed(exercise)[answer][0])[answer]
     report = exercise.suite.examine(subject, original, seed=seed, diagnosis=False)
@@ -525,7 +525,7 @@ def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
 def examined(
     folder: Path, mutants: list[Mutant], workers: int | None = None, seconds: float = 30 * SECONDS
 ) -> list[Outcome]:
-    """Examine mutants in a pool of processes; one that does not come to an end in time is killed by that."""
+    """Run the checks on mutants in a pool of processes; one that does not finish in time counts as killed."""
     outcomes = []
     with pebble.ProcessPool(workers or cores.count(), initializer=_begin, initargs=[folder]) as pool:
         waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
@@ -533,7 +533,7 @@ def examined(
             try:
                 outcomes.append(future.result())
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired, MemoryError):
-                outcomes.append(Outcome(["does not come to an end"] * len(SEEDS), ended=False))
+                outcomes.append(Outcome(["does not finish"] * len(SEEDS), ended=False))
     return outcomes
 
 
@@ -541,7 +541,7 @@ def examined(
 
 
 def marks(folder: Path) -> dict[str, dict[Change, str]]:
-    """Return what `equal.toml` marks as behaving as the original, for each function: the changes and the reason."""
+    """Return what `equal.toml` marks as equal to the original, for each function: the changes and the reason."""
     path, found = folder / "equal.toml", dict[str, dict[Change, str]]()
     named = Path(*path.parts[-3:]).as_posix()
     try:
@@ -555,19 +555,19 @@ def marks(folder: Path) -> dict[str, dict[Change, str]]:
                 for before, after in changes.items():
                     own |= {(before, one): reason for one in ([after] if isinstance(after, str) else after)}
         except (AttributeError, TypeError):
-            said = f"{function} should have reasons, and each of them its changes"
+            said = f"{function} should have reasons, each with its changes"
             raise UserError(f"{named}: {said}; write [{function}.\"why\"] above 'old' = 'new'.") from None
     return found
 
 
 @dataclass
 class Row:
-    """What became of the mutants of one function.
+    """The results for the mutants of one function.
 
-    `told` counts those of the killed whose author reads why: an error of their own, a cause, a relation, or a
-    sentence on what came in place of what was asked for, such as another shape; `advice` those that only advice told
-    from their original, under some seed.
-    Of those that the checks did not reject under every seed, `equal` counts what is marked, and `survived` names the
+    `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a relation, or a
+    sentence on how the result differs from the expected one, such as in its shape. `advice` counts those that only
+    advice distinguished from their original, under some seed.
+    Of those that the checks did not reject under every seed, `equal` counts the marked ones, and `survived` names the
     others.
     """
 
@@ -586,7 +586,7 @@ class Row:
 
 
 def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()) -> Row:
-    """Count what became of a function's mutants; `marked` are those changes that `equal.toml` has."""
+    """Count the results for a function's mutants; `marked` are the changes in `equal.toml`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
     passed = [mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed]
     survived = [mutant.name for mutant in passed if not any(map(mutant.has, marked))]
@@ -610,18 +610,18 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: It
 
 
 def misfits(marked: Iterable[Change], mutants: list[Mutant], rejected: list[Mutant]) -> list[str]:
-    """Return what is wrong with the marks of a function, a line each: they fit no mutant, or one that is rejected."""
+    """Return the wrong marks of a function, a line each: they fit no mutant, or one that is rejected."""
     found = []
     for change in marked:
         wrong = [mutant.name for mutant in rejected if mutant.has(change)]
         if wrong or not any(mutant.has(change) for mutant in mutants):
-            what = f"rejected where it is {wrong[0]}" if wrong else "fits no mutant"
-            found.append(f"{change[0]}  ->  {change[1]}: marked in equal.toml, and {what}")
+            what = f"rejected in {wrong[0]}" if wrong else "fits no mutant"
+            found.append(f"{change[0]}  ->  {change[1]}: marked in equal.toml, but {what}")
     return found
 
 
 def as_marks(survived: list[Mutant], rejected: list[Mutant]) -> list[str]:
-    """Return lines for `equal.toml` that mark mutants, and none that is rejected."""
+    """Return lines for `equal.toml` that mark these mutants, and none that is rejected."""
     lines = []
     for mutant in survived:
         whole = mutant.changes[-1]
@@ -637,14 +637,14 @@ def _quoted(text: str) -> str:
 
 
 def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return what a course has written down: for each exercise, for each function, a `Row` as a dict."""
+    """Return a course's recorded results: for each exercise and each function, a `Row` as a dict."""
     path = root / RECORD
     found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found
 
 
 def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) -> None:
-    """Write down what became of an exercise's mutants; what is there of its other functions, and exercises, stays."""
+    """Record the results for an exercise's mutants; those of other functions and exercises stay."""
     before = recorded(root)
     own = before.get(name, {}) | {subject: asdict(row) for subject, row in rows.items()}
     before[name] = {function: own[function] for function in functions if function in own}
@@ -655,10 +655,10 @@ def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) ->
 
 @dataclass
 class Findings:
-    """What became of an exercise's mutants.
+    """The results for an exercise's mutants.
 
-    `rows` has it for each function; `misfits` says which marks do not fit, a line each; `unmarked` has lines for
-    `equal.toml`, for each function with survivors.
+    `rows` has the counts for each function; `misfits` the marks that do not fit, a line each; `unmarked` the lines
+    for `equal.toml`, for each function with survivors.
     """
 
     rows: dict[str, Row]
@@ -667,7 +667,7 @@ class Findings:
 
 
 def look_at(exercise: Exercise, function: str = "", workers: int | None = None) -> Findings:
-    """Examine the mutants of an exercise, or of one of its functions, and write down what became of them.
+    """Run the checks on the mutants of an exercise, or of one of its functions, and record the results.
 
     Raises
     ------
@@ -678,11 +678,11 @@ def look_at(exercise: Exercise, function: str = "", workers: int | None = None) 
     loaded, marked = loader.load(folder), marks(folder)
     subjects = [subject for subject in loaded.programs if function in ("", subject)]
     if not subjects:
-        raise UserError(f"{exercise.name} has no function {function!r} to change: {', '.join(loaded.programs)}.")
+        raise UserError(f"{exercise.name} has no function {function!r}. It has: {', '.join(loaded.programs)}.")
     chosen = {subject: mutants_of(loaded, subject) for subject in subjects}
     every = [mutant for mutants, _made in chosen.values() for mutant in mutants]
     outcomes = iter(examined(folder, every, workers))
-    strange = [f"{own}: marked in equal.toml, and no such function" for own in marked if own not in loaded.programs]
+    strange = [f"{own}: marked in equal.toml, but not a function" for own in marked if own not in loaded.programs]
     found = Findings({}, strange, {})
     for subject, (mutants, made) in chosen.items():
         own, became = marked.get(subject, {}), list(itertools.islice(outcomes, len(mutants)))

@@ -1,4 +1,4 @@
-"""Make a new chapter with its exercise, which work, from templates; without a book, the exercise alone."""
+"""Make a new working chapter with its exercise, from templates; without a book, only the exercise."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ NAME = re.compile(r"(\d\d)-([a-z0-9]+(?:-[a-z0-9]+)*)")
 ROW = """
 [{name}]
 after = [{after}]
-needs = "write here what else has to be known"
+needs = "write here the other prerequisites"
 learn = "Write here what a reader can do afterwards."
 about = "write here, in a few words, what it is about"
 """
@@ -19,16 +19,16 @@ READ = 'read={{"by_hand": "chapter {number}, By hand", "centred": "chapter {numb
 
 
 def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[Path], list[Path]]:
-    """Write the files of a chapter and its exercise, of which there are none yet, and list the chapter.
+    """Write the files of a new chapter and its exercise, and list the chapter.
 
     Parameters
     ----------
     course : Course
-        Where it has a book, with a file that lists its chapters, the chapter is made; elsewhere the exercise alone.
+        If it has a book, with a file that lists its chapters, the chapter is made; otherwise only the exercise.
     name : str
         Such as 13-sparse-attention.
     exercise_only : bool
-        Whether to make the exercise alone in any case.
+        Whether to make only the exercise in any case.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     Raises
     ------
     UserError
-        If the course is none, its name is none for an exercise, there is something of that name, or the number is not
-        that of the next chapter.
+        If there is no course, the name is not valid for an exercise or already exists, or the number is not that of
+        the next chapter.
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
@@ -50,9 +50,9 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     for path in (Exercise(name, root).solution, *texts):
         if path.exists():
-            alone = "; for the exercise alone: --exercise-only" if path.suffix == ".md" else ""
+            alone = "; for only the exercise, use --exercise-only" if path.suffix == ".md" else ""
             where = path.relative_to(root).as_posix()
-            raise UserError(f"{where} is there already; choose another name, or move it away{alone}.")
+            raise UserError(f"{where} already exists; choose another name, or move it away{alone}.")
     listed = _list(root, name) if has_chapter else []
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
 
 
 def _words(name: str) -> dict[str, str]:
-    """Return what stands in a template, as a pattern, and what takes its place; the longer of two comes first."""
+    """Return the placeholders of a template, as patterns, and their replacements; longer ones come first."""
     found = NAME.fullmatch(name)
     if found is None:
         raise UserError(
-            f"{name!r} is no name for an exercise: two digits, a hyphen, and words in lower case with "
-            "hyphens between them, such as 12-beyond."
+            f"{name!r} is not a valid name for an exercise. Use two digits and words in lower case, joined by "
+            "hyphens, such as 12-beyond."
         )
     number, parts = str(int(found[1])), found[2].split("-")
     return {
@@ -82,7 +82,7 @@ def _words(name: str) -> dict[str, str]:
 
 
 def _filled(template: Path, folder: Path, words: dict[str, str]) -> dict[Path, str]:
-    """Return what a folder of templates makes below `folder`: the text of each file."""
+    """Return the files that a folder of templates makes below `folder`, with their texts."""
 
     def fill(text: str) -> str:
         for pattern, word in words.items():
@@ -94,13 +94,13 @@ def _filled(template: Path, folder: Path, words: dict[str, str]) -> dict[Path, s
 
 
 def _list(root: Path, name: str) -> list[Path]:
-    """Enter the next chapter in the file that lists them; return that file."""
+    """Add the next chapter to the file that lists them; return that file."""
     source = root / chapters.SOURCE
     known = chapters.read(root)
     number = 1 + max((chapter.number for chapter in known.values()), default=0)
     if int(name[:2]) != number:
         raise UserError(
-            f"{name}: the next chapter has the number {number:02}. An exercise without a chapter: --exercise-only."
+            f"{name}: the next chapter has the number {number:02}. For only an exercise, use --exercise-only."
         )
     row = ROW.format(name=name, after="".join(f'"{before}"' for before in list(known)[-1:]))
     source.write_text(source.read_text(encoding="utf-8").rstrip("\n") + "\n" + row, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Code without what only people read, the same on every Python: what fingerprints of code are made of.
+"""Code without the parts that only people read, the same on every Python: the basis of fingerprints of code.
 
-Pythons write one syntax tree in several ways, and cut an f-string into tokens or not. So the tokens are taken as they
-stand in the text, and an f-string as one.
+Python versions write a syntax tree in different ways, and may or may not split an f-string into tokens. So the tokens
+are taken as they are in the text, and an f-string as one token.
 """
 
 import io
@@ -14,19 +14,19 @@ BEGIN, END = (
     {value for name, value in vars(token).items() if name in {f"FSTRING_{edge}", f"TSTRING_{edge}"}}
     for edge in ("START", "END")
 )
-"""Which tokens begin and end a string that is cut into tokens; before Python 3.12 none is."""
+"""The tokens that begin and end a string that is split into tokens; before Python 3.12 none is."""
 
 
 def plain(text: str) -> str:
-    """Return Python code without comments, docstrings and blank lines, its tokens set apart by one space each.
+    """Return Python code without comments, docstrings and blank lines, its tokens separated by single spaces.
 
-    Where lines break within brackets doesn't matter. A statement that is only a string is left out wherever it is,
-    and so are a figure's words: what a module assigns to `TEXT`.
+    Line breaks within brackets do not matter. Every statement that is only a string is left out, and so are a
+    figure's words: the value that a module assigns to `TEXT`.
 
     Raises
     ------
     SyntaxError
-        If the text cannot be cut into tokens.
+        If the text cannot be split into tokens.
     """
     kept = []
     try:
@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 
 
 def _statements(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-    """Yield the logical lines of code: how deep each stands, and its tokens with their kinds."""
+    """Yield the logical lines of code: the depth of each, and its tokens with their kinds."""
     lines = io.StringIO(text, newline=None).readlines()
     depth, within, begun = 0, 0, (0, 0)
     line: list[tuple[int, str]] = []

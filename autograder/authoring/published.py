@@ -1,8 +1,8 @@
-"""Where a course is published, by its `_config.yml`; and the cell with which a notebook fetches its files from there.
+"""Where a course is published, from its `_config.yml`, and the cell that fetches a notebook's files from there.
 
-Colab opens a notebook by itself, without the files that lie beside it in the download. `release` puts a cell behind
-the title that fetches them where they are missing. It is locked and decides nothing: it is not run when a submission
-is graded. A course that has no `_config.yml`, or no address in it, has no such cell.
+Colab opens a notebook by itself, without the files that are next to it in the download. `release` adds a cell after
+the title that fetches them if they are missing. It is locked and does not affect the grade: it is not run when a
+submission is graded. A course that has no `_config.yml`, or no address in it, has no such cell.
 """
 
 import re
@@ -23,7 +23,7 @@ GITHUB = re.compile(r"(?:https?://)?(?:www\.)?github\.com/([\w-]+)/([\w.-]+?)(?:
 
 
 def repository(root: Path) -> str:
-    """Return OWNER/NAME of the repository that `repository: url:` says lies on GitHub, or an empty string."""
+    """Return OWNER/NAME of the repository that `repository: url:` names on GitHub, or an empty string."""
     found = GITHUB.fullmatch(_said(root, "repository", "url"))
     return "/".join(found.groups()) if found else ""
 
@@ -31,7 +31,7 @@ def repository(root: Path) -> str:
 def site(root: Path) -> str:
     """Return the address of the book, without a slash at its end, or an empty string.
 
-    It is what `html: baseurl:` says, or else where GitHub publishes the repository's pages.
+    It is the value of `html: baseurl:`, or else the address where GitHub publishes the repository's pages.
     """
     if elsewhere := _said(root, "html", "baseurl"):
         return elsewhere.rstrip("/")
@@ -41,7 +41,7 @@ def site(root: Path) -> str:
 
 
 def _said(root: Path, section: str, key: str) -> str:
-    """Return what a key of the book's configuration says; an empty string where there is no book, or nothing said."""
+    """Return the value of a key in the book's configuration; an empty string if there is no book or no value."""
     try:
         config: Any = yaml.safe_load((root / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def _said(root: Path, section: str, key: str) -> str:
 
 
 def add_cell(notebook: Notebook, root: Path, name: str) -> None:
-    """Put the cell that fetches the files of the exercise `name` behind the notebook's title, if there is a site.
+    """Add the cell that fetches the files of the exercise `name` after the notebook's title, if there is a site.
 
     Raises
     ------
@@ -64,12 +64,12 @@ def add_cell(notebook: Notebook, root: Path, name: str) -> None:
     if not address:
         return
     if any(grade_id(cell) == CELL for cell in notebook.cells):
-        raise UserError(f"{name}: the title {CELL!r} is that of the cell which release adds; choose another one.")
+        raise UserError(f"{name}: {CELL!r} is the title of a cell that release adds; choose another title.")
     text = TEMPLATE.read_text(encoding="utf-8").strip()
     code = text.replace("SITE", address).replace("NN-name", name)
     cell = nbformat.v4.new_code_cell(code, id=CELL)
     marks = {"grade": False, "grade_id": CELL, "locked": True, "schema_version": 3, "solution": False, "task": False}
-    # Folded in JupyterLab and in Colab: whoever has the files need not read it.
+    # Folded in JupyterLab and in Colab: a student who has the files need not read it.
     folded = {"jupyter": {"source_hidden": True}, "cellView": "form"}
     cell.metadata = nbformat.from_dict({"nbgrader": marks, "tags": [SKIPPED], **folded})
     first = notebook.cells[0]

@@ -1,4 +1,4 @@
-"""Release: the author's text becomes nbgrader's source notebook, and that becomes the student's folder."""
+"""Release: makes nbgrader's source notebook from the author's text, and the student's folder from that."""
 
 import shutil
 from pathlib import Path
@@ -15,14 +15,14 @@ from autograder.config import Course, Exercise, UserError
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
-    """Build what students get: the notebook without solutions, in other languages too, its checks, and their archive.
+    """Build what students get: the notebook without solutions, in all languages, its checks, and their archive.
 
     Parameters
     ----------
     course : Course
     exercise : Exercise
     into : Path, optional
-        Where the released folder goes. Default: `exercises/NN-name/`, replaced whole once all is built.
+        Where the released folder goes. Default: `exercises/NN-name/`, replaced as a whole once everything is built.
 
     Returns
     -------
@@ -32,14 +32,14 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     Raises
     ------
     UserError
-        If nbgrader cannot make the release; the old one is left as it was.
+        If nbgrader cannot make the release; the old one is left unchanged.
     """
     into = into or exercise.released
     notebook = source.read(exercise.text)
     published.add_cell(notebook, course.root, exercise.name)
     nbformat.write(notebook, exercise.solution / f"{exercise.name}.ipynb")
     archive.write(exercise.solution)
-    with gradebook.opened(course):  # nbgrader writes the exercise into it as well: it must be this course's
+    with gradebook.opened(course):  # nbgrader also writes the exercise into it: it must be this course's
         pass
     building = Path("_build") / "release"
     config = Config(course.config)
@@ -54,7 +54,7 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     built = course.root / building / exercise.name
     shutil.rmtree(into, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
-    # Whatever nbgrader was told of it: the record names wrong answers.
+    # Never the record, even if nbgrader's configuration does not ignore it: it names wrong answers.
     shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
     for language in catalogues.languages(course.root):
         if translated := catalogues.of_texts(course.root, language, exercise.name):

@@ -20,7 +20,7 @@ import numpy as np
 from autograder.authoring import answer_trials, loader, mutants
 
 MOST = 100
-"""Rewrites of one function."""
+"""The maximal number of rewrites of one function."""
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -82,7 +82,7 @@ HELPERS = {own.__name__: own for own in (as_einsum, as_sum, as_loop, exchanged, 
 
 
 class _Operator(ast.NodeTransformer):
-    """Puts the call of a helper in the place of an operator."""
+    """Replaces an operator by the call of a helper."""
 
     def __init__(self, operator: type[ast.operator], helper: str):
         self.operator, self.helper = operator, helper
@@ -105,7 +105,7 @@ class _Factors(ast.NodeTransformer):
 
 
 class _Functions(ast.NodeTransformer):
-    """Writes `np.sum(x, ...)` for `x.sum(...)`, and likewise others."""
+    """Writes `np.sum(x, ...)` for `x.sum(...)`, and the same for other methods."""
 
     METHODS = ("sum", "max", "min", "mean", "any", "all", "swapaxes", "reshape")
 
@@ -124,7 +124,7 @@ class _Functions(ast.NodeTransformer):
 
 
 class _Results(ast.NodeTransformer):
-    """Gives what is returned a name first."""
+    """Assigns the returned value to a name first."""
 
     def visit_Return(self, node: ast.Return) -> Any:
         """Change one return."""
@@ -135,10 +135,10 @@ class _Results(ast.NodeTransformer):
 
 
 class _Names(ast.NodeTransformer):
-    """Gives the local names of a function, but for its parameters, other ones."""
+    """Renames the local names of a function, except its parameters."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Change one function; what it shares with functions within it stays."""
+        """Change one function; names that it shares with nested functions stay."""
         inner = [own for own in ast.walk(node) if isinstance(own, (ast.FunctionDef, ast.Lambda)) and own is not node]
         if inner:
             return node
@@ -194,7 +194,7 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _turned(array: Any) -> Any:
-    """Return the same numbers, laid out in memory with the last two axes exchanged."""
+    """Return the same numbers, stored in memory with the last two axes exchanged."""
     if array.ndim < 2:
         return array
     if isinstance(array, np.ndarray):
@@ -229,7 +229,7 @@ def _narrowed(result: Any, first: Any) -> Any:
 
 
 def _by_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Answer for one sequence after another, where all arguments are stacks of as many."""
+    """Call the function for one sequence after another, if all arguments are stacks of equal length."""
 
     @functools.wraps(function)
     def one_by_one(*arguments: Any) -> Any:
@@ -256,16 +256,16 @@ AROUND: dict[str, Wrapper] = {
 OF_FUNCTIONS: dict[str, Wrapper] = {
     "float64 inside": _around(_wide, _narrowed),
 }
-"""What is done around a function, and not around a module's `forward`, whose parameters have their dtype."""
+"""Wrappers for a function, but not for a module's `forward`, whose parameters have their dtype."""
 APART = {"products as sums", "float64 inside"}
-"""Each is right alone; together they hold more memory than exercises allow that count it."""
+"""Each is right alone; together they use more memory than exercises allow that measure it."""
 OF_STACKS: dict[str, Wrapper] = {"one sequence after another": _by_sequence}
-"""What is done around a function of NumPy's arrays, which carries leading axes along."""
+"""Wrappers for a function of NumPy arrays that keeps leading dimensions."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A right answer written otherwise: of which function, which answer it is made of, and what was done."""
+    """A right answer written differently: its function, the original answer, and the changes."""
 
     subject: str
     answer: str
@@ -273,12 +273,12 @@ class Rewrite:
 
     @property
     def name(self) -> str:
-        """The answer, and what was done to it."""
+        """The answer and its changes."""
         return f"{self.answer}: {', '.join(self.done)}"
 
 
 class Rewriter:
-    """Writes the right answers of an exercise anew.
+    """Rewrites the right answers of an exercise.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class Rewriter:
         return found
 
     def made(self, rewrite: Rewrite) -> Any:
-        """Return the function or the class that a rewrite is."""
+        """Return the function or the class of a rewrite."""
         tree: Any = self._definition(rewrite.subject, rewrite.answer)
         for done in rewrite.done:
             tree = self.texts[done].visit(tree) if done in self.texts else tree
@@ -340,7 +340,7 @@ class Rewriter:
         return node
 
     def _possible(self, subject: str, answer: str) -> list[str]:
-        """Return what changes the text of an answer, or can be done around it."""
+        """Return the possible changes to the text of an answer, and the possible wrappers."""
         node = self._definition(subject, answer)
         before, found = ast.unparse(node), []
         for done, change in (TEXTS if "torch" in before else self.texts).items():
@@ -366,7 +366,7 @@ def _wrapped(subject: Any, wrapper: Wrapper) -> Any:
 
 
 def tried(exercise: loader.Loaded, subject: str, most: int = MOST, seed: int = 1) -> Iterator[tuple[Rewrite, str]]:
-    """Yield each rewrite of a function, and in words the first check in which it lost points; "" if in none."""
+    """Yield each rewrite of a function, and in words the first check in which it lost points; "" if there is none."""
     rewriter = Rewriter(exercise)
     for rewrite in rewriter.rewrites(subject, most):
         report = exercise.suite.examine(subject, rewriter.made(rewrite), seed=seed, diagnosis=False)

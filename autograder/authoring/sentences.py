@@ -1,4 +1,4 @@
-"""The sentences of checks, seen in their syntax tree: each can be looked up in a catalogue, and has its values."""
+"""The sentences of checks, as found in the syntax tree: each can be looked up in a catalog, and has its values."""
 
 import ast
 import re
@@ -8,20 +8,20 @@ from autograder.checking import words
 
 COUNTED = "counted"
 TRANSLATED = ("Message", "translated", "_", "lead", "joined", COUNTED)
-"""What is called with a text of feedback first; `counted` with two."""
+"""Functions whose first argument is a text of feedback; `counted` takes two."""
 CALLS = (*TRANSLATED, "Failed", "failed")
-"""What is called with sentences, as is whatever begins with `expect`."""
+"""Functions whose arguments are sentences, like all those that begin with `expect`."""
 NAMED = ("what", "because", "message")
-"""The arguments that are sentences, whatever is called with them."""
+"""The keyword arguments that are sentences, in all calls."""
 MADE = ("Message", COUNTED)
-"""What is called with a template and its values."""
+"""Functions that take a template and its values."""
 
 _WORD = re.compile(r"\b[^\W\d_]{2,}\b")  # and no part of a name such as d_model
 _NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|\{\}", re.DOTALL)
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the lines on which a sentence is an f-string, or lacks a value, with what is wrong and the mend."""
+    """Yield the lines on which a sentence is an f-string, or lacks a value, with the problem and the fix."""
     found: dict[int, str] = {}
     for scope in _scopes(tree):
         inside = list(_inside(scope))
@@ -33,10 +33,10 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
             for given in _given(call):
                 for text in _texts(given, written):
                     if _is_sentence(text):
-                        said = "nobody could translate this f-string; write Message with its values"
+                        said = "an f-string cannot be translated; write a Message with its values"
                         found[text.lineno] = f'{said}: Message("d_k is {{left}}", left=left).'
             if lacks := _lacking(call):
-                found[call.lineno] = f"this message has no value for {{{lacks[0]}}}; write {lacks[0]}=... behind it."
+                found[call.lineno] = f"this message has no value for {{{lacks[0]}}}; add the argument {lacks[0]}=..."
     yield from sorted(found.items())
 
 
@@ -48,7 +48,7 @@ def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield what stands in a function itself, and not in one inside it."""
+    """Yield the nodes of a function itself, but not those of functions inside it."""
     for part in ast.iter_child_nodes(scope):
         if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield part
@@ -56,7 +56,7 @@ def _inside(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each name that a statement writes, with the value."""
+    """Yield each name that a statement assigns, with the value."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             pairs = [(target, node.value)]
@@ -78,7 +78,7 @@ def _given(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _texts(given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3) -> Iterator[ast.JoinedStr]:
-    """Yield the f-strings that an argument may come to, by way of names that are written in the same function."""
+    """Yield the f-strings that an argument may be, following names that are assigned in the same function."""
     if isinstance(given, ast.JoinedStr):
         yield given
     elif isinstance(given, ast.Name | ast.Attribute):
@@ -91,13 +91,13 @@ def _texts(given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3) -
 
 
 def _is_sentence(text: ast.JoinedStr) -> bool:
-    """Tell whether an f-string has two words or more that are no value, code or formula."""
+    """Tell whether an f-string has two words or more that are not a value, code or a formula."""
     parts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in text.values]
     return len(_WORD.findall(_NO_WORDS.sub(" ", "".join(parts)))) >= 2
 
 
 def _lacking(call: ast.Call) -> list[str]:
-    """Return the names in braces for which a call that makes a message gives no value, as far as can be seen."""
+    """Return the names in braces for which a call that makes a message visibly gives no value."""
     name = ast.unparse(call.func).rpartition(".")[2]
     if name not in MADE or any(word.arg is None for word in call.keywords):
         return []

@@ -1,13 +1,13 @@
 """The author's text of an exercise, in jupytext's percent format, read as the notebook that nbgrader releases.
 
-A cell's title is its grade_id. What a cell is follows from what stands in it:
+A cell's title is its grade_id. The kind of a cell follows from its contents:
 
 - without a title: the student's own, to play with;
-- with a title: given. It is locked, and the release has it as it stands;
+- with a title: given. It is locked, and released unchanged;
 - with `### BEGIN SOLUTION`: the student's to write;
-- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it costs nothing;
-- with `points=4` behind the title: Markdown is an answer to which a person gives the points, code a check that is
-  worth them if it runs to its end, and code with a solution is read by a person too.
+- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it is not graded;
+- with `points=4` after the title: a Markdown cell is an answer that a person grades, a code cell is a check that
+  earns the points if it runs to its end, and a code cell with a solution is also graded by a person.
 """
 
 import ast
@@ -24,7 +24,7 @@ from autograder.config import UserError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 OPTIONS = {"title", "points", "tags", "lines_to_next_cell", "lines_to_end_of_cell_marker"}
-"""What a cell's metadata may be: jupytext's title and ours behind it; the last two are jupytext's own notes."""
+"""The keys that a cell's metadata may have: jupytext's title, and ours after it; the last two are jupytext's own."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -33,15 +33,15 @@ _GRADE_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read(path: Path) -> Notebook:
-    """Return the notebook with solutions that an author's text stands for, with nbgrader's metadata.
+    """Return the notebook with solutions for an author's text, with nbgrader's metadata.
 
-    jupytext gives cells new ids at every reading; here they follow from grade ids and contents, so that the
+    jupytext gives cells new ids at every reading; here they are derived from grade ids and contents, so that the
     same text always makes the same notebook.
 
     Raises
     ------
     UserError
-        If the text is not Python, or a cell's first line says what cannot be; it names file and line.
+        If the text is not Python, or a cell's first line is not valid; the error names the file and the line.
     """
     text = _text(path)
     notebook: Notebook = jupytext.reads(text, fmt="py:percent")
@@ -50,7 +50,7 @@ def read(path: Path) -> Notebook:
     taken: set[str] = set()
     for cell, line in zip(notebook.cells, lines(text, notebook), strict=True):
         title = str(cell.metadata.get("title", ""))
-        fault = _fault(cell, title) or (title in taken and f"the title {title!r} stands twice; each must be its own")
+        fault = _fault(cell, title) or (title in taken and f"the title {title!r} is used twice; titles must differ")
         if fault:
             raise UserError(f"{at(path, line)}: {fault}.")
         cell.metadata = nbformat.from_dict(_metadata(cell, title))
@@ -62,19 +62,19 @@ def read(path: Path) -> Notebook:
 
 
 def at(path: Path, line: int) -> str:
-    """Return where in an exercise's folder a line is, as errors name it: `solutions/01-qkv/01-qkv.py:12`."""
+    """Return a place in an exercise's folder, as errors name it: `solutions/01-qkv/01-qkv.py:12`."""
     return f"{Path(*path.parts[-3:])}:{line}"
 
 
 def lines(text: str, notebook: Notebook) -> list[int]:
     """Return the line on which each cell of the notebook in this text begins."""
     headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")]
-    before = len(notebook.cells) - len(headers)  # text before the first header is a cell too
+    before = len(notebook.cells) - len(headers)  # text before the first header is also a cell
     return [1] * before + headers[max(-before, 0) :]
 
 
 def _text(path: Path) -> str:
-    """Return the text, which is a Python script as a whole."""
+    """Return the text, after checking that it is a Python script."""
     try:
         text = path.read_text(encoding="utf-8")
         ast.parse(text)
@@ -86,24 +86,24 @@ def _text(path: Path) -> str:
 
 
 def _fault(cell: Cell, title: str) -> str:
-    """Return what is wrong with a cell, and the mend, or an empty string."""
+    """Return what is wrong with a cell, and the fix, or an empty string."""
     options, call = dict(cell.metadata), call_of(cell)
     strange = [name for name in options if name not in OPTIONS]
     if strange:
         return (
-            f"a cell's first line has {strange[0]!r}; behind its title and [markdown] it may have points=3 "
+            f"a cell's first line has {strange[0]!r}; after its title and [markdown] it may only have points=3 "
             'or tags=["..."]'
         )
     graded = call is not None or "points" in options
     if not title:
         what = "points" if graded else "a solution" if BEGIN in cell.source else ""
-        return what and f"this cell has {what} and no title; write a title behind # %%, which becomes its grade_id"
+        return what and f"this cell has {what} but no title; write a title after # %%, which becomes its grade_id"
     if not _GRADE_ID.fullmatch(title):
-        return f"the title {title!r} is to be a grade_id: letters, digits, _ and - only; or put it into a comment"
+        return f"the title {title!r} must be a grade_id: only letters, digits, _ and -; or put it in a comment"
     if cell.source.count(BEGIN) != cell.source.count(END):
         return f"in {title!r}, {BEGIN!r} and {END!r} do not come in pairs"
     if call is not None and "points" in options:
-        return f"{title!r} has points twice; leave them in checks.run(...) alone"
+        return f"{title!r} has points twice; keep only those in checks.run(...)"
     points = call.points if call is not None else options.get("points", 0)
     if isinstance(points, bool) or not isinstance(points, (int, float)) or points < 0:
         where = "checks.run(...)" if call else "the first line"
@@ -112,7 +112,7 @@ def _fault(cell: Cell, title: str) -> str:
 
 
 def _metadata(cell: Cell, title: str) -> dict[str, Any]:
-    """Return a cell's metadata as nbgrader has it: what jupytext read, and what follows from the cell."""
+    """Return a cell's metadata for nbgrader: jupytext's, and what follows from the cell."""
     kept = {name: value for name, value in cell.metadata.items() if name not in ("title", "points")}
     if not title:
         return kept

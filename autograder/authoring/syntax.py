@@ -1,4 +1,4 @@
-"""What is seen in the text of an exercise's modules before they run: each fault is one line with its mend."""
+"""Faults in the text of an exercise's modules, found before they run: one line each, with the fix."""
 
 import ast
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from pathlib import Path
 from autograder.authoring import sentences
 
 DECLARED = {"check": "()", "families": "()", "misconception": '("function", ...)', "right": '("function")'}
-"""What declares checks and listed answers, as a decorator that is called, and how."""
+"""The decorators that declare checks and listed answers, which have to be called, and how."""
 LISTS = ("misconceptions.py", "right_answers.py")
-"""Modules of listed answers: of two with one name, only the second would count."""
+"""Modules of listed answers: of two with the same name, only the second would count."""
 CHECKS = "checks.py"
 
 
 def faults(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a module at which something is wrong, with what it is; the module is Python."""
+    """Yield the faulty lines of a module, which is valid Python, with what is wrong."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     first: dict[str, int] = {}
     for node in tree.body:
@@ -22,12 +22,12 @@ def faults(path: Path) -> Iterator[tuple[int, str]]:
             continue
         for decorator in node.decorator_list:
             name = ast.unparse(decorator)
-            mend = DECLARED.get(name.rpartition(".")[2])
-            if mend:
-                said = f"@{name} without parentheses declares nothing; write @{name}{mend} above {node.name}."
+            call = DECLARED.get(name.rpartition(".")[2])
+            if call:
+                said = f"@{name} without parentheses declares nothing; write @{name}{call} above {node.name}."
                 yield decorator.lineno, said
         if path.name in LISTS and node.name in first:
-            said = f"{node.name} is defined on line {first[node.name]} too, and that one is lost; rename one of them."
+            said = f"{node.name} replaces the one on line {first[node.name]}, which is lost; rename one of them."
             yield node.lineno, said
         first.setdefault(node.name, node.lineno)
     if path.name == CHECKS:

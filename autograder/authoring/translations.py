@@ -1,4 +1,4 @@
-"""The exercises in other languages: which English texts there are for catalogues, and the notebooks made of those."""
+"""The exercises in other languages: the English texts for the catalogs, and the notebooks made with these."""
 
 import ast
 import itertools
@@ -27,11 +27,11 @@ from autograder.results import Kind
 
 PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
-"""What of the engine says nothing to students."""
+"""The parts of the engine whose texts students never see."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
-"""What is called with texts that feedback does not say, or that are found in another way."""
+"""Functions whose texts are not part of feedback, or are found in another way."""
 NOTEBOOK = "NOTEBOOK.ipynb"
-"""Stands in a message for the notebook's own name, so that all exercises have one sentence about it."""
+"""Replaces the notebook's own name in a text, so that all exercises share the sentence."""
 
 _WORD = re.compile(r"[^\W\d_]{2}")
 _CODE = re.compile(r"`[^`]*`")
@@ -42,7 +42,7 @@ _SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
 
 
 def has_words(text: str) -> bool:
-    """Tell whether there is something to translate in a text: words that are no formula or code, or joined values."""
+    """Tell whether a text has something to translate: words outside of formulas and code, or joined values."""
     return bool(_WORD.search(_NO_WORDS.sub(" ", text)) or _JOINED.search(_CODE.sub("", text)))
 
 
@@ -50,9 +50,9 @@ def has_words(text: str) -> bool:
 
 
 def with_texts(markdown: str, change: Callable[[str], str]) -> str:
-    """Return Markdown with each paragraph, heading, item of a list and cell of a table as `change` has it.
+    """Return Markdown with `change` applied to each paragraph, heading, list item and table cell.
 
-    `change` gets each as one line. A formula that stands alone, and code, are none of them.
+    `change` gets each as one line. It does not get display formulas and code.
     """
     lines: list[str | None] = list(markdown.split("\n"))
     rows: dict[tuple[int, int], list[str]] = {}
@@ -82,7 +82,7 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
 
 
 def edition(released: Path, language: str, translated: dict[str, str]) -> Notebook:
-    """Return a released notebook in another language: the same cells, and other texts in those that say something.
+    """Return a released notebook in another language: the same cells, with translated texts.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         The English one, `NN-name.ipynb`.
     language : str
     translated : dict of str
-        Texts in that language by the English ones, as `of_notebook` has them.
+        Texts in that language, by the English ones that `of_notebook` returns.
     """
     notebook: Notebook = nbformat.read(released, as_version=4)
     own = Exercise(released.stem).edition(language).name
@@ -103,7 +103,7 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         if cell.cell_type == "markdown" and is_locked(cell):
             cell.source = with_texts(cell.source, change)
         elif grade_id(cell) == published.CELL:
-            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of what checks say'
+            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of the feedback'
         else:
             continue
         cell.metadata.nbgrader.checksum = compute_checksum(cell)
@@ -125,11 +125,11 @@ def of_notebook(folder: Path) -> list[Text]:
     return found
 
 
-# What feedback says.
+# The texts of feedback.
 
 
 def of_checks(folder: Path) -> list[Text]:
-    """Return what feedback may say of one exercise: where to read, titles of checks, sentences, labels and hints."""
+    """Return the texts of feedback for one exercise: where to read, titles of checks, sentences, labels and hints."""
     exercise = loader.load(folder)
     titles = [check.title for check in exercise.suite.checks]
     wrong = [
@@ -143,7 +143,7 @@ def of_checks(folder: Path) -> list[Text]:
 
 
 def of_engine() -> list[Text]:
-    """Return what the engine says to students, whatever the exercise is."""
+    """Return the engine's texts for students, in all exercises."""
     found: list[Text] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if not path.relative_to(PACKAGE).as_posix().startswith(NOT_SHOWN):
@@ -158,10 +158,10 @@ def of_engine() -> list[Text]:
 
 
 def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
-    """Return the texts of feedback in a file of Python, in order.
+    """Return the texts of feedback in a Python file, in order.
 
-    One is what `CALLS` are called with, itself or by a name that the file has for it, and what `sign` finds,
-    unless it is documentation, a part of an f-string or of a declaration (`PASSED_OVER`), or an error's.
+    These are the texts passed to `CALLS`, directly or through a name in the file, and those that `sign` finds, except
+    documentation and texts in an f-string, a declaration (`PASSED_OVER`) or an error.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found: dict[tuple[int, int], Text] = {}
@@ -195,7 +195,7 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
 
 
 def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield what a function goes through, of values written down, with a name that it calls one of `CALLS` with."""
+    """Yield the literal values of loops whose variable is passed to one of `CALLS`."""
     written = {
         ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node.value
         for node in tree.body
@@ -216,7 +216,7 @@ def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _gone_through(values: ast.AST, written: dict[str, ast.expr | None], place: int) -> Iterator[ast.AST]:
-    """Yield what a loop over values written down takes at one place of its targets."""
+    """Yield the literal values that a loop assigns to one of its targets."""
     if isinstance(values, ast.Call) and isinstance(values.func, ast.Attribute) and values.func.attr == "items":
         values = values.func.value
     known = written.get(ast.unparse(values)) or values
@@ -232,7 +232,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
-    """Yield each text in a tree of Python that may be shown to somebody."""
+    """Yield each text in a Python syntax tree that may be shown to people."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node
     passed_over = isinstance(node, ast.JoinedStr) or (
@@ -244,13 +244,13 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
                 yield from _sentences(part)
 
 
-# What belongs into which catalogue.
+# Which text belongs in which catalog.
 
 
 def texts(root: Path) -> dict[str, list[Text]]:
-    """Return the texts of a course, in order, by the catalogue that each belongs into, such as `feedback/01-qkv`.
+    """Return the texts of a course, in order, by the catalog that each belongs in, such as `feedback/01-qkv`.
 
-    A text is in one catalogue of a kind: in the engine's if the engine says it, in the shared one if several
+    A text is in one catalog of each kind: in the engine's if the engine has it, in the shared one if several
     exercises have it.
     """
     found: dict[str, list[Text]] = {}

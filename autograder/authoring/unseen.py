@@ -1,9 +1,9 @@
-"""Answers that were written from a released notebook alone, without sight of the lists: what checks make of them.
+"""Runs the checks on answers that were written from a released notebook alone, without sight of the lists.
 
-They are text, `tests/unseen/NN-name.py`: after a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
-written` comes the cell that a student would hand in. Or, after `# As: ` and what is said of an earlier one to that
-function, how it differs from that one: after each `# @@`, lines with `-` give way to those with `+`. They are never
-listed.
+They are text, `tests/unseen/NN-name.py`: a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
+written`, followed by the cell that a student would submit. Alternatively, `# As: ` and the description of an earlier
+answer for that function, followed by the differences: after each `# @@`, lines with `+` replace those with `-`. These
+answers are never listed.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ HEAD = re.compile(r"^# %% (wrong|right) (\w+): (.+)$", re.M)
 
 @dataclass
 class Unseen:
-    """One answer: "wrong" or "right", to which function, in a line what about it, and its cell."""
+    """One answer: "wrong" or "right", its function, a description in one line, and its cell."""
 
     kind: str
     subject: str
@@ -36,10 +36,10 @@ class Unseen:
 
 @dataclass
 class Told:
-    """What became of an `Unseen`: the share of the function's points that it lost, and what its author reads first.
+    """The result for an `Unseen`: the share of the function's points that it lost, and the first feedback.
 
-    `why` is "cause", "relation", "words" or "nothing", as the page on what the checks catch has them; "" where all
-    holds. `words` are those words.
+    `why` is "cause", "relation", "words" or "nothing", as on the page about what the checks catch; "" if all checks
+    pass. `words` is the text.
     """
 
     answer: Unseen
@@ -49,7 +49,7 @@ class Told:
 
 
 def recorded() -> dict[str, Any]:
-    """Return for each exercise the counts that `benchmarks/unseen.py` wrote down."""
+    """Return for each exercise the counts that `benchmarks/unseen.py` recorded."""
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
@@ -70,15 +70,15 @@ def answers(name: str) -> list[Unseen]:
 
 
 def _changed(cell: str, change: list[str]) -> str:
-    """Return a cell with one change, given as lines that begin with `# - `, `# + ` or, where they stay, `#   `."""
+    """Return a cell with one change, given as lines that begin with `# - `, `# + ` or, for context, `#   `."""
     old, new = ("\n".join(line[4:] for line in change if line[2:3] != sign) for sign in "+-")
     if f"\n{cell}\n".count(f"\n{old}\n") != 1:
-        raise ValueError(f"these lines have to stand in the cell once:\n{old}")
+        raise ValueError(f"these lines have to occur exactly once in the cell:\n{old}")
     return f"\n{cell}\n".replace(f"\n{old}\n", f"\n{new}\n" if new else "\n")[1:-1]
 
 
 def _as_written(exercise: loader.Loaded) -> dict[str, Any]:
-    """Return what a notebook with right answers defines."""
+    """Return the names that a notebook with right answers defines."""
     names: dict[str, Any] = {"__name__": "notebook"}
     for cell in exercise.notebook.cells:
         if cell.cell_type == "code" and not is_check(cell):
@@ -94,7 +94,7 @@ def _run(source: str, names: dict[str, Any]) -> None:
 
 
 def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
-    """Yield what becomes of the answers to an exercise: of each right one, and of every so many wrong ones."""
+    """Yield the results for the answers to an exercise: for each right one, and for every `every`-th wrong one."""
     exercise = loader.load(folder)
     names = _as_written(exercise)
     before = dict(names)

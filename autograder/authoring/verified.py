@@ -1,10 +1,10 @@
-"""What is known of an exercise and need not be tried again: that it was verified, and that it was released.
+"""Records that an exercise was verified or released, so that neither has to be repeated.
 
-That it was verified stands in `solutions/NN-name/verified.json`, which is tracked: whoever clones the course relies
-on what its authors and CI verified. It counts for as long as the exercise, the checks' runtime, what verifies, and
+The record of a verification is `solutions/NN-name/verified.json`. It is tracked: people who clone the course rely on
+what its authors and CI verified. It is valid as long as the exercise, the checks' runtime, the verifying code, and
 the versions of NumPy and PyTorch are the same. The same sources make the same bytes, so that git shows what changed.
 
-That it was released here stands in `_build/released/NN-name.json`, which is not tracked.
+The record of a release here is `_build/released/NN-name.json`, which is not tracked.
 """
 
 import contextlib
@@ -33,15 +33,15 @@ DIGITS = 16
 
 @dataclass(frozen=True)
 class Function:
-    """What became of the answers that are listed for one function.
+    """The results for the answers that are listed for one function.
 
     Attributes
     ----------
     wrong : dict
         The names of the checks that each wrong answer fails, by its name, in order. Checks that need a GPU are left
-        out, and so are answers that only one shows: the record is the same with and without.
+        out, and so are answers that only a GPU shows: the record is the same with and without one.
     unrecognised : list of str
-        The wrong answers whose failure is not put down to them.
+        The wrong answers that are not named as the cause of their failure.
     right : list of str
         The right answers.
     """
@@ -56,7 +56,7 @@ class Function:
 
 def state(folder: Path) -> dict[str, str]:
     """Return what decides whether the exercise in an author's folder has to be verified again."""
-    versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}  # a build, +cpu, is no matter
+    versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}  # a build, +cpu, does not matter
     return {
         "exercise": _digest([folder], without=_made(folder)),
         "runtime": _digest([archive.RUNTIME]),
@@ -66,14 +66,14 @@ def state(folder: Path) -> dict[str, str]:
 
 
 def holds(folder: Path) -> bool:
-    """Tell whether an exercise was verified as it is now, and all of it that this machine can."""
+    """Tell whether an exercise was verified in its present state, as far as this machine can verify it."""
     return read(folder) is not None
 
 
 def read(folder: Path) -> dict[str, Function] | None:
-    """Return what became of an exercise's listed answers, function by function; None if no record holds.
+    """Return the results for an exercise's listed answers, function by function; None if there is no valid record.
 
-    One that cannot be read, or that somebody edited, is none.
+    A record that cannot be read, or that was edited by hand, is not valid.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = json.loads((folder / NAME).read_text(encoding="utf-8"))
@@ -84,18 +84,18 @@ def read(folder: Path) -> dict[str, Function] | None:
 
 
 def write(folder: Path, verified: dict[str, str], left_out: Iterable[str], found: dict[str, Function]) -> None:
-    """Write down that an exercise was verified.
+    """Record that an exercise was verified.
 
     Parameters
     ----------
     folder : Path
-        The author's.
+        The author's folder.
     verified : dict
-        Its `state` before it was tried: what was saved meanwhile was not.
+        Its `state` before verification: files saved meanwhile were not verified.
     left_out : iterable of str
-        What this machine lacks of what `on=` names, a GPU apart; where it is there, the exercise is verified again.
+        The values of `on=` that this machine lacks, except a GPU; a machine that has them verifies it again.
     found : dict
-        What became of the answers of each function.
+        The results for the answers of each function.
     """
     functions = {
         name: {
@@ -120,7 +120,7 @@ def _function(entry: dict[str, Any]) -> Function:
 
 
 def _seal(*parts: Any) -> str:
-    """Return a digest of what a record says, by which an edited one is told."""
+    """Return a digest of a record's contents, which reveals an edited record."""
     return digest_of(json.dumps(parts).encode())[:DIGITS]
 
 
@@ -128,7 +128,7 @@ def _seal(*parts: Any) -> str:
 
 
 def is_released(course: Course, exercise: Exercise) -> bool:
-    """Tell whether an exercise was released as it is now, and what was released is still there."""
+    """Tell whether an exercise was released in its present state, and the release is still there."""
     try:
         return bool(json.loads(_note(course, exercise).read_text(encoding="utf-8")) == _built(course, exercise))
     except (OSError, ValueError):
@@ -136,7 +136,7 @@ def is_released(course: Course, exercise: Exercise) -> bool:
 
 
 def note_release(course: Course, exercise: Exercise) -> None:
-    """Note that an exercise was released as it is now."""
+    """Record that an exercise was released in its present state."""
     note = _note(course, exercise)
     note.parent.mkdir(parents=True, exist_ok=True)
     _replace(note, json.dumps(_built(course, exercise)))
@@ -147,7 +147,7 @@ def _note(course: Course, exercise: Exercise) -> Path:
 
 
 def _built(course: Course, exercise: Exercise) -> dict[str, str]:
-    """Return fingerprints of what a release is made from, and of what it made; the gradebook has it as well."""
+    """Return fingerprints of a release's sources and of its results; the gradebook also has them."""
     tools = [
         HERE / "release.py",
         HERE / "source.py",
@@ -167,17 +167,17 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
     }
 
 
-# What both are made of.
+# What both use.
 
 
 def _made(folder: Path) -> list[Path]:
-    """Return what lies in an author's folder and was made from the rest, or is about mutants alone."""
+    """Return the files in an author's folder that are made from the rest, or are only about mutants."""
     names = (NAME, f"{folder.name}.ipynb", archive.NAME, f"{archive.NAME}.part", "equal.toml")
     return [folder / name for name in names]
 
 
 def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
-    """Return a digest of files and of what lies in folders; how git ends lines on this system is no part of it."""
+    """Return a digest of files and of the contents of folders; git's line endings on this system do not matter."""
     parts = []
     for place in places:
         for path in sorted(place.rglob("*"), key=Path.as_posix) if place.is_dir() else [place]:
@@ -189,7 +189,7 @@ def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file at once: who reads it meanwhile gets the old one, and two writers do not mix."""
+    """Replace a file in one step: concurrent readers get the old one, and two writers do not mix."""
     building = path.with_name(f".{path.name}.{os.getpid()}")
     building.write_text(text, encoding="utf-8", newline="\n")
     building.replace(path)

@@ -1,7 +1,7 @@
-"""Verify exercises before they are released: what an exercise promises is tried, and its first fault is one line.
+"""Verify exercises before their release: test what an exercise promises, and report its first fault in one line.
 
-Its text, its modules and its settings can be read; check cells, checks and listed answers speak of the same
-functions; its solution earns all points; each listed wrong answer fails a check, and no listed right one does.
+Its text, its modules and its settings are readable; check cells, checks and listed answers name the same functions;
+its solution earns all points; each listed wrong answer fails a check, and no listed right answer does.
 """
 
 import ast
@@ -31,9 +31,9 @@ FURTHER = ("specifications.py", "right_answers.py")
 
 
 def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
-    """Yield each exercise as it has been verified, with its first fault: one line, or an empty string.
+    """Yield each exercise once it has been verified, with its first fault: one line, or an empty string.
 
-    Authors' code runs in processes of its own, as many at one time as there are cores.
+    Authors' code runs in separate processes, one for each core.
     """
     if not exercises:
         return
@@ -47,11 +47,13 @@ def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
                 yield begun[done], done.result()
             except BrokenProcessPool:
                 names = ", ".join(exercise.name for exercise in exercises)
-                raise UserError(f"Python itself ended while this was verified: {names}. See what ends it.") from None
+                raise UserError(
+                    f"Python itself crashed while these were verified: {names}. Find the code that crashes it."
+                ) from None
 
 
 def fault(folder: Path) -> str:
-    """Return the first fault of the exercise that an author keeps in a folder, or an empty string."""
+    """Return the first fault of the exercise in an author's folder, or an empty string."""
     startup.begin()
     os.environ["MPLBACKEND"] = "Agg"
     # Kernels are interpreted where there is no GPU. Triton asks as it is imported, and torch's compiler imports it.
@@ -77,7 +79,7 @@ def _verify(folder: Path) -> None:
     exercise = _loaded(folder)
     _speak_of_the_same(exercise)
     _says_what_it_needs(exercise, settings)
-    # What this machine lacks is left out, and whoever releases is told.
+    # Checks that need what this machine lacks are left out, and `release` says so.
     _solution_earns_all(exercise)
     found = []
     for subject in exercise.subjects:
@@ -87,17 +89,17 @@ def _verify(folder: Path) -> None:
 
 
 def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
-    """Refuse a check on a GPU where guests would get none: every answer would fail it on a machine with one."""
+    """Refuse a check on a GPU if guests would not get one: every answer would fail it on a machine with a GPU."""
     for check in exercise.suite.checks:
         if check.on == "gpu" and not settings.gpu:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a GPU, which guests "
-                "of this exercise do not get; write gpu = true into its exercise.toml."
+                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a GPU, but "
+                "submissions of this exercise do not get one; write gpu = true in its exercise.toml."
             )
 
 
 def _short(path: Path, line: int | None = None) -> str:
-    """Return where something stands, as an author finds it: `solutions/01-qkv/checks.py:12`."""
+    """Return a place in a file for authors: `solutions/01-qkv/checks.py:12`."""
     place = str(Path(*path.parts[-3:]))
     return place if line is None else f"{place}:{line}"
 
@@ -106,7 +108,9 @@ def _can_be_read(path: Path) -> None:
     try:
         ast.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{_short(path)} is missing; an exercise has {', '.join(MODULES)} beside its text.") from None
+        raise UserError(
+            f"{_short(path)} is missing; an exercise has {', '.join(MODULES)} next to its text."
+        ) from None
     except UnicodeDecodeError:
         raise UserError(f"{_short(path)} is not UTF-8 text; save it as such.") from None
     except SyntaxError as error:
@@ -124,7 +128,7 @@ def _loaded(folder: Path) -> "loader.Loaded":
 
 
 def _speak_of_the_same(exercise: "loader.Loaded") -> None:
-    """Hold the notebook's cells, the checks and the listed answers against each other."""
+    """Check that the notebook's cells, the checks and the listed answers name the same functions."""
     from autograder.authoring import source
     from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
     from autograder.checking.answers import answers_in
@@ -139,7 +143,7 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
         if check.subject not in written | given:
             raise UserError(
                 f"{_of(folder / 'checks.py', check)}: {check.__name__} checks {check.subject!r}, its first argument, "
-                f"and no cell of {path.name} defines that; those defined are: {', '.join(written) or 'none'}."
+                f"but no cell of {path.name} defines that; the cells define: {', '.join(written) or 'nothing'}."
             )
     for cell, line in cells:
         if not is_check(cell):
@@ -149,12 +153,12 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
         if call and call.subject not in subjects:
             raise UserError(
                 f"{_short(path, line)}: {call.subject} has no checks in checks.py; "
-                f"those that have are: {', '.join(subjects) or 'none'}."
+                f"it has checks for: {', '.join(subjects) or 'nothing'}."
             )
         if call and call.subject not in written:
             raise UserError(
-                f"{_short(path, given[call.subject])}: {call.subject!r} is checked and given whole; "
-                f"put what students write between {source.BEGIN} and {source.END}."
+                f"{_short(path, given[call.subject])}: {call.subject!r} is checked, but students get it complete; "
+                f"put the part that they write between {source.BEGIN} and {source.END}."
             )
         run |= {call.subject} if call else set()
     for cell, line in cells:
@@ -162,7 +166,7 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
         if defined and not (run | named) & set(defined):
             raise UserError(
                 f"{_short(path, line)}: no check cell checks {defined[0]}; "
-                f'add one behind {grade_id(cell)} that ends in checks.run("{defined[0]}", points=...).'
+                f'add one after {grade_id(cell)} that ends in checks.run("{defined[0]}", points=...).'
             )
     for check in exercise.suite.checks:
         if check.subject not in run:
@@ -182,19 +186,19 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
         if isinstance(subject, str) and subject not in subjects:
             raise UserError(
                 f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which has "
-                f"no checks; those that have are: {', '.join(subjects)}."
+                f"no checks; there are checks for: {', '.join(subjects)}."
             )
     for tested in subjects:
         for wrong in (own for module in exercise.answers for own in answers_in(module, "wrong_for", tested)):
             if not wrong.hint.strip():
                 raise UserError(
                     f"{_where_of(folder, wrong)}: {_called(wrong)} has no hint; "
-                    'write hint="...", which tells its author what to think of.'
+                    'write hint="...", which says what the code does and what to look at.'
                 )
 
 
 def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
-    """Return what cells define that are the student's to write, or those that are not, each with its cell's line."""
+    """Return the names that students' own cells define, or that the given cells do, each with its cell's line."""
     from autograder import imports
     from autograder.cells import is_answer, is_code
 
@@ -214,7 +218,7 @@ def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
 
 
 def _called(answer: Any) -> str:
-    """Return what an answer is called, as its author finds it: a member of a family by its label."""
+    """Return the name of an answer, for its author: a member of a family by its label."""
     return f"the family {answer.label!r}" if hasattr(answer, "made_from") else str(answer.__name__)
 
 
@@ -240,13 +244,13 @@ def _of(path: Path, declared: Any) -> str:
 
 
 def _where_of(folder: Path, answer: Any) -> str:
-    """Return where a listed answer is declared: a member of a family, where the right one of the family is."""
+    """Return where a listed answer is declared; for a member of a family, where the family's right answer is."""
     answer = getattr(answer, "made_from", answer)
     return _of(folder / f"{answer.__module__}.py", answer)
 
 
 class _Author:
-    """The place where an author's solution is checked: the notebook's text, run as the script that it is."""
+    """The place where an author's solution is checked: the notebook's text, run as a script."""
 
     def __init__(self, suite: Any, seeds: Sequence[int]):
         self.suite, self.names = suite, {"__name__": "__main__"}
@@ -257,7 +261,7 @@ class _Author:
         return self.names.get(name)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Leave the script as it is: what fails in it has been said."""
+        """Leave the script unchanged: its failures have been reported."""
         return contextlib.nullcontext()
 
     def show(self, report: "Report") -> None:
@@ -269,7 +273,7 @@ class _Author:
 
 
 class _Lost(Exception):
-    """What should have earned all points did not."""
+    """A solution or right answer did not earn all points."""
 
 
 def _earns_all(report: "Report", what: str) -> None:
@@ -296,21 +300,21 @@ def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answe
     answers = {
         answer.__name__: answer for kind in ("wrong_for", "right_for") for answer in suite.listed(kind, found.subject)
     }
-    mend = "add a check that it fails, or take it off the list"
+    fix = "add a check that it fails, or take it off the list"
     if any(machine.lacks(check.on) for check in suite.of(found.subject)):
-        mend += ', or give it on="gpu" if nothing but a GPU shows it'
+        fix += ', or give it on="gpu" if only a GPU shows it'
     for wrong in found.wrong:
         own = answers[wrong.name]
         if wrong.passes:
-            how = mend.replace("take it off the list", f'leave it out with but=["{wrong.label}"]')
+            how = fix.replace("take it off the list", f'leave it out with but=["{wrong.label}"]')
             raise UserError(
-                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer and passes every check of "
-                f"{found.subject} (seed {wrong.passes[0]}); {how if hasattr(own, 'made_from') else mend}."
+                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer but passes every check of "
+                f"{found.subject} (seed {wrong.passes[0]}); {how if hasattr(own, 'made_from') else fix}."
             )
         if wrong.slip:
             raise UserError(
-                f"{_where_of(folder, own)}: {_called(own)} is caught by a slip alone, {wrong.slip}; "
-                "mend that, so that its mistake is what the checks meet."
+                f"{_where_of(folder, own)}: {_called(own)} is only caught by a slip, {wrong.slip}; "
+                "fix that, so that the checks find its mistake instead."
             )
     for right in found.right:
         if right.lost:
@@ -319,7 +323,7 @@ def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answe
 
 @contextlib.contextmanager
 def _quiet(folder: Path, doing: str) -> Iterator[None]:
-    """Run an author's code without a word of its own; what it raises is one line, with the last line of theirs."""
+    """Run an author's code without its output; report an exception in one line, with the author's last line."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             yield

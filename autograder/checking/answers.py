@@ -23,9 +23,9 @@ def misconception(subject: str, label: str = "", hint: str = "", on: str = "") -
     label : str
         What is wrong with it in a few words, such as "scores transposed". Default: the function's name in words.
     hint : str
-        What to tell who wrote it.
+        The advice for a student who wrote it.
     on : str
-        What a machine needs for checks to catch it, as `Suite.check` has it; on others it is left out.
+        What a machine needs for checks to catch it, as in `Suite.check`; elsewhere it is left out.
     """
 
     def declare(function: Any) -> Any:
@@ -64,9 +64,9 @@ def families(
     labels : str
         Which of `FAMILIES` apply. Default: those of `COMMON`.
     but : sequence of str
-        Which of them do not: where such an answer would be right, or would do what a listed one does.
+        Families that do not apply: such an answer would be right, or would do the same as a listed one.
     hints : dict of str
-        For a label, what to tell who made the mistake, instead of the family's own words.
+        For a label, the hint to show instead of the family's own.
     shapes : str
         The last axes of the arguments, with commas between arguments: "n_q d_k, n_k d_k". If it is given, an answer
         that stretches a size of 1 to the other size of that name is a wrong one too.
@@ -87,7 +87,7 @@ def families(
             raise ValueError(f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}")
     unused = [label for label in [*but, *hints] if label not in chosen] + [label for label in hints if label in but]
     if unused:
-        raise ValueError(f"{unused[0]!r} is left out or worded anew, and does not apply here anyway")
+        raise ValueError(f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway")
 
     def declare(function: Any) -> Any:
         if not _declared(function, "right_for"):
@@ -114,7 +114,7 @@ def answers_in(module: ModuleType, kind: str, subject: str) -> list[Any]:
 
 
 def _declared(answer: Any, name: str, missing: Any = None) -> Any:
-    """Return what was declared of an answer itself, and not of a class that it is derived from."""
+    """Return what was declared on an answer itself, ignoring classes that it is derived from."""
     return getattr(answer, "__dict__", {}).get(name, missing)
 
 
@@ -225,88 +225,86 @@ def _stretched(shapes: str) -> Mistake:
 FAMILIES: dict[str, tuple[Mistake, str]] = {
     "returns nothing": (
         lambda answer, *arguments: None,
-        "The function ends without `return`. Printing shows a result; only `return` hands it on.",
+        "The function ends without `return`. Printing only shows a result; `return` gives it to the caller.",
     ),
     "a list instead of an array": (
         _parts(lambda part: part.tolist()),
-        "A list came back. Leave `.tolist()` out, or end with `np.array(...)`.",
+        "The function returns a list. Leave out `.tolist()`, or end with `np.array(...)`.",
     ),
     "only the first of the results returned": (
         lambda answer, *arguments: answer(*arguments)[0],
-        "One array came back. `return` ends the function at once: one `return` for all results, with commas.",
+        "The function returns one array. `return` ends it at once: use one `return` for all results, with commas.",
     ),
     "a dictionary instead of a tuple": (
         lambda answer, *arguments: dict(enumerate(answer(*arguments))),
-        "A dictionary came back. Return the results in order, as a tuple.",
+        "The function returns a dictionary. Return the results in order, as a tuple.",
     ),
     "result in float64": (
         _in_float64,
-        "Some step makes float64: `np.zeros` without a dtype, `astype(float)`, or a number of NumPy's such as "
+        "Some step produces float64: `np.zeros` without a dtype, `astype(float)`, or a NumPy scalar such as "
         "`np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
     ),
     "result always in float32": (
         _parts(lambda part: _converted(part, "float32")),
-        "Leave the dtype as it comes, or give what takes the result the inputs' own: `dtype=X.dtype`.",
+        "Keep the dtype of the inputs, or create the array for the result with it: `dtype=X.dtype`.",
     ),
     "decimals cut off": (
         _parts(np.trunc),
-        "The array that takes the result holds whole numbers (`dtype=int`).",
+        "The array for the result holds integers (`dtype=int`), which cuts off the decimals.",
     ),
     "axis squeezed away": (
         _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
-        "An axis of size 1 is gone: `squeeze` removes it, and so does an index. One vector is still a row.",
+        "An axis of size 1 is gone: `squeeze` or an index removes it. A single vector is still one row.",
     ),
     "batch axis added": (
         _parts(lambda part: part[None]),
-        "There is one more axis in front, of size 1, that nobody asked for. Leave `[None]` or `np.newaxis` out.",
+        "The result has an extra leading axis of size 1. Leave out `[None]` or `np.newaxis`.",
     ),
     "only the first sequence": (
         _arguments(lambda argument: argument[0] if argument.ndim > 2 else argument),
-        "`[0]` takes the first sequence and forgets the rest of the batch. `@`, `axis=-1` and `...` keep all of it.",
+        "`[0]` takes the first sequence and drops the rest of the batch. `@`, `axis=-1` and `...` keep all of it.",
     ),
     "works for two axes only": (
         _two_axes_only,
-        "The number of axes is fixed: `n, d = X.shape` works for two. Take sizes from the end, `X.shape[-1]`, and "
-        "let NumPy carry the leading axes.",
+        "The number of axes is fixed: `n, d = X.shape` works only for two. Take sizes from the end, `X.shape[-1]`, "
+        "and let NumPy broadcast over the leading axes.",
     ),
     "leading axes left flattened": (
         _parts(lambda part: part.reshape(-1, part.shape[-1])),
-        "Bring them back: `.reshape(*X.shape[:-1], -1)`.",
+        "Restore the leading axes: `.reshape(*X.shape[:-1], -1)`.",
     ),
     "assert instead of ValueError": (
         _asserts,
-        "`assert` raises `AssertionError`, and is left out when Python runs with `-O`. Write `if` and "
-        "`raise ValueError(...)`.",
+        "`assert` raises `AssertionError`, and Python skips it with `-O`. Write `if` and `raise ValueError(...)`.",
     ),
     "result written into an argument": (
         _written_into_an_argument,
-        "The result is written into an argument, and whoever called still needs that. Make a new array for it.",
+        "The result is written into an argument, which the caller still needs. Create a new array for it.",
     ),
     "floats instead of booleans": (
         _parts(lambda part: part.astype(float)),
-        "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` make floats unless told otherwise. Give them "
-        "`dtype=bool`.",
+        "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` create floats by default. Give them `dtype=bool`.",
     ),
     "a float instead of an int": (
         lambda answer, *arguments: float(answer(*arguments)),
-        "A float came back, which has 16 digits: `/` makes one, `//` keeps whole numbers whole.",
+        "The function returns a float, which has only 16 digits: `/` produces one, `//` keeps integers exact.",
     ),
     "an array instead of a tensor": (
         _parts(lambda part: part.detach().numpy()),
-        "An array of NumPy's came back. Return the tensor as it is: through NumPy no gradient finds its way back.",
+        "The function returns a NumPy array. Return the tensor itself: gradients cannot flow through NumPy.",
     ),
     "cut off from autograd": (
         _parts(lambda part: part.detach()),
-        "No gradient comes through the result. Leave out `detach`, `.data` and `torch.no_grad`: "
-        "whoever trains with this needs the way back.",
+        "No gradient flows through the result. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "training needs the backward pass.",
     ),
     "integers instead of booleans": (
         _parts(lambda part: part.astype(int)),
-        "The result holds whole numbers, 1 and 0. `~` turns them into -2 and -1, which are both true: use "
+        "The result holds the integers 1 and 0. `~` turns them into -2 and -1, which both count as true: use "
         "`dtype=bool`, or leave a comparison as it is.",
     ),
 }
-"""For each label, what the mistaken function returns, and what to tell who wrote it."""
+"""For each label, what the mistaken function returns, and the hint for the student who wrote it."""
 
 COMMON = [
     "returns nothing",
@@ -319,10 +317,10 @@ COMMON = [
     "leading axes left flattened",
     "assert instead of ValueError",
 ]
-"""The families for a function of floating arrays with leading axes, which refuses sizes that differ."""
+"""The families for a function of floating-point arrays with leading axes that rejects mismatched sizes."""
 
 STRETCHED = "sizes of 1 stretched"
 STRETCHED_HINT = (
-    "Broadcasting and `np.einsum` do that without a word. Compare the sizes and raise `ValueError`, or use `@`, "
-    "which raises by itself."
+    "Broadcasting and `np.einsum` stretch silently. Compare the sizes and raise `ValueError`, or use `@`, "
+    "which raises an error itself."
 )

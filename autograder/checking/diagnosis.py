@@ -1,6 +1,6 @@
 """Why checks failed: the listed wrong answer that behaves as a function did, or how its result differs.
 
-It only says what was found: points are settled before it begins.
+It only reports findings: points are settled before it begins.
 """
 
 import functools
@@ -28,13 +28,13 @@ MOST_SECONDS = 1.0
 """For all of these draws."""
 
 ROUNDINGS = 16
-"""How many times the rounding of a number may be what is left where numbers like it cancel."""
+"""Where similar numbers cancel, the remainder may be this many times the rounding of one number."""
 
 PASSES, FAILS = "passes", "fails"
 
 
 class Finding(NamedTuple):
-    """Why a check failed: as a listed wrong answer, named in `cause`, does; else what holds between the results."""
+    """The reason why a check failed: the listed wrong answer in `cause`, or else a relation between the results."""
 
     cause: str = ""
     label: str = ""
@@ -43,14 +43,13 @@ class Finding(NamedTuple):
 
 
 class Diagnosis:
-    """Finds why checks failed.
+    """Finds the reasons why checks failed.
 
     Parameters
     ----------
     attempt : callable, optional
-        Does as `subject.attempt`, and remembers what it did. Whoever examines one listed answer after the other gives
-        it, so that what each does in a check is computed once. Otherwise a listed answer is run for as long as it
-        does what the function did.
+        Works like `subject.attempt`, and caches its results. Pass it to examine many listed answers, so that each
+        runs only once per check. Without it, a listed answer runs only as long as it does what the function did.
 
     Attributes
     ----------
@@ -172,7 +171,7 @@ class Diagnosis:
 
     @staticmethod
     def _alike_again(check: Check, function: Any, wrong: Any, seed: int, made: Attempt) -> bool:
-        """Tell whether a wrong answer does what the function does in another draw, too, as far as there is time."""
+        """Tell whether a wrong answer also does what the function does in another draw, as far as time allows."""
         if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
             return True
         calls, failure, _seconds = attempt(check, function, seed + 1)
@@ -231,15 +230,13 @@ def _fails(check: Check, wrong: Any) -> bool:
 
 
 def _speaks(made: Attempt) -> bool:
-    """Tell whether what a function did in a check it failed can be held against a cause: an error, or what took
-    long to come to, cannot.
-    """
+    """Tell whether a failed check is evidence against a cause: an error, or a slow result, is not."""
     last = made.calls[-1] if made.calls else None
     return last is not None and made.seconds <= QUICK and (last.error is None or last.must_raise)
 
 
 def says_little(calls: Sequence[Call]) -> bool:
-    """Tell whether many mistakes come to what the last call of a check came to: less than two numbers."""
+    """Tell whether many mistakes lead to the result of a check's last call: fewer than two numbers."""
     if not calls or not (calls[-1].arguments or calls[-1].what):  # what somebody worked out
         return False
     if calls[-1].must_raise:  # that there is no error is what is wrong
@@ -250,12 +247,12 @@ def says_little(calls: Sequence[Call]) -> bool:
 
 
 def evidence(calls: Sequence[Call]) -> set[float]:
-    """Return some of the numbers that the last call of a check came to: two of them tell one mistake from another."""
+    """Return some numbers from the result of a check's last call: two of them distinguish mistakes."""
     return {float(f"{number:.6g}") for number in _numbers_in(calls[-1].result if calls else None) if number == number}
 
 
 def _numbers_in(value: Any) -> Iterator[Any]:
-    """Yield some of the numbers in a value, whatever it is."""
+    """Yield some of the numbers in a value of any type."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -266,7 +263,7 @@ def _numbers_in(value: Any) -> Iterator[Any]:
 
 
 def _said_alike(check: Check, wrong: Any, seed: int, made: Attempt) -> bool:
-    """Tell whether a wrong answer is told the same in a check: of modules and texts, that is what there is to see."""
+    """Tell whether a wrong answer gets the same message in a check: for modules and texts, nothing else shows."""
     failure = attempt(check, wrong, seed).failure
     return failure is not None and made.failure is not None and str(failure.message) == str(made.failure.message)
 
@@ -353,7 +350,7 @@ def _is_plain(value: Any) -> bool:
 def same_call(a: Call, b: Call) -> bool:
     """Tell whether two functions did the same in a call: results, exceptions, changed arguments.
 
-    Without arguments, a result is what somebody worked out: the same numbers are the same, in whatever they are kept.
+    Without arguments, a result was worked out by hand: equal numbers are the same in any container.
     """
     if not (a.arguments or b.arguments or a.error or b.error):
         x, y = as_numbers(a.result), as_numbers(b.result)
@@ -372,8 +369,8 @@ def _same_error(a: Call, b: Call) -> bool:
 def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
     """Tell whether two values are the same, numbers up to rounding.
 
-    Of several arrays, one may hold nothing but rounding of what the others are made of, such as a gradient that is 0
-    by the formula: there it is another number on another processor. Differences up to `unseen` are none.
+    Of several arrays, one may hold only rounding errors, such as a gradient that is 0 by the formula: it differs from
+    processor to processor. Differences up to `unseen` are ignored.
     """
     pairs: list[tuple[Any, Any]] | None = None
     if isinstance(a, (tuple, list)) and type(a) is type(b):
@@ -439,10 +436,10 @@ def _same_kind(x: Any, y: Any) -> bool:
 
 
 def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int, quick: bool) -> str | Message:
-    """Return what holds between result and expectation in a failed check, if other draws agree; else "".
+    """Return a relation between the result and the expected one in a failed check, if other draws agree; else "".
 
-    Right answers of kernels are kernels too, and without a GPU too slow to be asked a hundred times: `quick` tells
-    whether this one may be.
+    Right answers for kernels are kernels themselves, and without a GPU too slow to call a hundred times: `quick`
+    tells whether this one is fast enough.
     """
     if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
         return ""
@@ -466,7 +463,7 @@ def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int
 
 
 def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
-    """Return what relations are looked for in: of a failed check, or of one that did not fail, where none holds."""
+    """Return the mismatch of a failed check, in which relations are searched for; an empty one if it passed."""
     calls, failure, _seconds = made
     if failure is None or not calls:
         return Mismatch()

@@ -1,4 +1,4 @@
-"""Expectations: each either holds, or raises `Failed` with what held, what did not, and where."""
+"""Expectations: each one passes, or raises `Failed` with what passed, what failed, and where."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,21 +27,21 @@ THE_RESULT = Message("the result")
 
 
 class Failed(AssertionError):
-    """A check that did not hold: a message, what held before, and the arrays to compare, if any.
+    """A failed check: a message, what passed before, and the arrays to compare, if any.
 
     Parameters
     ----------
     message : str or Message
     held : iterable of str or Message
     expected, got, wrong : numpy.ndarray, optional
-        What was expected, what came, and where the two differ: of one shape.
+        The expected array, the actual one, and where the two differ: all of one shape.
     unit : numpy.ndarray, optional
-        What differences were compared with, of a shape that broadcasts to theirs.
+        The scale that differences were compared with, of a shape that broadcasts to theirs.
     raised : bool
-        Whether the function under test raised an error where none was asked for.
+        Whether the function under test raised an unexpected error.
     explained : bool
-        Whether the message says how what came differs from what was asked for, such as a shape or a missing error,
-        and not only that numbers are others.
+        Whether the message explains the difference, such as a shape or a missing error, and does not only say that
+        numbers are wrong.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Failed(AssertionError):
 
 @contextlib.contextmanager
 def told_by(find: Callable[..., str | Message], *arguments: Any) -> Iterator[None]:
-    """Let a check that fails within this say what `find(*arguments)` finds out about the result.
+    """If a check fails within this context, add what `find(*arguments)` says about the result.
 
-    Nothing is said where that ends in an error: what failed stays what it is.
+    If `find` itself raises an error, the failure stays as it is.
     """
     try:
         yield
@@ -112,19 +112,19 @@ def as_numbers(value: Any) -> Any:
 
 
 def has_text(value: Any) -> bool:
-    """Tell whether `value` is text, or a list, tuple or array that holds some."""
+    """Tell whether `value` is text, or a list, tuple or array that contains text."""
     if isinstance(value, (list, tuple)):
         return any(has_text(item) for item in value)
     return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
 
 
 def lives_elsewhere(value: Any) -> bool:
-    """Tell whether a value stands for an object in another process."""
+    """Tell whether a value is a handle of an object in another process."""
     return hasattr(type(value), "_method")
 
 
 def is_module(value: Any) -> bool:
-    """Tell whether a value is a module of torch, or stands for one that lives elsewhere."""
+    """Tell whether a value is a PyTorch module, or a handle of one in another process."""
     return bool(getattr(type(value), "_is_module", hasattr(type(value), "state_dict")))
 
 
@@ -142,14 +142,14 @@ def describe(value: Any) -> Message:
 
 
 def said(error: BaseException | None) -> str | Message:
-    """Return what an exception says, without the calls inside torch that brought it about."""
+    """Return the text of an exception, without the calls inside torch that led to it."""
     return str(error).partition("\nException raised from ")[0].strip() or Message("no message")
 
 
 def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
-    """Return the shapes of a call's arguments, as words: numbers as they are, a function as such.
+    """Return the shapes of a call's arguments, as words: numbers as they are, a function as "a function".
 
-    With `named`, a shape is said to be that of an array.
+    With `named`, a shape reads "an array of shape ...".
     """
     words: list[str | Message] = []
     for value in arguments:
@@ -172,7 +172,7 @@ def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
 
 
 def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
-    """Fail with `message`, which says what came in place of what was asked for, unless `condition` is true."""
+    """Fail with `message`, which says what was expected and what was found, unless `condition` is true."""
     if not condition:
         raise Failed(message, held, explained=True)
 
@@ -183,7 +183,7 @@ def expect_array(
     """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
-        message = "{what} should be an array, and is {found}."
+        message = "Expected {what} to be an array, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
         held = []
@@ -191,15 +191,22 @@ def expect_array(
             same = [str(axis) for axis in range(array.ndim) if array.shape[axis] == shape[axis]]
             held = [Message("the number of axes ({count}) is right", count=array.ndim)]
             if same:
-                held.append(Message("the size of axis {axes} is right", axes=", ".join(same)))
-        message = "{what} should have shape {expected}, and has {got}."
+                held.append(
+                    counted(
+                        "the size of axis {axes} is right",
+                        "the sizes of axes {axes} are right",
+                        len(same),
+                        axes=", ".join(same),
+                    )
+                )
+        message = "Expected {what} to have shape {expected}, got {got}."
         failure = Failed(
             Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, explained=True
         )
         failure.shapes = tuple(shape), array.shape
         raise failure
     if dtype is not None and array.dtype != np.dtype(dtype):
-        message = "{what} should have dtype {expected}, and has {got}."
+        message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         failure = Failed(
             Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, explained=True
@@ -212,13 +219,13 @@ def expect_array(
 def expect_tensor(
     got: Any, shape: Sequence[int] | None = None, dtype: Any = None, what: str | Message = THE_RESULT
 ) -> Any:
-    """Do as `expect_array`, for a tensor of torch and a dtype of torch's."""
+    """Do as `expect_array`, for a PyTorch tensor and dtype."""
     if not hasattr(type(got), "detach"):
-        message = "{what} should be a tensor, and is {found}."
+        message = "Expected {what} to be a tensor, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     array = expect_array(got, shape, what=what)
     if dtype is not None and got.dtype != dtype:
-        message = "{what} should have dtype {expected}, and has {got}."
+        message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
         raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, explained=True)
@@ -274,27 +281,25 @@ def expect_close(
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
-    """Fail unless `got` holds the expected numbers to two decimals, in this order, in whatever they are kept.
+    """Fail unless `got` contains the expected numbers to two decimals, in this order, in any container.
 
-    The failure says which number is wrong, and not what is right: that is still to be worked out. `hint`, a
-    `Message`, stands behind it: something that helps whatever the mistake was.
+    The failure says which number is wrong, but not the right one: the student is still to work that out. `hint`, a
+    `Message`, follows it: something that helps with any mistake.
     """
     expected = np.asarray(expected, dtype=float)
     numbers = as_numbers(got)
     if numbers is None or numbers.size != expected.size:
         wanted = counted("{count} number", "{count} numbers", expected.size)
         if numbers is None and has_text(got):
-            no_text = "The answer should be {wanted}, not text: write it without quotation marks."
+            no_text = "Expected {wanted}, got text. Write the answer without quotation marks."
             raise Failed(Message(no_text, wanted=wanted), explained=True)
         found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
-        raise Failed(
-            Message("The answer should be {wanted}, and is {found}.", wanted=wanted, found=found), explained=True
-        )
+        raise Failed(Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True)
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
     index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
-    template = "The number at {index} is not right: {got}." if index else "The number is not right: {got}."
+    template = "The number at index {index} is wrong: {got}." if index else "The number is wrong: {got}."
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     count = int(right.sum())
     held = counted(
@@ -315,7 +320,7 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
         What to call the parts: "QKV" is short for ("Q", "K", "V").
     """
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
-        message = "The result should be a tuple of {count} arrays, ({names}), and is {found}."
+        message = "Expected a tuple of {count} arrays, ({names}), got {found}."
         found = describe(result)
         raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), explained=True)
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
@@ -366,8 +371,8 @@ def _foresee(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
 def expect_dtypes(subject: "Subject | Module", *arguments: Any, names: Sequence[str] = ()) -> None:
     """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
 
-    Of the arguments, arrays of floating numbers are given that dtype; others, such as a mask, stay as they are.
-    `names` names the parts, where the result is a tuple of arrays.
+    Floating-point arrays among the arguments get that dtype; others, such as a mask, stay as they are. `names` names
+    the parts if the result is a tuple of arrays.
     """
     dtypes = (np.float32, np.float64, np.float16)
     cases = [[_converted(argument, dtype) for argument in arguments] for dtype in dtypes]
@@ -390,8 +395,8 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
         if not np.array_equal(np.asarray(after), np.asarray(before)):
             message = (
-                "The argument {name} was changed in place. Whoever called still needs it: "
-                "compute a new array, and avoid +=, -= and out= on arguments."
+                "The argument `{name}` was changed in place, but the caller still needs it. "
+                "Compute a new array, and avoid +=, -= and out= on arguments."
             )
             failure = Failed(Message(message, name=name), explained=True)
             failure.compared, failure.changed = (np.asarray(before), np.asarray(after)), str(name)
@@ -409,26 +414,27 @@ def expect_inputs_kept(subject: "Subject | Module", names: Sequence[str], *argum
 def expect_raises(
     kinds: Sequence[type[BaseException]], subject: "Subject | Module", *arguments: Any, because: str | Message
 ) -> None:
-    """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what does not fit."""
+    """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what is invalid."""
     error = subject.error(*arguments)
     if isinstance(error, tuple(kinds)):
         return
+    *others, last = [kind.__name__ for kind in kinds]
     values = {
         "function": subject.name,
-        "wanted": joined("{left} or {right}", [kind.__name__ for kind in kinds]),
+        "wanted": joined("{left} or {right}", [joined("{left}, {right}", others), last]) if others else last,
         "shapes": shapes(arguments),
         "because": because,
     }
     if error is None:
         message = (
-            "{function} should raise {wanted} for {shapes} ({because}), and returned {found}: "
-            "the caller would never learn of the mistake."
+            "{function} should raise {wanted} for {shapes} ({because}), but returned {found}. "
+            "The caller would not notice the mistake."
         )
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), explained=True)
-    message = "{function} should raise {wanted} for {shapes} ({because}), and raised {kind}: {error}"
+    message = "{function} should raise {wanted} for {shapes} ({because}), but raised {kind}: {error}"
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=said(error)),
-        [Message("the mistake is noticed")],
+        [Message("the function raises an error")],
         explained=True,
     )
 

@@ -1,4 +1,4 @@
-"""Whether a module that a function is given is afterwards as it was: all of it, and not its parameters alone."""
+"""Compares a module before and after a call: all of it, not only its parameters."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ MOST_SAID = 40
 
 
 def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict[str, Any]":
-    """Return what a module is like, part by part, as plain values; it goes to where the module lives as text.
+    """Return a description of a module, part by part, as plain values; it goes to where the module lives as text.
 
-    With `begin`, each parameter gets a gradient first, so that it shows if one is taken away. Results are those for
-    `inputs`, if there are some.
+    With `begin`, each parameter gets a gradient first, so that a removed one is noticed. Results are those for
+    `inputs`, if there are any.
     """
     import torch
 
@@ -68,14 +68,14 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
 
 @contextlib.contextmanager
 def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
-    """Fail unless a module is, when the context ends, as it was when it began; say in a sentence what differs.
+    """Fail if a module has changed between the beginning and the end of the context; say in a sentence what differs.
 
     Parameters
     ----------
     given : Module
-        What the function under test is given. `given.name` is what feedback calls it.
+        The module passed to the function under test. `given.name` is its name in feedback.
     inputs
-        What the module is called with before and after, in the mode that it is in. Without any, it is not called.
+        The inputs to call the module with before and after, in its current mode. Without any, it is not called.
     """
     before = given.run_remote(described, inputs, True)
     yield
@@ -95,7 +95,7 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
         return Message("`{part}` of `{name}`", part=path[:MOST_SAID], name=name)
 
     if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
-        raise fails("`{name}` has other parameters, buffers or modules in it afterwards than before.", name=name)
+        raise fails("`{name}` has different parameters, buffers or modules after the call than before.", name=name)
     for kind, what in (
         ("parameters", "the parameter {part} of `{name}`"),
         ("buffers", "the buffer {part} of `{name}`"),
@@ -105,22 +105,25 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     for path, own in before["modes"].items():
         if after["modes"][path] is not own:
             if own:
-                message = "{owner} was in training mode before, and is in evaluation mode afterwards."
+                message = "{owner} was in training mode before the call, but is in evaluation mode after it."
             else:
-                message = "{owner} was in evaluation mode before, and is in training mode afterwards."
+                message = "{owner} was in evaluation mode before the call, but is in training mode after it."
             raise fails(message, owner=owner(path))
     for path, own in before["requires_grad"].items():
         if after["requires_grad"][path] is not own:
-            message = "The parameter {part} of `{name}` had `requires_grad={before}`, and has {after} afterwards."
+            message = (
+                "The parameter {part} of `{name}` had `requires_grad={before}` before the call, "
+                "but has {after} after it."
+            )
             raise fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
     for place in [*before["hooks"], *after["hooks"]]:
         was, found = (own["hooks"].get(place, 0) for own in (before, after))
         if found != was:
             path, _, kind = place.partition(" ")
             if found > was:
-                message = "{owner} has a hook afterwards that it did not have before, from `{kind}`."
+                message = "{owner} has a new hook after the call, from `{kind}`."
             else:
-                message = "{owner} lacks a hook afterwards that it had before, from `{kind}`."
+                message = "{owner} has lost a hook in the call, from `{kind}`."
             raise fails(message, owner=owner(path), kind=kind[:MOST_SAID])
     for place in [*before["attributes"], *after["attributes"]]:
         was, found = (own["attributes"].get(place) for own in (before, after))
@@ -128,20 +131,20 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
             path, _, attribute = place.rpartition(".")
             values = {"attribute": attribute[:MOST_SAID], "owner": owner(path)}
             if was is None:
-                message = "{owner} has an attribute `{attribute}` afterwards that it did not have before."
+                message = "{owner} has a new attribute `{attribute}` after the call."
                 raise fails(message, **values)
             if found is None:
-                raise fails("{owner} has no attribute `{attribute}` afterwards, and had one before.", **values)
-            message = "`{attribute}` of {owner} was {before}, and is {after} afterwards."
+                raise fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
+            message = "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
             raise fails(message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID])
     for path, own in before["gradients"].items():
         if after["gradients"][path] is not own:
-            message = "The gradient that the parameter {part} of `{name}` had is another one afterwards, or gone."
+            message = "The call changed or removed the gradient of the parameter {part} of `{name}`."
             raise fails(message, part=path[:MOST_SAID], name=name)
     if len(after["results"]) != len(before["results"]):
-        raise fails("`{name}` returns something else afterwards, for the same input.", name=name)
+        raise fails("After the call, `{name}` returns something else for the same input.", name=name)
     for own, came in zip(before["results"], after["results"], strict=True):
         if hasattr(own, "shape"):
             expect_close(came, own, what=Message("the result of `{name}` for the same input", name=name))
         elif came != own:
-            raise fails("`{name}` returns something else afterwards, for the same input.", name=name)
+            raise fails("After the call, `{name}` returns something else for the same input.", name=name)

@@ -1,8 +1,8 @@
-"""What a check may need of the machine that it runs on, and what is said where the machine lacks it.
+"""Requirements that a check may have of its machine, and the message if the machine lacks one.
 
-What is there may still not work: another version of Triton or NumPy, a driver, a missing compiler. So before a
-student's code is judged by it, a bit of the course's own goes the same way (`kernels.trial`). If that does not get
-through, the machine counts as one without, and the reason is said.
+Something that is installed may still not work, because of a version of Triton or NumPy, a driver, or a missing
+compiler. So before a student's code is judged, a piece of the course's own code is tried in the same way
+(`kernels.trial`). If that fails, the machine counts as lacking it, and the reason is reported.
 """
 
 import importlib.util
@@ -14,14 +14,14 @@ from .words import Message
 
 PERSON = "person"
 LACKS = {
-    "gpu": Message("It needs a GPU that torch can use, and there is none here."),
-    "triton": Message("It needs Triton, which is for Linux and is not installed here."),
-    "bf16": Message("It needs a GPU on which Triton's kernels compute in bfloat16, and there is none here."),
-    "compile": Message("It needs `torch.compile`, which does not run here."),
+    "gpu": Message("This check needs a GPU that PyTorch can use, and there is none here."),
+    "triton": Message("This check needs Triton, which runs on Linux and is not installed here."),
+    "bf16": Message("This check needs a GPU on which Triton kernels compute in bfloat16, and there is none here."),
+    "compile": Message("This check needs `torch.compile`, which does not run here."),
 }
-"""What `on=` may name, each with what is said where the machine does not have it."""
+"""The names that `on=` accepts, each with the message for a machine that lacks it."""
 
-FAULTY = "It needs {what}, and here the course's own code for that does not work either: {reason}"
+FAULTY = "This check needs {what}, but the course's own code for it fails here as well: {reason}"
 
 NAMES = {
     "gpu": Message("a GPU"),
@@ -31,22 +31,22 @@ NAMES = {
     "own": Message("versions with which the course's own answer passes"),
     PERSON: Message("a person"),
 }
-"""The same in a few words; besides, what points wait for where the course's own answer failed a check as well, and
-where a function is built on another one that fails."""
+"""The same in a few words, and what points wait for if the course's own answer also fails a check, or if a function
+is built on another one that fails."""
 
 _tried: dict[str, str] = {}
-"""Of each thing that was tried: why it does not work; "" if it does."""
+"""For each thing that was tried, why it does not work; "" if it does."""
 
 
 def has(what: str) -> bool:
-    """Tell whether the machine that this runs on has what `on=` names, as far as that is known without a trial."""
+    """Tell whether this machine has what `on=` names, as far as is known without a trial."""
     if what in ("own", PERSON):  # nobody knows before the course's own answer, or somebody, is asked
         return True
     return _installed(what) and not _tried.get(what)
 
 
 def lacks(what: str) -> Message | str:
-    """Return what the machine lacks of what `on=` names, as a `Message`; an empty text if nothing."""
+    """Return a `Message` if the machine lacks what `on=` names; otherwise an empty text."""
     if not what or has(what):
         return ""
     reason = _tried.get(what, "")
@@ -54,7 +54,7 @@ def lacks(what: str) -> Message | str:
 
 
 def fails(what: str) -> Message | str:
-    """Do as `lacks`, but try what is there, once in a process, before anyone is judged by it."""
+    """Do as `lacks`, but try the requirement first, once per process, before any student is judged by it."""
     if what and what not in _tried and has(what):
         if not _installed("gpu"):
             os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton asks for it as it is imported
@@ -63,14 +63,14 @@ def fails(what: str) -> Message | str:
 
 
 def presume(found: Mapping[str, str]) -> None:
-    """Take over what was found where submissions run: for each thing, why it does not work there, "" if it does."""
+    """Take over the results from where submissions run: for each thing, why it does not work there, "" if it does."""
     _tried.update(found)
 
 
 def known(what: str, whose: str) -> str:
-    """Return `what`; raise ValueError, with whose it is, where there is no such thing to name."""
+    """Return `what`; raise ValueError, naming whose it is, if `what` is unknown."""
     if what and what not in LACKS:
-        raise ValueError(f"{whose} says on={what!r}, and there is no such thing; it may be: {', '.join(LACKS)}")
+        raise ValueError(f"{whose} has on={what!r}, which does not exist; use one of: {', '.join(LACKS)}")
     return what
 
 

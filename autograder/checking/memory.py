@@ -1,4 +1,4 @@
-"""How much memory a function holds at once beyond its inputs: counted, so that it is the same on every machine."""
+"""Counts the memory that a function holds at once beyond its inputs, in a way that is the same on every machine."""
 
 import types
 from collections.abc import Callable
@@ -13,7 +13,7 @@ MOST_LINE = 100
 
 
 def held(target: "Callable[..., Any]", *arguments: "Any") -> "tuple[Any, ...]":
-    """Call a function; return its result, the bytes that it held at once at most, and what the largest tensor was.
+    """Call a function; return its result, its peak memory in bytes, and the largest tensor.
 
     A storage of torch's counts from where it is first seen until it is gone, however many views share it; those of
     the arguments count nothing. What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and
@@ -112,9 +112,9 @@ def held(target: "Callable[..., Any]", *arguments: "Any") -> "tuple[Any, ...]":
 
 
 def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
-    """Call the function under test, and fail if it held more than so many bytes at once; return its result.
+    """Call the function under test, and fail if it held more than `most` bytes at once; return its result.
 
-    Its inputs do not count, its result does. For what this is not proof against see autograder/README.md.
+    Its inputs do not count, but its result does. For the limits of this method see autograder/README.md.
     """
     told: list[Any] = []
 
@@ -129,21 +129,21 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
         return result
     size, shape, dtype, line = told
     message = Message(
-        "{function} held {held} MB at once beyond its inputs, of shape {shapes}; {most} MB are enough.",
+        "{function} held {held} MB at once beyond its inputs of shape {shapes}; {most} MB are enough.",
         function=subject.name,
         shapes=shapes(arguments),
         held=f"{size / 1e6:.1f}",
         most=f"{most / 1e6:.1f}",
     )
     if shape:
-        largest = Message("Its largest tensor was {shape} of {dtype}", shape=str(shape), dtype=dtype)
-        template = "{message} {largest}, in the line `{line}`." if line else "{message} {largest}."
+        largest = Message("Its largest tensor had shape {shape} and dtype {dtype}", shape=str(shape), dtype=dtype)
+        template = "{message} {largest}; it is created in the line `{line}`." if line else "{message} {largest}."
         message = Message(template, message=message, largest=largest, line=line)
     raise Failed(message, explained=True)
 
 
 def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
-    """Return what `held` returned, if it has its form: it may come from a student's process."""
+    """Return the result of `held` if it is well-formed: it may come from a student's process."""
     if isinstance(told, (tuple, list)) and len(told) == 5:
         result, size, shape, dtype, line = told
         sizes = (
@@ -152,4 +152,4 @@ def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
         if type(size) is int and size >= 0 and sizes and type(dtype) is str and type(line) is str:
             line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[:MOST_LINE]
             return result, size, tuple(shape), dtype[:20], line
-    raise TypeError("what it holds could not be counted")
+    raise TypeError("its memory could not be counted")

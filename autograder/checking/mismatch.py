@@ -1,4 +1,4 @@
-"""A wrong result beside the expected one, as relations see it, and what they compare it with."""
+"""A wrong result and the expected one, as relations compare them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ import numpy as np
 from .words import Message
 
 Claims: TypeAlias = Iterable[tuple[Any, Message]]
-"""For each thing that holds, a key, which another draw must have too, and what is said."""
+"""For each finding, a key that another draw must share, and the message."""
 
 MOST = 20_000
 """Larger arrays are not looked at."""
 
 CLOSE = 3e-4
-"""How far, in shares of the largest magnitude, numbers may lie apart that count as equal here."""
+"""Numbers count as equal up to this difference, relative to the largest magnitude."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Modules of torch under test: what a student's class or function made, asked in the same words wherever it lives.
+"""PyTorch modules under test, made by a student's class or function, with one interface wherever they live.
 
 In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and is a handle here.
 """
@@ -105,7 +105,7 @@ def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
 
 
 class Module:
-    """A module under test. Whatever is asked of it is remembered among the calls of the function that made it.
+    """A module under test. Its calls are recorded among the calls of the function that made it.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Module:
         The function under test.
     own : torch.nn.Module, or a handle
     name : str
-        What feedback calls it, such as "MultiHeadAttention(6, 2)".
+        Its name in feedback, such as "MultiHeadAttention(6, 2)".
     """
 
     _is_module = True
@@ -210,21 +210,21 @@ class Module:
 def _state(module: Any, **keywords: Any) -> dict[str, Any]:
     state = ask(module, "state_dict", **keywords)
     if not isinstance(state, dict) or not all(hasattr(part, "shape") for part in state.values()):
-        raise TypeError("its state_dict is no dict of tensors")
+        raise TypeError("its state_dict is not a dict of tensors")
     return {str(name)[:MOST_NAME]: part for name, part in state.items()}
 
 
 def expect_module(value: Any, function: str) -> None:
-    """Fail unless what came of a call may be a module of torch."""
+    """Fail unless the result of a call is a PyTorch module."""
     if not is_module(value):
-        message = "{function} should make a module of torch, and the result is {found}."
+        message = "Expected {function} to create a PyTorch module, got {found}."
         raise Failed(Message(message, function=function, found=describe(value)), explained=True)
 
 
 def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> None:
     """Fail unless a `Module` has parameters of these names and shapes, and no others.
 
-    A second name for one of these, as when a `Sequential` holds what has its own name besides, is none too many.
+    A second name for one of these is allowed, as when a `Sequential` contains a layer that also has its own name.
 
     Parameters
     ----------
@@ -238,21 +238,21 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
     lacks = [name for name in expected if name not in found]
     more = [name for name, (_shape, first) in named.items() if name not in expected and first not in known]
     right = [name for name in expected if found.get(name) == expected[name]]
-    held = [Message("right in name and shape: {names}", names=_names(right))] if right else []
+    held = [Message("names and shapes are right for {names}", names=_names(right))] if right else []
     if lacks and more:
-        message = "The `state_dict` of {module} lacks {lacks}, and has {more}, which nobody asked for."
+        message = "Missing in the `state_dict` of {module}: {lacks}. Unexpected: {more}."
         raise Failed(
             Message(message, module=module.name, lacks=_names(lacks), more=_names(more)), held, explained=True
         )
     if lacks:
-        message = "The `state_dict` of {module} lacks {lacks}."
+        message = "Missing in the `state_dict` of {module}: {lacks}."
         raise Failed(Message(message, module=module.name, lacks=_names(lacks)), held, explained=True)
     if more:
-        message = "The `state_dict` of {module} has {more}, which nobody asked for."
+        message = "Unexpected in the `state_dict` of {module}: {more}."
         raise Failed(Message(message, module=module.name, more=_names(more)), held, explained=True)
     for name, shape in expected.items():
         if found[name] != shape:
-            message = "The parameter {name} of {module} should have shape {expected}, and has {got}."
+            message = "Expected the parameter {name} of {module} to have shape {expected}, got {got}."
             values = {"name": f"`{name}`", "module": module.name, "expected": str(shape), "got": str(found[name])}
             failure = Failed(Message(message, **values), held, explained=True)
             failure.shapes = shape, found[name]
@@ -266,18 +266,18 @@ def _names(names: list[str]) -> str | Message:
 
 
 def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Fail unless each parameter of a `Module` got a gradient; return those that are expected, as they came.
+    """Fail unless each parameter of a `Module` got a gradient; return the expected ones, as they came.
 
     Parameters
     ----------
     module : Module
     got, expected : dict
-        Gradients by the names of parameters. A gradient of None is none.
+        Gradients by the names of parameters. A value of None means that there is no gradient.
     """
     lacks = [name for name in expected if got.get(name) is None]
     if lacks:
         others = [name for name in expected if name not in lacks]
         held = [Message("{names} got a gradient", names=_names(others))] if others else []
-        message = "No gradient came to {lacks} of {module}: on the way to the result, autograd was cut off."
+        message = "No gradient reached {lacks} of {module}: autograd is cut off somewhere on the way to the result."
         raise Failed(Message(message, lacks=_names(lacks), module=module.name), held, explained=True)
     return {name: got[name] for name in expected}

@@ -1,7 +1,7 @@
-"""Relations: facts about a wrong result beside the expected one, said where no listed answer names the cause.
+"""Relations: facts about a wrong result compared with the expected one, reported if no listed answer is the cause.
 
-A relation is looked for in the first draw that failed, and said only if it holds in other draws of the same check as
-well, whose sizes and values are others: what holds by accident does not hold there.
+A relation is searched for in the first draw that failed, and reported only if it also holds in other draws of the
+same check, with other sizes and values: a coincidence does not repeat there.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, comparable, equa
 from .words import Message
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
+"""The name of an index along an axis, counted from the end."""
 NAMES = {"first": Message("first"), "last": Message("last"), "sum": Message("sum"), "mean": Message("mean")}
-"""What an index along an axis, counted from the end, is called."""
 
 
 def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
@@ -26,7 +26,7 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
     ----------
     first : Mismatch
     again : callable
-        Returns the mismatches of other draws. It is called when there is something to confirm, and once.
+        Returns the mismatches of other draws. It is called at most once, when there is something to confirm.
     """
     others = None
     with np.errstate(all="ignore"):
@@ -44,18 +44,17 @@ def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Messag
 
 
 def single(mismatch: Mismatch) -> bool:
-    """Tell whether a single number was expected, and came."""
+    """Tell whether a single number was expected, and a single number was returned."""
     return all(own is not None and own.size == 1 for own in (mismatch.expected, mismatch.got))
 
 
 def _change(mismatches: Sequence[Mismatch]) -> bool:
-    """Tell whether single numbers differ from draw to draw, those expected and those that came: else any fits."""
+    """Tell whether the expected and the returned numbers differ from draw to draw: otherwise any relation fits."""
     pairs = zip(*[(float(own.expected.item()), float(own.got.item())) for own in mismatches], strict=True)  # type: ignore[union-attr]
     return all(len(set(numbers)) > 1 for numbers in pairs)
 
 
-# A relation takes a mismatch and yields, for each thing that holds, a key, which another draw must have too, and a
-# message.
+# A relation takes a mismatch and yields, for each finding, a key that another draw must share, and a message.
 
 
 @same_shape
@@ -78,7 +77,7 @@ def negated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     if equal(g, -e):
         yield (
             "negated",
-            Message("Each element of {what} is the expected one with the other sign.", what=mismatch.what),
+            Message("Each element of {what} has the opposite sign.", what=mismatch.what),
         )
 
 
@@ -121,8 +120,11 @@ def named_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     for sign in (1, -1):
         for text in _named(sign * factor, mismatch.sizes) if factor else ():
             text = text if sign > 0 else f"-({text})"
+            number = f"{factor:.4g}"
             message = "Each element of {what} is {text} = {factor} times the expected one."
-            yield ("times", text), Message(message, what=mismatch.what, text=text, factor=f"{factor:.4g}")
+            if text == number:
+                message = "Each element of {what} is {factor} times the expected one."
+            yield ("times", text), Message(message, what=mismatch.what, text=text, factor=number)
 
 
 @same_shape
@@ -139,7 +141,7 @@ def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by one number, which differs from draw to draw."""
     factor = _factor(e, g)
     if factor:
-        message = "All elements of {what} are the same multiple of the expected ones: here {factor} times as large."
+        message = "All elements of {what} are off by the same factor, here {factor}."
         yield "times", Message(message, what=mismatch.what, factor=f"{factor:.4g}")
 
 
@@ -154,27 +156,27 @@ def shifted_by_number(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 @comparable
 def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The axes stand in another order."""
+    """The axes are in another order."""
     for order in list(permutations(range(e.ndim)))[1:] if 1 < e.ndim < 5 else ():
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
             back = tuple(axis - e.ndim for axis in order)
             last = back == (*range(-e.ndim, -2), -1, -2)
-            text = "Transposed, {what} is right." if last else "With its axes in another order, {what} is right."
+            text = "The transpose of {what} is right." if last else "The axes of {what} are in the wrong order."
             yield ("order", back), Message(text, what=mismatch.what)
 
 
 @same_shape
 def reversed_along(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The order along one axis is turned round."""
+    """The order along one axis is reversed."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.flip(e, axis)):
-            message = "Along axis {axis}, {what} is the expected one in reverse order."
+            message = "Along axis {axis}, {what} is in reverse order."
             yield ("reversed", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
 def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Everything stands some places further along one axis; what leaves at one end may come back at the other."""
+    """Everything is shifted along one axis, perhaps cyclically."""
     for axis in range(-e.ndim, 0):
         n = e.shape[axis]
         for by in (1, -1, 2, -2):
@@ -183,13 +185,13 @@ def rolled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             wanted, came = np.moveaxis(e, axis, 0), np.moveaxis(g, axis, 0)
             kept = (came[by:], wanted[:-by]) if by > 0 else (came[:by], wanted[-by:])
             if equal(*kept) and not any(equal(wanted[n:], wanted[:-n]) for n in {1, abs(by)}):
-                message = "Along axis {axis}, {what} is the expected one, shifted by {by}."
+                message = "Along axis {axis}, {what} is shifted by {by}."
                 yield ("rolled", axis, by), Message(message, axis=axis, what=mismatch.what, by=by)
 
 
 @same_shape
 def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What is expected at the first index of an axis stands at every index."""
+    """Every index of an axis has the values expected at the first."""
     for axis in range(-e.ndim, 0):
         first = np.take(e, [0], axis)
         if (
@@ -197,13 +199,13 @@ def first_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and equal(g, np.broadcast_to(first, e.shape))
             and not equal(e, np.broadcast_to(first, e.shape))
         ):
-            message = "Each {place} of {what} equals the first one expected."
+            message = "Each {place} of {what} equals the first expected {place}."
             yield ("first", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
 @same_shape
 def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """All indices of an axis have the same, while different ones are expected."""
+    """All indices of an axis have the same values, but should differ."""
     for axis in range(-e.ndim, 0):
         first = np.broadcast_to(np.take(g, [0], axis), e.shape)
         if (
@@ -212,7 +214,7 @@ def same_for_all(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and equal(g, first)
             and not equal(e, np.broadcast_to(np.take(e, [0], axis), e.shape))
         ):
-            message = "Each {place} of {what} is the same, and they should differ."
+            message = "Each {place} of {what} is the same, but they should differ."
             yield ("same", axis), Message(message, place=_place(axis, e.ndim), what=mismatch.what)
 
 
@@ -227,32 +229,32 @@ def _place(axis: int, axes: int) -> Any:
 
 @comparable
 def first_alone(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Only what is expected at the first or last index of an axis came: the axis is gone, or has size 1."""
+    """The result is only the first or last index of an axis: the axis is gone, or has size 1."""
     for axis in range(-e.ndim, 0):
         for name, index in (("first", 0), ("last", -1)):
             if e.shape[axis] < 2:
                 continue
             for one in (np.take(e, index, axis), np.take(e, [index], axis)):
                 if g.shape != e.shape and equal(g, one):
-                    message = "Only the {which} {place} of what is expected came."
+                    message = "Got only the {which} {place} of the expected result."
                     yield (name, axis), Message(message, which=NAMES[name], place=_place(axis, e.ndim))
 
 
 @comparable
 def reduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The sum or the mean of what is expected over an axis came, or over all but the last ones."""
+    """The result is the sum or the mean of the expected values over an axis."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
             continue
         for name, made in (("sum", e.sum(axis, keepdims=True)), ("mean", e.mean(axis, keepdims=True))):
             if any(equal(g, array) for array in (made, made.squeeze(axis), np.broadcast_to(made, e.shape))):
-                message = "Instead of {what} came the {name} of what is expected, over axis {axis}."
+                message = "Each element of {what} is the {name} of the expected ones over axis {axis}."
                 yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
 @comparable
 def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """There is an axis more, and the sum or the mean over it is what is expected."""
+    """There is one axis too many, and the sum or the mean over it is right."""
     if g.ndim != e.ndim + 1:
         return
     for axis in range(-g.ndim, 0):
@@ -260,58 +262,58 @@ def unreduced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             continue
         for name, made in (("sum", g.sum(axis)), ("mean", g.mean(axis))):
             if equal(made, e):
-                message = "There is one axis more, and the {name} of {what} over axis {axis} is right."
+                message = "There is one axis too many: the {name} of {what} over axis {axis} is right."
                 yield (name, axis), Message(message, what=mismatch.what, name=NAMES[name], axis=axis)
 
 
 @comparable
 def diagonal(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Where every sequence meets every other: there is an axis more, and its diagonal is what is expected."""
+    """Every sequence is combined with every other: there is one axis too many, and its diagonal is right."""
     if (
         g.ndim == e.ndim + 1
         and g.ndim > 2
         and g.shape[0] == g.shape[1] > 1
         and equal(np.moveaxis(np.diagonal(g), -1, 0), e)
     ):
-        message = "There is one axis more, and where the first two indices agree, {what} is right."
+        message = "There is one axis too many: where the first two indices are equal, {what} is right."
         yield "diagonal", Message(message, what=mismatch.what)
 
 
 @comparable
 def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The numbers are right, in their order; the axes are others."""
+    """The numbers are right and in order, but the shape is wrong."""
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
-        message = "The elements of {what} are right, and in the right order; the axes are not."
+        message = "The elements of {what} are right and in the right order, but the shape is wrong."
         yield "reshaped", Message(message, what=mismatch.what)
 
 
 @same_shape
 def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Divided by its sum over an axis, or made exponentials of and divided, it is right."""
+    """The result is right after dividing by its sum over an axis, or after a softmax."""
     for axis in range(-e.ndim, 0):
         total = g.sum(axis, keepdims=True)
         if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
-            message = "Divided by its sums over axis {axis}, {what} is what is expected."
+            message = "Divided by its sums over axis {axis}, {what} would be right."
             yield ("divide", axis), Message(message, axis=axis, what=mismatch.what)
         powers = np.exp(g - g.max(axis, keepdims=True))
         if e.shape[axis] > 1 and equal(powers / powers.sum(axis, keepdims=True), e):
-            message = "The softmax of {what} over axis {axis} is what is expected."
+            message = "The softmax of {what} over axis {axis} would be right."
             yield ("softmax", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
 def normalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The expected numbers were normalised, over an axis: by their sum or by softmax."""
+    """The expected numbers were normalized over an axis: by their sum or by softmax."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] < 2:
             continue
         total = e.sum(axis, keepdims=True)
         powers = np.exp(e - e.max(axis, keepdims=True))
         if np.abs(total).min() > CLOSE and equal(g, e / total):
-            message = "Instead of {what} came what is expected, divided by its sums over axis {axis}."
+            message = "Each element of {what} is the expected one divided by the sum over axis {axis}."
             yield ("divided", axis), Message(message, what=mismatch.what, axis=axis)
         if equal(g, powers / powers.sum(axis, keepdims=True)):
-            message = "Instead of {what} came the softmax, over axis {axis}, of what is expected."
+            message = "The elements of {what} are the softmax of the expected ones over axis {axis}."
             yield ("softmax of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
@@ -321,21 +323,21 @@ def _sum_to_one(X: Any, axis: int) -> bool:
 
 @same_shape
 def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Sums to 1 stand along another axis than expected, or nowhere."""
+    """The sums are 1 along another axis than expected, or along none."""
     wanted = [axis for axis in range(-e.ndim, 0) if _sum_to_one(e, axis)]
     if wanted != [-1]:
         return
     for axis in range(-e.ndim, -1):
         if _sum_to_one(g, axis) and not _sum_to_one(g, -1):
-            message = "The sums of {what} over axis {axis} are 1; they should be 1 over axis {wanted}."
+            message = "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
             yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
     if not _sum_to_one(g, -1):
         total = g.sum(-1)
         if equal(total, np.full_like(total, total.flat[0])) and abs(total.flat[0] - 1) > 10 * CLOSE:
-            message = "The rows of {what} sum to {total}; they should sum to 1."
+            message = "The rows of {what} sum to {total}, but should sum to 1."
             yield ("sum", f"{total.flat[0]:.3g}"), Message(message, what=mismatch.what, total=f"{total.flat[0]:.4g}")
     if g.ndim > 1 and equal(g.sum((-2, -1)), np.ones(g.shape[:-2])) and (g > -CLOSE).all():
-        message = "All of {what} sums to 1; each row should."
+        message = "All elements of {what} together sum to 1, but each row should sum to 1."
         yield "all", Message(message, what=mismatch.what)
 
 
@@ -349,30 +351,30 @@ def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         factor = (e * g).sum(axis, keepdims=True) / size
         if (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE and equal(g, factor * e):
             place = _place(-2 if axis == -1 else -1, e.ndim)
-            message = "Each {place} of {what} is a multiple of the expected one, by a factor of its own."
+            message = "Each {place} of {what} is the expected one times a factor of its own."
             yield ("rows scaled", axis), Message(message, place=place, what=mismatch.what)
         offset = (g - e).mean(axis, keepdims=True)
         if (np.abs(offset) > 10 * CLOSE * np.abs(e).max()).mean() > 0.5 and equal(g, e + offset):
             place = _place(-2 if axis == -1 else -1, e.ndim)
-            message = "Each {place} of {what} is the expected one plus a number of its own."
+            message = "Each {place} of {what} is the expected one plus a constant of its own."
             yield ("rows shifted", axis), Message(message, place=place, what=mismatch.what)
 
 
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {
-    "one minus the expected one": lambda e: 1 - e,
-    "one divided by the expected one": lambda e: 1 / e,
-    "the expected one without its sign": np.abs,
+    "1 minus the expected one": lambda e: 1 - e,
+    "1 divided by the expected one": lambda e: 1 / e,
+    "the absolute value of the expected one": np.abs,
     "the square of the expected one": np.square,
-    "the root of the expected one": np.sqrt,
+    "the square root of the expected one": np.sqrt,
     "the exponential of the expected one": np.exp,
     "the logarithm of the expected one": np.log,
     "the exponential of the expected one, minus 1": np.expm1,
-    "the expected one without its decimals": np.trunc,
-    "the expected one rounded to a whole number": np.round,
+    "the expected one truncated to an integer": np.trunc,
+    "the expected one rounded to an integer": np.round,
     "the expected one rounded down": np.floor,
-    "the expected one where that is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
+    "the expected one where it is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
     "the sign of the expected one": np.sign,
-    "1 where something but 0 is expected, and 0 elsewhere": lambda e: (e != 0) * 1.0,
+    "1 where a nonzero number is expected, and 0 elsewhere": lambda e: (e != 0) * 1.0,
     "the expected one plus 1": lambda e: e + 1,
     "the expected one minus 1": lambda e: e - 1,
 }
@@ -398,31 +400,31 @@ def in_other_dtype(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if (np.abs(g - e) <= 2.0**-10 * np.abs(e)).all() and np.array_equal(g, g.astype(np.float16)):
             yield (
                 "float16",
-                Message("Only three digits of {what} are right, as many as float16 has.", what=mismatch.what),
+                Message("Only three digits of {what} are right, the precision of float16.", what=mismatch.what),
             )
 
 
 @same_shape
 def reordered(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Along an axis the expected numbers stand in another order."""
+    """Along an axis, the expected numbers are in another order."""
     for axis in range(-e.ndim, 0):
         ordered = np.sort(e, axis)
         if e.shape[axis] < 3 or (np.diff(ordered, axis=axis) <= CLOSE * np.abs(e).max()).mean() > 0.05:
             continue  # of equal numbers any order is another one
         if equal(np.sort(g, axis), ordered):
-            message = "Along axis {axis}, {what} has the expected numbers, in another order."
+            message = "Along axis {axis}, {what} has the expected numbers in the wrong order."
             yield ("reordered", axis), Message(message, axis=axis, what=mismatch.what)
 
 
 @same_shape
 def cumulated(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The running sums of the expected numbers came, or the other way round."""
+    """The result has the cumulative sums of the expected numbers, or the reverse."""
     for axis in range(-e.ndim, 0):
         if e.shape[axis] > 2 and equal(g, np.cumsum(e, axis)):
-            message = "Instead of {what} came its running sums along axis {axis}."
+            message = "The elements of {what} are the cumulative sums of the expected ones along axis {axis}."
             yield ("running", axis), Message(message, what=mismatch.what, axis=axis)
         if e.shape[axis] > 2 and equal(e, np.cumsum(g, axis)):
-            message = "The running sums of {what} along axis {axis} are what is expected."
+            message = "The cumulative sums of {what} along axis {axis} would be right."
             yield ("running of", axis), Message(message, what=mismatch.what, axis=axis)
 
 
@@ -460,16 +462,16 @@ def small_ones(mismatch: Mismatch) -> Claims:
 
 @same_shape
 def symmetric(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What came is symmetric, what is expected is not."""
+    """The result is symmetric, but the expected one is not."""
     if e.ndim > 1 and e.shape[-1] == e.shape[-2] > 2:
         turned = np.swapaxes(g, -1, -2)
         if equal(g, turned) and not equal(e, np.swapaxes(e, -1, -2)) and np.ptp(g) > CLOSE * np.abs(g).max():
-            yield "symmetric", Message("What came is symmetric, and should not be.")
+            yield "symmetric", Message("The result is symmetric, but should not be.")
 
 
 @same_shape
 def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The wrong elements stand in one place: at the ends of an axis, on the diagonal or to one side of it."""
+    """The wrong elements are in one place: at the ends of an axis, on the diagonal or to one side of it."""
     right = _right(mismatch, e, g)
     if right.all() or not right.any():
         return
@@ -503,18 +505,18 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 )
         until = int(good.argmin())
         if 1 < until < n and not good[until:].any():
-            text = "Along axis {axis}, {what} is right up to index {last}, and wrong from {until} on."
+            text = "Along axis {axis}, {what} is right up to index {last} and wrong from index {until} on."
             yield ("until", axis), Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until)
         begin = n - int(good[::-1].argmin())
         if 0 < begin < n - 1 and not good[:begin].any():
-            text = "Along axis {axis}, {what} is wrong before index {begin}, and right from there on."
+            text = "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
             yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
         if n > 3 and ((good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())):
             parity = Message("odd") if good[0] else Message("even")
-            text = "Only at {which} indices of axis {axis} is {what} wrong."
+            text = "Along axis {axis}, {what} is wrong only at {which} indices."
             yield ("every other", axis, bool(good[0])), Message(text, which=parity, axis=axis, what=mismatch.what)
         if bad.any() and (good | bad).all() and not good.all():
-            text = "Each {place} of {what} is right as a whole or wrong as a whole: {count} of {size} are wrong."
+            text = "Each {place} of {what} is either completely right or completely wrong (wrong: {count} of {size})."
             yield (
                 ("whole", axis),
                 Message(text, place=_place(axis, e.ndim), what=mismatch.what, count=int(bad.sum()), size=n),
@@ -528,42 +530,53 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             ("below the diagonal", j < i),
         ):
             if right[~where].all() and not right[where].any():
-                yield text, Message("Only {where} is {what} wrong.", what=mismatch.what, where=Message(text))
+                yield (
+                    text,
+                    Message(
+                        "Only the elements {where} of {what} are wrong.", what=mismatch.what, where=Message(text)
+                    ),
+                )
 
 
 @same_shape
 def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The wrong elements are those of one sign, or those where 0 is expected or came."""
+    """The wrong elements are those of one sign, or those that should be 0 or are 0."""
     wrong = ~_right(mismatch, e, g)
     if not wrong.any() or wrong.all():
         return
     for text, where in (
         ("where 0 is expected", e == 0),
-        ("where something but 0 is expected", e != 0),
+        ("where a nonzero number is expected", e != 0),
         ("where a negative number is expected", e < 0),
         ("where a positive number is expected", e > 0),
     ):
         if np.array_equal(wrong, where):
-            yield text, Message("Exactly {where}, {what} is wrong.", what=mismatch.what, where=Message(text))
+            yield (
+                text,
+                Message("The elements of {what} are wrong exactly {where}.", what=mismatch.what, where=Message(text)),
+            )
     if wrong.any() and not g[wrong].any():
         yield "zeros", Message("The wrong elements of {what} are all 0.", what=mismatch.what)
 
 
 @comparable
 def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """What is expected of another part of the result, or an argument as it was, came."""
+    """The result is another part of the expected result, or an unchanged argument."""
     for name, part in mismatch.parts.items():
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
-            yield ("part", name), Message("As {what} came what {name} should be.", what=mismatch.what, name=name)
+            yield (
+                ("part", name),
+                Message("The values of {what} are those expected for {name}.", what=mismatch.what, name=name),
+            )
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
-        yield "result", Message("The argument `{name}` has become the result.", name=mismatch.changed)
+        yield "result", Message("The argument `{name}` was overwritten with the result.", name=mismatch.changed)
     for name, argument in mismatch.arguments.items():
         if name == mismatch.changed:
             continue
         if isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu" and equal(g, argument.astype(float)):
             yield (
                 ("argument", name),
-                Message("Instead of {what} came the argument `{name}`.", what=mismatch.what, name=name),
+                Message("The elements of {what} are those of the argument `{name}`.", what=mismatch.what, name=name),
             )
         elif (
             isinstance(argument, np.ndarray)
@@ -571,7 +584,7 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             and argument.ndim > 1
             and equal(g, np.swapaxes(argument, -1, -2).astype(float))
         ):
-            message = "Instead of {what} came the argument `{name}`, transposed."
+            message = "The elements of {what} are those of the argument `{name}`, transposed."
             yield ("turned", name), Message(message, what=mismatch.what, name=name)
 
 
@@ -581,14 +594,14 @@ OPERATIONS = {
     "`{one}` - `{other}`": np.subtract,
     "`{one}` / `{other}`": np.divide,
     "`{one}` @ `{other}`": np.matmul,
-    "`{one}` @ `{other}` transposed": lambda X, Y: X @ np.swapaxes(Y, -1, -2),
-    "`{one}` transposed @ `{other}`": lambda X, Y: np.swapaxes(X, -1, -2) @ Y,
+    "`{one}` @ transposed `{other}`": lambda X, Y: X @ np.swapaxes(Y, -1, -2),
+    "transposed `{one}` @ `{other}`": lambda X, Y: np.swapaxes(X, -1, -2) @ Y,
 }
 
 
 @comparable
 def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """A product, sum or difference of two arguments came, or of the expected result and an argument."""
+    """The result is a product, sum or difference of two arguments, or of the expected result and an argument."""
     arrays = {
         name: argument.astype(float)
         for name, argument in mismatch.arguments.items()
@@ -601,14 +614,17 @@ def combined(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                     message = Message(text, one=one, other=other)
                     yield (
                         (text, one, other),
-                        Message("Instead of {what} came {made}.", what=mismatch.what, made=message),
+                        Message("The elements of {what} are those of {made}.", what=mismatch.what, made=message),
                     )
     for name, X in arrays.items():
         for text, made in (
-            ("Instead of {what} came that plus `{name}`.", e + X if X.shape == e.shape else None),
-            ("Instead of {what} came that minus `{name}`.", e - X if X.shape == e.shape else None),
-            ("Instead of {what} came that times `{name}`.", e * X if X.shape == e.shape else None),
-            ("Instead of {what} came that divided by `{name}`.", e / X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones plus `{name}`.", e + X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones minus `{name}`.", e - X if X.shape == e.shape else None),
+            ("The elements of {what} are the expected ones times `{name}`.", e * X if X.shape == e.shape else None),
+            (
+                "The elements of {what} are the expected ones divided by `{name}`.",
+                e / X if X.shape == e.shape else None,
+            ),
         ):
             if made is not None and name != mismatch.changed and equal(g, made):
                 yield (text, name), Message(text, what=mismatch.what, name=name)
@@ -636,13 +652,13 @@ def a_number(mismatch: Mismatch) -> Claims:
         return
     for text, function in TRANSFORMS.items():
         if abs(g - function(e)) <= CLOSE * abs(g):
-            yield text, Message("Instead of {what} came {text}.", what=mismatch.what, text=Message(text))
+            yield text, Message("The number in {what} is {text}.", what=mismatch.what, text=Message(text))
     for text in _named(g / e, mismatch.sizes):
         yield text, Message("The number is {text} times the expected one.", text=text)
 
 
 def not_finite(mismatch: Mismatch) -> Claims:
-    """NaN or infinite elements stand in one place, or what is finite is right."""
+    """NaN or infinite elements are in one place, or the finite ones are right."""
     e, g = mismatch.expected, mismatch.got
     if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
         return
@@ -656,9 +672,9 @@ def not_finite(mismatch: Mismatch) -> Claims:
     if gone.all():
         yield ("all", kind), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
         return
-    for text, where in (("where 0 is expected", e == 0), ("where something but 0 is expected", e != 0)):
+    for text, where in (("where 0 is expected", e == 0), ("where a nonzero number is expected", e != 0)):
         if np.array_equal(gone, where):
-            message = "Exactly {where}, {what} is {kind}."
+            message = "The elements of {what} are {kind} exactly {where}."
             yield (text, kind), Message(message, what=mismatch.what, where=Message(text), kind=kind)
     for axis in range(-e.ndim, 0):
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
@@ -670,26 +686,32 @@ def not_finite(mismatch: Mismatch) -> Claims:
 
 
 MADE: dict[str, Callable[[Any], Any]] = {
-    "without its signs": np.abs,
-    "with the other sign": np.negative,
+    "in absolute values": np.abs,
+    "with the opposite sign": np.negative,
     "squared": np.square,
-    "in exponentials": np.exp,
-    "in logarithms": np.log,
-    "in degrees": np.degrees,
-    "in radians": np.radians,
+    "with `exp` applied": np.exp,
+    "with `log` applied": np.log,
+    "converted to degrees": np.degrees,
+    "converted to radians": np.radians,
     "doubled": lambda X: 2 * X,
     "halved": lambda X: X / 2,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
-    "divided by its lengths over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
+    "divided by its norms over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
     "passed through softmax": lambda X: _softmax(X, -1),
-    "passed through softmax over its rows": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
-    "1 at the largest of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
-    "less its largest number of each row": lambda X: X - X.max(-1, keepdims=True),
-    "less its mean of each row": lambda X: X - X.mean(-1, keepdims=True),
-    "cut to whole numbers": np.trunc,
-    "cut to be 0 or more": lambda X: np.maximum(X, 0),
+    "passed through softmax over axis -2": lambda X: _softmax(X, -2) if X.ndim > 1 else X,
+    "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
+    "minus the largest number of each row": lambda X: X - X.max(-1, keepdims=True),
+    "minus the mean of each row": lambda X: X - X.mean(-1, keepdims=True),
+    "truncated to integers": np.trunc,
+    "clipped at 0": lambda X: np.maximum(X, 0),
 }
-OF_WHOLE_NUMBERS = ("without its signs", "with the other sign", "doubled", "in degrees", "in radians")
+OF_WHOLE_NUMBERS = (
+    "in absolute values",
+    "with the opposite sign",
+    "doubled",
+    "converted to degrees",
+    "converted to radians",
+)
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 
 
@@ -742,10 +764,10 @@ def _changed(arguments: Any, sizes: Any) -> Any:
         if name not in arrays:
             continue
         if argument.dtype.kind == "b":
-            yield ("not", name), Message("the opposite of `{one}`", one=name), {**arguments, name: ~argument}
+            yield ("not", name), Message("`{one}` inverted", one=name), {**arguments, name: ~argument}
             yield (
                 ("all", name),
-                Message("`{one}` True everywhere", one=name),
+                Message("`{one}` set to True everywhere", one=name),
                 {**arguments, name: np.ones_like(argument)},
             )
         elif argument.dtype.kind == "f":
@@ -768,7 +790,7 @@ def _changed(arguments: Any, sizes: Any) -> Any:
         if argument.ndim > 1:
             turned = np.swapaxes(argument, -1, -2)
             yield ("turned", name), Message("`{one}` transposed", one=name), {**arguments, name: turned}
-            message = Message("`{one}` reshaped where it is to be transposed", one=name)
+            message = Message("`{one}` reshaped instead of transposed", one=name)
             yield (
                 ("reshaped", name),
                 message,
@@ -780,13 +802,13 @@ def _changed(arguments: Any, sizes: Any) -> Any:
                     kept = np.arange(argument.shape[axis]) < block
                     cut = np.where(np.expand_dims(kept, list(range(1, -axis))), argument, 0)
                     message = Message(
-                        "`{one}` 0 from index {block} on, along axis {axis}", one=name, block=block, axis=axis
+                        "`{one}` set to 0 from index {block} on along axis {axis}", one=name, block=block, axis=axis
                     )
                     yield ("block", axis, block, name), message, {**arguments, name: cut}
             if argument.shape[axis] > 1:
                 first = np.broadcast_to(np.take(argument, [0], axis), argument.shape)
                 message = Message(
-                    "the first {place} of `{one}` in place of all", place=_place(axis, argument.ndim), one=name
+                    "the first {place} of `{one}` repeated for all", place=_place(axis, argument.ndim), one=name
                 )
                 yield ("first", axis, name), message, {**arguments, name: first}
                 message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
@@ -814,7 +836,7 @@ def _cut(arguments: Any) -> Any:
 
 
 def other_arguments(mismatch: Mismatch) -> Claims:
-    """The result is right for other arguments than were given: exchanged, turned over, negated, cut to fit."""
+    """The result is right for other arguments: exchanged, transposed, negated, or cut to fit."""
     if (
         mismatch.answer is None
         or mismatch.part is None
@@ -844,12 +866,12 @@ def other_arguments(mismatch: Mismatch) -> Claims:
             held = equal(g, part) and not equal(part, wanted)
         if held and key not in seen:
             seen.append(key)
-            text = "What came as {what} is right for {arguments}."
+            text = "The values of {what} are those expected for {arguments}."
             yield key, Message(text, what=mismatch.what, arguments=message)
 
 
 def each_alone(mismatch: Mismatch) -> Claims:
-    """Each sequence alone is right, the batch is not."""
+    """Each sequence alone is right, but the batch is not."""
     e = mismatch.expected
     if e is None or e.ndim < 3 or mismatch.call is None or e.size > MOST:
         return
@@ -869,11 +891,11 @@ def each_alone(mismatch: Mismatch) -> Claims:
         ]
         if not any(equal(array, e[index].astype(float)) for array in arrays_of(mismatch.call(*alone))):
             return
-    yield "alone", Message("Each sequence on its own is right, and the batch of them is not.")
+    yield "alone", Message("Each sequence on its own is right, but the batch is not.")
 
 
 def always_one_dtype(mismatch: Mismatch) -> Claims:
-    """The dtype is the same whatever the arguments' is, or wider than it."""
+    """The dtype is the same for all dtypes of the arguments, or wider."""
     if mismatch.dtypes is None or mismatch.call is None:
         return
     came = []
@@ -889,14 +911,14 @@ def always_one_dtype(mismatch: Mismatch) -> Claims:
             return
         came.append(found[0])
     if len(set(came)) == 1:
-        yield came[0], Message("The dtype is {dtype} whatever that of the arguments is.", dtype=came[0])
+        yield came[0], Message("The dtype is {dtype} for every dtype of the arguments.", dtype=came[0])
     else:
         message = "The dtype is {half} for float16, {single} for float32 and {double} for float64."
         yield tuple(came), Message(message, half=came[0], single=came[1], double=came[2])
 
 
 def shape_in_names(mismatch: Mismatch) -> Claims:
-    """The shape that came, in the check's own names of sizes."""
+    """The shape of the result, in the check's own names of sizes."""
     if mismatch.shapes is None:
         return
     wanted, came = mismatch.shapes
@@ -904,7 +926,7 @@ def shape_in_names(mismatch: Mismatch) -> Claims:
         named = {size: name for name, size in reversed(mismatch.sizes.items())}  # of equals, the first that was drawn
         if any(size in named for size in came):
             text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
-            message = "In names of sizes, the shape is {came} and should be {wanted}."
+            message = "In terms of the sizes, the shape is {came}, but should be {wanted}."
             yield ("shape", text, other), Message(message, came=text, wanted=other)
 
 
@@ -953,4 +975,4 @@ RELATIONS = [
     shape_in_names,
     *responses.RELATIONS,
 ]
-"""All relations, those that say most first."""
+"""All relations, the most specific first."""

@@ -1,4 +1,4 @@
-"""What checks found: of each check a `Result`, of a function a `Report` with the points that come of it."""
+"""Results of checks: a `Result` for each check, a `Report` for a function, with its points."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -12,17 +12,18 @@ from .expect import Failed
 from .words import Message
 
 MIME = "application/vnd.checking.report+json"
-"""The MIME type under which a check cell's output carries its `Report`, for whoever grades."""
+"""The MIME type under which a check cell's output carries its `Report`, for the grader."""
 
 _FIRST_SENTENCE = re.compile(r".+?(?:\.(?=\s|$)|。|$)", re.DOTALL)
 _LEFT_OUT = re.compile(r"\b(?:the|an?|is|are|was|were)\b|[`\s]|[.。]$")
 
 
 class Status(StrEnum):
-    """How a check came out.
+    """The outcome of a check.
 
-    One that does not hold is failed, or is advice if it is worth no points. A blocked one was not run: it needs
-    another check first, or the function is still to be written. An unverified one needs what this machine lacks.
+    A check that fails is `failed`, or `advice` if it is worth no points. A blocked one was not run: it needs another
+    check first, or the function is not written yet. An unverified one needs what this machine lacks: its points are
+    pending.
     """
 
     PASSED = "passed"
@@ -33,12 +34,12 @@ class Status(StrEnum):
 
     @property
     def does_not_hold(self) -> bool:
-        """Whether the check was run and does not hold: it failed, or is advice."""
+        """Whether the check was run and did not pass: it failed, or is advice."""
         return self in (Status.FAILED, Status.ADVICE)
 
     @property
     def costs_points(self) -> bool:
-        """Whether what the check is worth is lost."""
+        """Whether the points of the check are lost."""
         return self in (Status.FAILED, Status.BLOCKED)
 
     @classmethod
@@ -48,7 +49,7 @@ class Status(StrEnum):
 
 @dataclass
 class Result:
-    """What one check found. What an unverified one needs of a machine, `on` says.
+    """The finding of one check. For an unverified one, `on` names what it needs.
 
     `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
@@ -74,10 +75,10 @@ class Result:
 
 @dataclass
 class Report:
-    """What all the checks of one function found, and the points that come of it.
+    """The findings of all checks of one function, and its points.
 
-    `pending` are the points of what could not be verified on this machine: neither earned nor lost. `instead` names
-    the functions in whose place the course's own stood, since they fail themselves.
+    `pending` are the points that could not be verified on this machine: neither earned nor lost. `instead` names the
+    functions that were replaced by the course's own, because they fail themselves.
     """
 
     subject: str
@@ -91,7 +92,7 @@ class Report:
 
     @property
     def again(self) -> str:
-        """What a student runs to have the same inputs once more."""
+        """The code that a student runs to repeat the same inputs."""
         return f'checks.run("{self.subject}", points={self.points:g}, seed={self.seed})'
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,9 +126,9 @@ def _bare(sentence: str) -> str:
 
 
 def finding(result: Any) -> str:
-    """Return why a check failed, as all who read of it are told: the cause with its hint, else a relation, or "".
+    """Return why a check failed, as every reader sees it: the cause with its hint, else a relation, or "".
 
-    `result` is a `Result`, or what is kept of one.
+    `result` is a `Result`, or the record of one.
     """
     if not result.cause:
         return words.shown(result.relation)

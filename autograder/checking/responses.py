@@ -1,9 +1,9 @@
-"""Relations of how a result responds when an argument changes, beside how a right answer's does.
+"""Relations on how a result responds when an argument changes, compared with a right answer's response.
 
 The function under test and a right answer are called with one argument changed a little: other numbers in all of it
-or in one row, ones, 1 added, doubled. Where the right answer obeys a law of this kind and the function does not, or
-the other way round, that is said. So is where in a module the first wrong numbers are, and what comes out differently
-each time.
+or in one row, ones, 1 added, doubled. If the right answer obeys a law of this kind and the function does not, or the
+reverse, the relation is reported. Further relations say where in a module the first wrong numbers are, and which
+results differ from call to call.
 """
 
 import time
@@ -18,20 +18,20 @@ from .modules import ask, prepare, run_remote
 from .words import Message
 
 MOST_ROWS = 8
-"""Of an argument with more, the first half as many are changed, and the last."""
+"""Of an argument with more rows, only the first and the last ones, half as many each, are changed."""
 
 MOST_SECONDS = 0.5
 """For all of these relations in one draw: hints must not use up a limit."""
 
 ROUNDING = 1e-13
-"""Below this share of the largest magnitude that is expected, a number is what rounding left."""
+"""Below this share of the largest expected magnitude, a number counts as rounding error."""
 
 NOTICED = 1e-7
 """From which share of the largest magnitude on, an element counts as changed."""
 
 
 class Responses:
-    """What a right answer and the function under test return for changed arguments.
+    """The results of a right answer and of the function under test for changed arguments.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class Responses:
         return results if all(np.isfinite(own).all() for own in results) else None
 
     def _without_rounding(self, numbers: Any) -> Any:
-        """Return numbers with 0 for those that are rounding beside the expected ones, and change with anything."""
+        """Return numbers with rounding errors set to 0, because those change with any argument."""
         return np.where(np.abs(numbers) <= self.rounding, 0.0, numbers)
 
     def changed(self, came: Any) -> tuple[bool, bool]:
-        """Tell whether both results are others than before."""
+        """Tell for both results whether they have changed."""
         return not equal(came[0], self.expected), not equal(came[1], self.got)
 
     def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
@@ -95,9 +95,9 @@ class Responses:
 
 
 def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only mismatches of numbers in which function and right answer say the same again.
+    """Let a relation see only numeric mismatches in which function and right answer return the same again.
 
-    Without `steady`, those in which the right answer does, and the function does not.
+    Without `steady`, those in which only the right answer does.
     """
 
     def looked_at(mismatch: Mismatch) -> Claims:
@@ -127,7 +127,7 @@ def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Ca
 def _another_time(asked: Responses) -> Claims:
     """The function returns something else for the same arguments."""
     message = (
-        "Called again with the same arguments, {what} is another. Is it random, or is something kept between calls?"
+        "A second call with the same arguments changes {what}. Is it random, or is something stored between calls?"
     )
     yield "wavers", Message(message, what=asked.what)
 
@@ -137,17 +137,17 @@ another_time = answered(_another_time, steady=False)
 
 @answered
 def one_for_ones(asked: Responses) -> Claims:
-    """Of ones, weights that sum to 1 make ones."""
+    """With weights that sum to 1, ones give ones."""
     for name, argument in asked.arguments():
         came = asked(name, np.ones_like(argument))
         if came and equal(came[0], np.ones_like(came[0])) and not equal(came[1], came[0]):
             low, high = (f"{own:.4g}" for own in (came[1].min(), came[1].max()))
-            message = "With ones for `{name}`, {what} should be 1 everywhere, and is between {low} and {high}."
+            message = "With ones for `{name}`, {what} should be 1 everywhere, but is between {low} and {high}."
             if low == high:
                 yield (
                     ("ones", name),
                     Message(
-                        "With ones for `{name}`, {what} should be 1, and is {low}.",
+                        "With ones for `{name}`, {what} should be 1, but is {low}.",
                         name=name,
                         what=asked.what,
                         low=low,
@@ -166,10 +166,10 @@ def any_numbers(asked: Responses) -> Claims:
             continue
         wanted, found = asked.changed(came)
         if wanted and not found:
-            message = "Whatever numbers are in `{name}`, {what} stays the same, and should not."
+            message = "Changing the numbers in `{name}` should change {what}, but does not."
             yield ("none", name), Message(message, name=name, what=asked.what)
         if found and not wanted:
-            message = "With other numbers in `{name}`, {what} changes, and should stay the same."
+            message = "Changing the numbers in `{name}` should not change {what}, but does."
             yield ("some", name), Message(message, name=name, what=asked.what)
 
 
@@ -194,10 +194,10 @@ def any_parameters(asked: Responses) -> Claims:
             return
         wanted, found = asked.changed(came)
         if wanted and not found:
-            message = "Whatever numbers are in the parameter `{name}`, {what} stays the same, and should not."
+            message = "Changing the numbers in the parameter `{name}` should change {what}, but does not."
             yield ("none", name), Message(message, name=name, what=asked.what)
         if found and not wanted:
-            message = "With other numbers in the parameter `{name}`, {what} changes, and should stay the same."
+            message = "Changing the numbers in the parameter `{name}` should not change {what}, but does."
             yield ("some", name), Message(message, name=name, what=asked.what)
 
 
@@ -208,7 +208,7 @@ def _load(modules: Any, values: dict[str, Any]) -> None:
 
 @answered
 def other_parameters(asked: Responses) -> Claims:
-    """What came is right for other parameters than the module has: exchanged, one for another, transposed."""
+    """The result is right for other parameters: exchanged, replaced, or transposed."""
     if asked.mismatch.modules is None:
         return
     right = asked.mismatch.modules[0]
@@ -222,7 +222,7 @@ def other_parameters(asked: Responses) -> Claims:
         if came is None:
             return
         if equal(came[0], asked.got) and not equal(came[0], asked.expected):
-            said = "What came as {what} is right for {arguments}."
+            said = "The values of {what} are those expected for {arguments}."
             yield ("parameters", *key), Message(said, what=asked.what, arguments=message)
 
 
@@ -285,19 +285,19 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
 
 
 FIRST_WRONG = {
-    ("", "into"): "What goes into `{name}` is not what it should be.",
-    ("into", "into"): "What goes into `{before}` is right, and what goes into `{name}` is not.",
-    ("out of", "into"): "What `{before}` returns is right, and what goes into `{name}` is not.",
-    ("same", "out of"): "What goes into `{name}` is right, and what it returns is not.",
-    ("into", "out of"): "What goes into `{before}` is right, and what `{name}` returns is not.",
-    ("out of", "out of"): "What `{before}` returns is right, and what `{name}` returns is not.",
+    ("", "into"): "The input of `{name}` is wrong.",
+    ("into", "into"): "The input of `{before}` is right, but the input of `{name}` is wrong.",
+    ("out of", "into"): "The output of `{before}` is right, but the input of `{name}` is wrong.",
+    ("same", "out of"): "The input of `{name}` is right, but its output is wrong.",
+    ("into", "out of"): "The input of `{before}` is right, but the output of `{name}` is wrong.",
+    ("out of", "out of"): "The output of `{before}` is right, but the output of `{name}` is wrong.",
 }
-"""What is said of the first wrong numbers in a module, by what was right before and by what is wrong."""
+"""The messages on the first wrong numbers in a module, by what was right before and what is wrong."""
 
 
 @answered
 def parts_reached(asked: Responses) -> Claims:
-    """Where in a module the first wrong numbers are: what goes into one of its parts, or what it returns."""
+    """The place of the first wrong numbers in a module: the input of one of its parts, or its output."""
     modules = asked.mismatch.modules
     if modules is None or equal(asked.got, asked.expected):
         return
@@ -314,7 +314,7 @@ def parts_reached(asked: Responses) -> Claims:
         if wrong is None:
             skipped = True  # written in another way, perhaps
         elif wrong == "mask":
-            yield ("mask", name), Message("The mask that goes into `{name}` is not the right one.", name=name)
+            yield ("mask", name), Message("The mask passed to `{name}` is wrong.", name=name)
             return
         elif wrong:
             order = "same" if name == before else kind, what
@@ -324,7 +324,7 @@ def parts_reached(asked: Responses) -> Claims:
         else:
             kind, before = what, name
     if kind == "out of" and not skipped:
-        message = "What `{before}` returns is right, and what is made of it in the end is not."
+        message = "The output of `{before}` is right, but the result computed from it is wrong."
         yield ("end", before), Message(message, before=before)
 
 
@@ -407,11 +407,11 @@ def rows_reached(asked: Responses) -> Claims:
             yield (law[0], name), Message(law[1], **values)
         elif more.any():
             row, place = np.argwhere(more)[0]
-            message = "Of `{name}`, row {i} of {what} depends on row {j}, for example, and should not."
+            message = "For example, row {i} of {what} depends on row {j} of `{name}`, but should not."
             examples.append((("more", name), Message(message, **values, i=int(row), j=int(places[place]))))
         else:
             row, place = np.argwhere(fewer)[0]
-            message = "Of `{name}`, row {i} of {what} does not depend on row {j}, for example, and should."
+            message = "For example, row {i} of {what} should depend on row {j} of `{name}`, but does not."
             examples.append((("fewer", name), Message(message, **values, i=int(row), j=int(places[place]))))
     yield from examples
 
@@ -421,22 +421,22 @@ def _law(wanted: Any, came: Any, i: Any, j: Any) -> tuple[str, str] | None:
     more, fewer = came & ~wanted, wanted & ~came
     if fewer.any() and not more.any():
         if np.array_equal(came, np.broadcast_to(i == j, came.shape)):
-            return "own", "Of `{name}`, row i of {what} depends on row i alone, and others should count too."
+            return "own", "Row i of {what} depends only on row i of `{name}`, but should depend on others as well."
         if wanted.all() and np.array_equal(came, np.broadcast_to(i >= j, came.shape)):
             return (
                 "before",
-                "Of `{name}`, row i of {what} depends on rows up to i alone; later ones should count too.",
+                "Row i of {what} depends only on rows up to i of `{name}`, but should depend on later ones as well.",
             )
         if np.array_equal(fewer, np.broadcast_to(i == j, came.shape)):
-            return "itself", "Of `{name}`, row i of {what} does not depend on row i itself, and should."
+            return "itself", "Row i of {what} should depend on row i of `{name}`, but does not."
     if more.any() and not fewer.any() and not ((more & (i >= j)) | (wanted & (i < j))).any():
-        return "after", "Of `{name}`, row i of {what} depends on rows after i too, and should not."
+        return "after", "Row i of {what} depends on rows after i of `{name}`, but should not."
     return None
 
 
 @answered
 def elements_reached(asked: Responses) -> Claims:
-    """What is made of a whole array depends on other elements of it than it should."""
+    """A result computed from a whole array depends on the wrong elements of it."""
     if asked.expected.ndim > 1 or not asked.exact:
         return
     for name, argument in asked.arguments(axes=2):
@@ -450,9 +450,11 @@ def elements_reached(asked: Responses) -> Claims:
                 break
             wanted, found = asked.changed(came)
             if wanted != found:
-                message = "What stands in row {row}, column {column} of `{name}` counts for {what}, and should not."
+                message = "The element in row {row}, column {column} of `{name}` affects {what}, but should not."
                 if wanted:
-                    message = "What stands in row {row}, column {column} of `{name}` should count for {what}."
+                    message = (
+                        "The element in row {row}, column {column} of `{name}` should affect {what}, but does not."
+                    )
                 values = {"name": name, "what": asked.what, "row": row, "column": column}
                 yield ("element", name, wanted), Message(message, **values)
                 break
@@ -474,14 +476,14 @@ def sequences_mixed(asked: Responses) -> Claims:
         apart = np.arange(len(wanted))[:, None] != places[None, :]
         if (came & apart).any() and not (wanted & apart).any():
             message = (
-                "Sequences of a batch are mixed: each sequence of {what} should depend on its own in `{name}` alone."
+                "Sequences of a batch are mixed: each sequence of {what} should depend only on its own in `{name}`."
             )
             yield ("mixed", name), Message(message, name=name, what=asked.what)
 
 
 @answered
 def one_added(asked: Responses) -> Claims:
-    """What 1 added to all of an argument does to the result."""
+    """The effect on the result of adding 1 to an argument."""
     for name, argument in asked.arguments():
         came = asked(name, argument + np.ones_like(argument))
         if came is None:
@@ -490,20 +492,20 @@ def one_added(asked: Responses) -> Claims:
         stays = equal(came[1], asked.got)
         if equal(came[0], asked.expected):
             if not stays:
-                message = "With 1 added to all of `{name}`, {what} should stay as it is, and changes."
+                message = "Adding 1 to all of `{name}` should not change {what}, but does."
                 yield ("plus", name, "stays"), Message(message, **values)
         elif equal(came[0] - asked.expected, np.ones_like(came[0])):
             if not equal(came[1] - asked.got, np.ones_like(came[1])):
-                message = "With 1 added to all of `{name}`, {what} should be larger by 1 everywhere, and is not."
+                message = "Adding 1 to all of `{name}` should add 1 to every element of {what}, but does not."
                 yield ("plus", name, "grows"), Message(message, **values)
         elif stays:
-            message = "With 1 added to all of `{name}`, {what} should change, and stays as it is."
+            message = "Adding 1 to all of `{name}` should change {what}, but does not."
             yield ("plus", name, "changes"), Message(message, **values)
 
 
 @answered
 def doubled(asked: Responses) -> Claims:
-    """What twice an argument does to the result."""
+    """The effect on the result of doubling an argument."""
     for name, argument in asked.arguments("fiu"):
         came = asked(name, 2 * argument)
         if came is None:
@@ -511,17 +513,17 @@ def doubled(asked: Responses) -> Claims:
         wanted, found = (_times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True))
         values = {"name": name, "what": asked.what}
         if wanted == "1" and found != "1":
-            message = "With `{name}` doubled, {what} should stay as it is, and changes."
+            message = "Doubling `{name}` should not change {what}, but does."
             yield ("twice", name, "stays"), Message(message, **values)
         elif wanted and found and wanted != found:
-            message = "With `{name}` doubled, {what} should be {wanted} times as large, and is {found} times."
+            message = "Doubling `{name}` should multiply {what} by {wanted}, but multiplies it by {found}."
             yield ("twice", name, wanted, found), Message(message, **values, wanted=wanted, found=found)
         if wanted not in ("", "1") and found != wanted:
-            message = "With `{name}` doubled, {what} should be {wanted} times as large, and is not."
+            message = "Doubling `{name}` should multiply {what} by {wanted}, but does not."
             yield ("twice", name, wanted), Message(message, **values, wanted=wanted)
         elif found and not wanted:
-            message = "With `{name}` doubled, {what} is {found} times as large, and should not be."
-            message = message if found != "1" else "With `{name}` doubled, {what} stays as it is, and should not."
+            message = "Doubling `{name}` multiplies {what} by {found}, but should not."
+            message = message if found != "1" else "Doubling `{name}` should change {what}, but does not."
             yield ("twice as", name, found), Message(message, **values, found=found)
 
 
@@ -544,4 +546,4 @@ RELATIONS = [
     one_added,
     doubled,
 ]
-"""All of them, those that say most first."""
+"""All of them, the most specific first."""

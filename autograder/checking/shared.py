@@ -1,7 +1,7 @@
-"""How a function is called and differentiated: the same where checks run and where a guest answers them.
+"""Calls and differentiates a function, in the same way where checks run and where a guest answers them.
 
-A guest has no checks, and checks travel without the sandbox. So this module stands by itself: it is a part of the
-checks' runtime, is handed to each guest as a file of its own, and imports nothing of the course's.
+A guest has no checks, and checks travel without the sandbox. So this module is self-contained: it is a part of the
+checks' runtime, each guest gets it as a separate file, and it imports nothing from the course.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def same_draws() -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """Call a function under test within this: with `same_draws`, and without warnings.
 
-    A warning is not a fault, and nbgrader takes whatever stands on stderr for one: it goes to stdout.
+    A warning is not a fault, but nbgrader treats any text on stderr as one: so it goes to stdout.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout), same_draws():
         warnings.simplefilter("ignore")

@@ -9,17 +9,17 @@ from .words import Message, joined, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
-    Status.PASSED: "holds, without points",
-    Status.FAILED: "does not hold yet, without points",
-    Status.BLOCKED: "not done, without points",
-    Status.UNVERIFIED: "not all of it verified here, without points",
+    Status.PASSED: "passed, ungraded",
+    Status.FAILED: "not passed yet, ungraded",
+    Status.BLOCKED: "not done yet, ungraded",
+    Status.UNVERIFIED: "partly pending, ungraded",
 }
 STATUS = {
     Status.PASSED: "passed",
     Status.FAILED: "FAILED",
     Status.ADVICE: "advice, worth no points",
     Status.BLOCKED: "waits",
-    Status.UNVERIFIED: "not verified here",
+    Status.UNVERIFIED: "pending",
 }
 SIDES = {"expected": "expected", "got": "got"}
 
@@ -51,26 +51,26 @@ def element(where: dict[str, Any]) -> str:
     """Return the sentence that names the first wrong element."""
     values = {"expected": number(where["expected"]), "got": number(where["got"])}
     if not where["index"]:
-        return str(Message("The value: expected {expected}, got {got}.", **values))
+        return str(Message("Expected {expected}, got {got}.", **values))
     message = "First wrong element {index}: expected {expected}, got {got}."
     return str(Message(message, index=str(where["index"]), **values))
 
 
 def points(report: Report) -> str:
-    """Return what a `Report` comes to, in words."""
+    """Return the points of a `Report`, in words."""
     if not report.points:
         return str(Message(WITHOUT_POINTS[standing(report)]))
     values = {"score": f"{report.score:g}", "points": f"{report.points:g}"}
     if report.pending:
-        text = "{score} of {points} points; {pending} wait, not verified here"
+        text = "{score} of {points} points; {pending} pending"
         return str(Message(text, pending=f"{report.pending:g}", **values))
     return str(Message("{score} of {points} points", **values))
 
 
 def standing(report: Report) -> Status:
-    """Return how a `Report` stands: passed if all of it holds, blocked if no check could begin, else failed.
+    """Return the status of a `Report`: passed if all checks passed, blocked if none could begin, else failed.
 
-    It is unverified if all holds but for what could not be verified here. Advice makes no difference.
+    It is unverified if all passed except those that could not be verified here. Advice makes no difference.
     """
     statuses = {result.status for result in report.results} - {Status.ADVICE}
     if statuses <= {Status.PASSED, Status.UNVERIFIED}:
@@ -79,26 +79,26 @@ def standing(report: Report) -> Status:
 
 
 def mends(report: Report) -> bool:
-    """Tell whether there is something to mend in what a `Report` stands for, as far as it could be verified."""
+    """Tell whether a `Report` has something to fix, as far as it could be verified."""
     return standing(report) not in (Status.PASSED, Status.UNVERIFIED)
 
 
 def instead(report: Report) -> str | Message:
-    """Return the sentence that names the functions in whose place the course's own stood; "" if there are none."""
+    """Return the sentence that names the functions replaced by the course's own; "" if there are none."""
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
-    return Message("Tried with the course's {names}: yours did not pass.", names=names)
+    return Message("Tested with the course's own {names}, because yours failed.", names=names)
 
 
 def ordered(report: Report) -> list[Result]:
-    """Return a `Report`'s results, and advice below what is worth points."""
+    """Return a `Report`'s results, with advice below the graded checks."""
     return sorted(report.results, key=lambda result: result.status == Status.ADVICE)
 
 
 def held(result: Result) -> str:
-    """Return the sentence that says what held before a check failed."""
-    return str(Message("Held: {held}.", held=result.held))
+    """Return the sentence that says what passed before a check failed."""
+    return str(Message("Passed: {held}.", held=result.held))
 
 
 def unwritten(report: Report) -> str | Message:
@@ -126,7 +126,7 @@ def report(report: Report, mime: str) -> None:
 
 
 def write(message: str) -> None:
-    """Print `message`, whatever the console's encoding can show."""
+    """Print `message`, replacing characters that the console's encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(message.encode(encoding, "replace").decode(encoding))
 
@@ -172,7 +172,7 @@ def text(report: Report) -> str:
         if report.read:
             lines.append(f"  {lead('Read:')}{shown(report.read)}")
         if report.points:
-            lines.append(f"  {lead('The same inputs again:')}{report.again}")
+            lines.append(f"  {lead('To repeat these inputs:')}{report.again}")
     return "\n".join(lines)
 
 
@@ -231,7 +231,7 @@ def as_html(report: Report) -> str:
     if mends(report):
         last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(lead('The same inputs again:'))}<code>{html.escape(report.again)}</code>")
+            last.append(f"{html.escape(lead('To repeat these inputs:'))}<code>{html.escape(report.again)}</code>")
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
@@ -249,7 +249,7 @@ def _inline(message: Any) -> str:
 
 
 def _code(text: str) -> str:
-    """Escape text; what stands between backticks becomes code."""
+    """Escape text; text between backticks becomes code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:
         return "`".join(pieces)

@@ -19,9 +19,9 @@ from .words import Message
 MOST_PARTS = 100
 """Of a result with more, no tensor is looked for among its parts."""
 KEEPS = (list, dict, set)
-"""What a class may keep things in."""
+"""The containers in which a class may keep state."""
 GIVEN_AS_THEY_ARE = ("", "forward", "backward", "memory")
-"""What of a `Call` is done with the arguments that the function under test gets."""
+"""The kinds of `Call` that use the arguments of the function under test itself."""
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Subject:
         return call
 
     def _foreseen(self, target: Any, arguments: Sequence[Any], what: str, must_raise: bool) -> Call | None:
-        """Return a `Call` that was foreseen, with what came of it; None if another one is made."""
+        """Return a `Call` that was foreseen, with its outcome; None if another one is made."""
         if not self._ahead:
             return None
         step, call, answer = self._ahead.popleft()
@@ -150,11 +150,11 @@ class Subject:
 
     @staticmethod
     def result(call: Call, name: str) -> Any:
-        """Return what came of a `Call`; raise `Failed`, with the shapes, if that is an error."""
+        """Return the result of a `Call`; raise `Failed`, with the shapes, if it is an error."""
         if call.error is None:
             return call.result
         if getattr(call.error, "ended", False):
-            message = Message("{function} did not come to an end: {error}", function=name, error=str(call.error))
+            message = Message("{function} did not finish: {error}", function=name, error=str(call.error))
             raise Failed(message, explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
@@ -175,8 +175,8 @@ class Subject:
         call = self.call(arguments, lambda *arguments: backward(target, *arguments, upstream=upstream), "backward")
         if call.error is not None and CUT_OFF in str(call.error):
             message = (
-                "Autograd finds no way back from the result of {function}: `detach`, `.data`, `torch.no_grad`, "
-                "`torch.tensor(...)` or NumPy on the way cut it off."
+                "The result of {function} is cut off from autograd: look for `detach`, `.data`, `torch.no_grad`, "
+                "`torch.tensor(...)` or NumPy on the way to it."
             )
             raise Failed(Message(message, function=name), explained=True)
         return self.result(call, name)
@@ -186,7 +186,7 @@ class Subject:
 
 
 def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) -> Call:
-    """Call a function and return the `Call`, whatever came of it."""
+    """Call a function and return the `Call`, even if it raised an error."""
     # The function gets twins: what it does to them in place must not change what a check compares with.
     twins: dict[int, Any] = {}
     alone = lives_elsewhere(function)
@@ -201,7 +201,7 @@ def _is(a: Any, b: Any) -> bool:
 
 
 def _answered(call: Call, answer: Callable[[], Any]) -> Call:
-    """Return a `Call` with what an answer comes to, whatever that is."""
+    """Return a `Call` with the outcome of an answer: a result or an error."""
     try:
         call.result = answer()
     except KeyboardInterrupt:
@@ -235,7 +235,7 @@ def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
     """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
 
     `twins` remembers what was copied, so that one array given twice is one array still. With `alone`, the argument
-    goes to where nobody can change what a module holds here: that is not copied.
+    goes to another process, which cannot change a module here: so modules are not copied.
     """
     if id(value) in twins:
         return twins[id(value)]
@@ -292,7 +292,7 @@ def _strided_copy(array: Any) -> Any:
 
 
 class Attempt(NamedTuple):
-    """What a function did in a check: its calls, the `Failed` or None, and the seconds that it took."""
+    """The run of a function in a check: its calls, the `Failed` or None, and the seconds that it took."""
 
     calls: list[Call]
     failure: Failed | None
@@ -314,7 +314,7 @@ class Check(Protocol):
         """Be a key of what is remembered."""
 
     def __call__(self, under_test: Subject, draw: Draw, /) -> object:
-        """Run it; raise `Failed` where it does not hold."""
+        """Run it; raise `Failed` if it does not pass."""
 
 
 def attempt(check: Check, function: Any, seed: int) -> Attempt:
@@ -339,7 +339,7 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
         if not under_test.calls:
             raise
         message = Message(
-            "{function} returned {found}, which does not work here: {error}",
+            "{function} returned {found}, which this check cannot use: {error}",
             function=under_test.name,
             found=describe(under_test.calls[-1].result),
             error=str(error),

@@ -27,17 +27,17 @@ from .words import Message, joined
 
 
 class Place(Protocol):
-    """Where checks run: it has the functions under test, and shows what was found."""
+    """A place where checks run: it has the functions under test, and shows the findings."""
 
     @property
     def seed(self) -> int:
         """The seed of the draws."""
 
     def lookup(self, name: str) -> Any:
-        """Return what stands under a name, or None."""
+        """Return the object with a name, or None."""
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Let the course's answers stand under these names, as long as the context lasts."""
+        """Replace these names with the course's answers for the duration of the context."""
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
@@ -57,7 +57,7 @@ class Here:
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Let the course's answers stand under these names of the running notebook, as long as the context lasts."""
+        """Replace these names of the running notebook with the course's answers for the duration of the context."""
         names = vars(sys.modules["__main__"])
         before = {name: names[name] for name in answers if name in names}
         names.update(answers)
@@ -69,7 +69,7 @@ class Here:
             names.update(before)
 
     def show(self, report: Report) -> None:
-        """Show a `Report` to whoever runs the check, in the language of their notebook."""
+        """Show a `Report` to the student who runs the check, in the language of the notebook."""
         with words.use(_language_here()):
             show.report(report, MIME)
 
@@ -84,7 +84,7 @@ def _language_here() -> str:
 
 
 class Points(float):
-    """What a check cell's last line comes to. nbgrader reads the number; notebooks show an empty text instead."""
+    """The value of a check cell's last line. nbgrader reads the number; notebooks show an empty text instead."""
 
     def _repr_html_(self) -> str:
         return ""
@@ -122,10 +122,10 @@ class Suite:
         For each function under test, where in the book to read.
     plain : dict, optional
         For functions whose right answers are slow, such as kernels without a GPU: a function that returns the same
-        for the same arguments quickly. What a wrong result has to do with a right one is looked for with it.
+        for the same arguments quickly. It is used to find the relation between a wrong result and a right one.
     answers : dict, optional
-        What stands in place of a function that fails where a later one that calls it is tried. Default: the right
-        answer of `misconceptions`.
+        What replaces a failing function when a later function that calls it is checked. Default: the right answer
+        of `misconceptions`.
     """
 
     def __init__(
@@ -146,24 +146,24 @@ class Suite:
     ) -> Callable[[Any], Any]:
         """Declare a check: its first parameter names the function under test, its docstring is its title.
 
-        `weight` is relative to the function's other checks; with 0, the check is advice: what it finds is said, and
-        costs nothing. `needs` are the checks that must hold before this one says anything useful, the functions
-        themselves or their names; until they do, this one is blocked. `on` is what it needs of the machine, one
-        of `machine.LACKS`, such as "gpu". Where that is absent, or the course's own code does not get through with
-        it, neither the check nor what needs it is run, and their points wait for a machine that has it.
+        `weight` is relative to the function's other checks; with 0, the check is advice: its findings are shown and
+        cost nothing. `needs` are the checks that must pass before this one is useful, the functions themselves or
+        their names; until they pass, this one is blocked. `on` is what it needs from the machine, one of
+        `machine.LACKS`, such as "gpu". If that is absent, or the course's own code fails with it, neither this check
+        nor those that need it are run, and their points are pending until a machine has it.
 
         Raises
         ------
         ValueError
-            If the check has no docstring or another's name, needs what no earlier check of the function is called or
-            what is only advice, is to run on what there is no name for, or its weight is negative or not finite.
+            If the check has no docstring or a taken name, needs an unknown check or mere advice, has an unknown `on`,
+            or its weight is negative or not finite.
         """
 
         def declare(function: Any) -> Any:
             name, title = function.__name__, (inspect.getdoc(function) or "").strip()
             subject = next(iter(inspect.signature(function).parameters))
             if not title:
-                raise ValueError(f"the check {name} has no docstring: write there the sentence that students read")
+                raise ValueError(f"the check {name} has no docstring: write the sentence that students read there")
             if not (math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"the check {name} has weight {weight}: give a positive number, or 0 for advice")
             weights = {check.__name__: check.weight for check in self.of(subject)}
@@ -176,11 +176,13 @@ class Suite:
                 if need not in earlier:
                     known = ", ".join(earlier) or "none"
                     raise ValueError(
-                        f"the check {name} needs {need!r}, and no check of {subject} declared before it is called "
-                        f"that; those are: {known}"
+                        f"the check {name} needs {need!r}, but no check of {subject} declared before it has "
+                        f"that name; those are: {known}"
                     )
                 if not weights[need]:
-                    raise ValueError(f"the check {name} needs {need!r}, which is advice: points may not wait for it")
+                    raise ValueError(
+                        f"the check {name} needs {need!r}, which is advice: points must not depend on it"
+                    )
             function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
             function.on = machine.known(on, f"the check {name}")
             self.checks.append(function)
@@ -208,7 +210,7 @@ class Suite:
     def listed(self, kind: str, subject: str) -> list[Any]:
         """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`.
 
-        Left out are those that only show on a machine with what this one does not have.
+        Answers that fail only on a machine with what this one lacks are left out.
         """
         modules = self.answers or [importlib.import_module("misconceptions")]
         found = [answer for module in modules for answer in answers_in(module, kind, subject)]
@@ -222,9 +224,9 @@ class Suite:
         subject : str
             The name of the function under test.
         points : float
-            What the cell is worth. With 0, feedback says whether all holds, and speaks of no points.
+            The points of the cell. With 0, feedback says whether all checks pass, and mentions no points.
         seed : int, optional
-            Repeats an earlier run's inputs. Without it they are drawn afresh.
+            Repeats an earlier run's inputs. Without it, new inputs are drawn.
 
         Returns
         -------
@@ -244,7 +246,7 @@ class Suite:
 
         These are examined in order, each with the course's answers in place of those before it that failed; then the
         function, with the course's answer in place of each that failed. The better of its two reports counts.
-        Where that cannot be done, its points wait for a person.
+        Where that cannot be done, its points are pending until a person grades them.
         """
         earlier = list(dict.fromkeys(check.subject for check in self.checks))
         failing: list[str] = []
@@ -273,7 +275,7 @@ class Suite:
 
     @contextlib.contextmanager
     def with_own(self, names: Sequence[str], place: Place) -> Iterator[None]:
-        """Let the course's answers stand under these names of a notebook; checks know it by `instead`."""
+        """Replace these names of a notebook with the course's answers; checks see them in `instead`."""
         if not names:
             yield
             return
@@ -299,7 +301,7 @@ class Suite:
         attempt: Callable[[Check, Any, int], Attempt] = attempt,
         diagnosis: Diagnosis | bool = True,
     ) -> Report:
-        """Return the `Report` on `function`, which stands for `subject`.
+        """Return the `Report` on `function`, an answer for `subject`.
 
         Parameters
         ----------
@@ -310,7 +312,7 @@ class Suite:
         attempt : callable, optional
             Does as `subject.attempt`, and may remember what it did.
         diagnosis : Diagnosis or bool, optional
-            What finds why checks failed. Default: a new one. With False, nothing does.
+            Finds why checks failed. Default: a new one. With False, no reasons are searched for.
 
         Raises
         ------
@@ -381,9 +383,9 @@ class Suite:
         return Report(subject, float(points), score, seed, read, list(results.values()), round(most - score, 2))
 
     def _own_answer_fails(self, check: Check, function: Any, made: Attempt, seed: int) -> Message | str:
-        """Return a sentence if a check that ended in an error says nothing: the course's own answer fails it too.
+        """Return a sentence if the course's own answer also fails a check that ended in an error.
 
-        Then nobody loses a point by it: another version of a library is at work.
+        Then no one loses a point: the cause is another version of a library.
         """
         ended = any(getattr(call.error, "ended", False) for call in made.calls[-1:])
         listed = not lives_elsewhere(function) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
@@ -413,7 +415,7 @@ def _check_of(subject: str, body: Any) -> Any:
 
 
 def _left_to_a_person(report: Report, helper: str) -> Report:
-    """Return a report in which what a function lost waits: another, that it is built on, fails as well."""
+    """Return a report in which the lost points are pending, because a function that it is built on also fails."""
     message = "`{function}` is built on `{helper}`, whose checks fail: fix `{helper}` first."
     for result in report.results:
         if result.status.costs_points:
@@ -430,10 +432,12 @@ def _left_to_a_person(report: Report, helper: str) -> Report:
 def _unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
-        message = "{function} is not defined: run the cell that defines it, and see whether it ends in an error."
+        message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
         return Message(message, function=subject)
     if not callable(function):
-        return Message("{function} should be a function, and is {found}.", function=subject, found=describe(function))
+        return Message(
+            "Expected {function} to be a function, got {found}.", function=subject, found=describe(function)
+        )
     return ""
 
 

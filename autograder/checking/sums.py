@@ -1,4 +1,4 @@
-"""What an array is the sum of."""
+"""Finds the terms of which an array is the sum."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ COUNTS = 0.005
 def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[str, float] | None:
     """Return how often each of these terms, arrays of its shape, counts in an array, such as 1 or -0.5.
 
-    None if it is no sum of them, up to `rtol` of its largest number, or if they cannot be told apart in it.
+    None if it is not a sum of them, up to `rtol` of its largest number, or if the terms are not independent.
     """
     numbers = np.asarray(array, dtype=float)
     columns = [np.asarray(term, dtype=float) for term in terms.values()]

@@ -1,4 +1,4 @@
-"""What feedback says: templates with values, put into the reader's language when they are shown, and not before.
+"""Messages of feedback: templates with values, translated into the reader's language only when they are shown.
 
 A template is English and at the same time gettext's msgid. `release` puts a catalogue for each language into an
 exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is none, it is English.
@@ -17,9 +17,9 @@ from typing import Any
 
 CATALOGUE = "LC_MESSAGES/checking.mo"
 LOCALES: Any = importlib.resources.files(__package__ or "checking") / "locale"
-"""Where the catalogues lie: in an archive, from which gettext itself finds none."""
+"""The folder of the catalogs: in an archive, where gettext itself finds none."""
 SETTINGS = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
-"""Where the environment says a language, as gettext has it; the first that does so counts."""
+"""Environment variables that set a language, as for gettext; the first one that is set counts."""
 KEY = ("checking", "language")
 """Under these names a notebook's metadata say the language in which it was released."""
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
@@ -33,14 +33,14 @@ _used: ContextVar[tuple[str, Any]] = ContextVar("used", default=("", None))
 
 @contextlib.contextmanager
 def use(language: str, locales: Any = None) -> Iterator[None]:
-    """Show feedback in a language as long as the context lasts.
+    """Show feedback in a language for the duration of the context.
 
     Parameters
     ----------
     language : str
         Such as "zh_CN". If it is empty, or there is no catalogue for it, the environment's.
     locales : Path or zipfile.Path, optional
-        Where the catalogues lie. Default: beside this file.
+        The folder of the catalogs. Default: next to this file.
     """
     token = _used.set((language, locales))
     try:
@@ -79,7 +79,7 @@ def language() -> str:
 
 
 def language_of(notebook: Any) -> str:
-    """Return the language that a notebook says it was released in, whatever stands there; "" if it says none."""
+    """Return the language that a notebook says it was released in, even if that is malformed; "" if it says none."""
     found = notebook.get("metadata")
     for name in KEY:
         found = found.get(name) if isinstance(found, dict) else None
@@ -112,7 +112,7 @@ class Message:
 
     @classmethod
     def kept(cls, text: str, plural: str = "", /, **values: Any) -> "Message":
-        """Return a message that somebody wrote down once, whatever it lacks: its braces stay as they are."""
+        """Return a message from a record, even if values are missing: its braces stay as they are."""
         found = cls("", "", **values)
         found.text, found.plural = text, plural
         return found
@@ -166,7 +166,7 @@ def translated(text: str) -> str:
 
 
 def lead(label: str) -> str:
-    """Return a label that ends in a colon, with the space that stands behind it in the reader's language, if any."""
+    """Return a label that ends in a colon, with the space that follows it in the reader's language, if any."""
     said = translated(label)
     return said if said.endswith("：") else f"{said} "
 

@@ -1,1 +1,1 @@
-"""What schools hand over, archives and folders, made into nbgrader's `submitted/`."""
+"""Imports downloads from learning platforms, archives and folders, into nbgrader's `submitted/`."""

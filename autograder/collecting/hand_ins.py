@@ -1,4 +1,4 @@
-"""Who is who in what was handed over, and what becomes of it: planned first, then written, each submission whole."""
+"""Matches collected files to students: planned first, then written, each submission all or nothing."""
 
 import os
 import re
@@ -31,13 +31,13 @@ NOTHING_BESIDE = re.compile(rf"{NOTEBOOK.pattern}|\.zip$", re.IGNORECASE)
 
 
 class Fate(StrEnum):
-    """What becomes of a submission: what is there already, if anything, decides."""
+    """What is done with a submission, depending on what is in its place."""
 
     NEW = "new"
     NEWER = "replaces an older one"
-    SAME = "there already"
-    STAMPED = "there already; its time is written"
-    OLDER = "left: a newer one is there"
+    SAME = "already there"
+    STAMPED = "already there; its time is written"
+    OLDER = "skipped: a newer one is there"
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class HandIn:
     Attributes
     ----------
     where : str
-        The file that it comes from, for people: archive and path.
+        Its source file, for people: archive and path.
     time : datetime or None
-        When it was handed in, or else the time of its file, which is mostly that of the download.
+        When it was submitted, or else the time of its file, which is usually that of the download.
     told : bool
-        Whether that is when it was handed in; only then it is written into `timestamp.txt`.
+        Whether that is when it was submitted; only then is it written to `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
     called : str
-        Another exercise, after which the notebook is called though its cells are those of `exercise`; or "".
+        Another exercise that the notebook is named after, though its cells are those of `exercise`; or "".
     """
 
     student: str
@@ -71,36 +71,36 @@ class HandIn:
     called: str = ""
 
     def newer_than(self) -> tuple[float, int, bool]:
-        """Return what grows with how new this is, among those of one student and exercise."""
+        """Return a sort key: larger for newer submissions of the same student and exercise."""
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
         return self.time.timestamp() if self.time else 0.0, self.order, plain
 
 
 @dataclass
 class Plan:
-    """What is to be done: each submission with its fate, and the files that could not be placed, with the reason."""
+    """The plan: each submission with its fate, and the files that could not be placed, with the reason."""
 
     chosen: list[tuple[HandIn, Fate]] = field(default_factory=list)
     unplaced: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def to_write(self) -> list[HandIn]:
-        """The submissions that are not there yet, or not with the time when they were handed in."""
+        """The submissions that are not there yet, or not with their time of submission."""
         return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER, Fate.STAMPED)]
 
 
 class Collector:
-    """Plans what becomes of what was handed over.
+    """Plans what is done with collected files.
 
     Parameters
     ----------
     exercises : Exercises
     roster : Roster or None
-        The class; where there is none, students are called what the files say.
+        The class; if there is none, students are named as in the files.
     only : str
-        The one exercise that is collected, which a notebook is where nothing tells; "" for all, and none.
+        The only exercise to collect, which an unidentified notebook is taken for; "" for all exercises.
     submitted : Path
-        Where submissions lie.
+        Where submissions are.
     limits : Limits
         How large a notebook and the files beside it may be.
     """
@@ -110,7 +110,7 @@ class Collector:
         self.submitted, self.limits = submitted, limits
 
     def plan(self, sources: Iterable[Source]) -> Plan:
-        """Return what is to be done with some archives and folders; nothing is written."""
+        """Return the plan for some archives and folders; nothing is written."""
         plan, found = Plan(), list[HandIn]()
         for source in sources:
             plan.unplaced += [(f"{source.name}: {path}", reason) for path, reason in source.refused]
@@ -125,7 +125,7 @@ class Collector:
             ]
             *older, newest = _by_age(right or several[whose])
             plan.unplaced += [
-                (hand_in.where, f"{newest.student} handed in a newer one, {newest.where}") for hand_in in older
+                (hand_in.where, f"{newest.student} submitted a newer one, {newest.where}") for hand_in in older
             ]
             try:
                 plan.chosen.append((newest, self._fate(newest)))
@@ -161,7 +161,7 @@ class Collector:
     ) -> Iterator[HandIn]:
         """Yield the submissions among the files of one student.
 
-        `alone` tells that nobody else is called the same, `groups` that a group's name stands before each student's.
+        `alone` says that no one else has the same name, `groups` that a group's name precedes each student's.
         """
         notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
         first = f"{source.name}: {part[0][1].path}"
@@ -169,11 +169,11 @@ class Collector:
             zips = [file.path for _, file in part if re.search(r"\.zip/.*\.zip$", file.path, re.IGNORECASE)]
             bases = [file.path.rpartition("/")[2] for _, file in part]
             if zips:
-                reason = "lies as a zip in a zip, which is not opened: unpack it, and collect the folder"
+                reason = "is a zip in a zip, which is not opened: unpack it, and collect the folder"
                 plan.unplaced += [(f"{source.name}: {path}", reason) for path in zips]
             elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
                 shown = ", ".join(bases[:MOST_NAMED])
-                plan.unplaced.append((first, f"no notebook among the files of {part[0][0].own}: {shown}"))
+                plan.unplaced.append((first, f"{part[0][0].own} has no notebook among these files: {shown}"))
             return
         homes = {author.rest.rpartition("/")[0] for author, _ in notebooks}
         notebooks = self._written(notebooks)
@@ -194,7 +194,7 @@ class Collector:
             except Refused:
                 most = self.limits.beside_mb
                 plan.unplaced.append(
-                    (where, f"is taken without what lies beside it: more than {most} MB, or unreadable")
+                    (where, f"is collected without the files next to it: more than {most} MB, or unreadable")
                 )
                 files = {}
             yield HandIn(
@@ -203,7 +203,7 @@ class Collector:
             )  # fmt: skip
 
     def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
-        """Leave out, where an exercise lies there in several languages, those in which no answer was written."""
+        """If an exercise is there in several languages, leave out those in which no answer was written."""
         alike: dict[tuple[str, str], list[tuple[Author, File]]] = defaultdict(list)
         for author, file in notebooks:
             home, _, name = author.rest.rpartition("/")
@@ -218,15 +218,15 @@ class Collector:
         return kept
 
     def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
-        """Return the exercise that a notebook is, and the one after which it is called, if that is another."""
+        """Return a notebook's exercise, and the one that it is named after, if that is a different one."""
         called = self.exercises.named(file.path.rpartition("/")[2])
         found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
         if not found and alone:
             found = self.only
         if not found:
-            raise Refused("neither its name nor its cells are those of an exercise")
+            raise Refused("neither its name nor its cells match an exercise")
         if self.only and found != self.only:
-            raise Refused(f"is {found}, and only {self.only} is collected")
+            raise Refused(f"is {found}, but only {self.only} is collected")
         return found, called if called != found else ""
 
     def _student(self, author: Author, alone: bool, groups: bool) -> tuple[str, Person | None]:
@@ -238,17 +238,17 @@ class Collector:
             if person is None:
                 raise Refused(reason)
             if not alone and author.clues.number not in person.numbers:
-                raise Refused(f"may be {person.id}, but several students are called so")
+                raise Refused(f"may be {person.id}, but several students have this name")
             return person.id, person
         if not alone and author.layout == "Moodle":
-            raise Refused(f"several students are called {author.own}: name a list of the class with --roster")
+            raise Refused(f"several students are called {author.own}: name a roster with --roster")
         unfit = text.unfit(author.own)
         if unfit:
-            raise Refused(f"{author.own} {unfit}; name a list of the class with --roster")
+            raise Refused(f"{author.own} {unfit}; name a roster with --roster")
         return author.own, None
 
     def _fate(self, hand_in: HandIn) -> Fate:
-        """Tell what becomes of a submission, by what lies in its place.
+        """Return what is done with a submission, given what is in its place.
 
         Raises
         ------
@@ -274,9 +274,9 @@ class Collector:
         return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
 
     def write(self, hand_ins: Iterable[HandIn]) -> int:
-        """Write submissions into nbgrader's layout, each whole or not at all; return how many.
+        """Write submissions into nbgrader's layout, each all or nothing; return how many.
 
-        All are written into a folder that nothing looks at, and put into their places when they are complete.
+        All are written to a temporary folder, and moved into place when they are complete.
         """
         self.submitted.mkdir(parents=True, exist_ok=True)
         for left in self.submitted.glob(f"{STAGE}[0-9]*"):  # of a run that was killed
@@ -317,14 +317,14 @@ class Collector:
         if hand_in.time and hand_in.told:
             (folder / STAMP).write_text(hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8")
         if hand_in.time:
-            os.utime(notebook, (hand_in.time.timestamp(),) * 2)  # by which a later run knows what is newer
+            os.utime(notebook, (hand_in.time.timestamp(),) * 2)  # so that a later run knows what is newer
         return folder
 
 
 def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
     """Return submissions of one student and exercise, the newest last.
 
-    Where one system counts them all, its count decides: in its archives all files have the time of the download.
+    If one system counts them all, its count decides: in its archives all files have the time of the download.
     """
     if all(hand_in.order for hand_in in hand_ins):
         return sorted(hand_ins, key=lambda hand_in: hand_in.order)
@@ -332,32 +332,32 @@ def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
 
 
 def _called(author: Author, groups: bool) -> tuple[str, str]:
-    """Return what is equal for two authors that only a number could tell apart."""
+    """Return a key that is equal for two authors that only a number distinguishes."""
     name = _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
     return author.layout, key(name) or author.own
 
 
 def _are_groups(authors: list[Author]) -> bool:
-    """Tell whether Moodle wrote the name of a group before each student's, with a hyphen: all have one."""
+    """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all have one."""
     names = {author.number: author.own for author in authors if author.layout == "Moodle"}
     return len(names) > 1 and all("-" in name for name in names.values())
 
 
 def _behind_group(author: Author) -> list[str]:
-    """Return what may be a student's name behind that of a group, the longest first: either may have hyphens."""
+    """Return what may be a student's name after a group's, the longest first: both may have hyphens."""
     parts = author.own.split("-") if author.layout == "Moodle" else []
     return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
 
 
 def _misnamed(hand_in: HandIn) -> str:
     return (
-        f"is called {hand_in.called}, and has the cells of {hand_in.exercise}, "
-        f"of which {hand_in.student} handed in another notebook"
+        f"is named {hand_in.called}, but has the cells of {hand_in.exercise}, "
+        f"for which {hand_in.student} submitted another notebook"
     )
 
 
 def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> dict[str, File]:
-    """Return the files in a notebook's folder and below, but for those in the folder of another notebook."""
+    """Return the files in a notebook's folder and below, except those in the folder of another notebook."""
     home = notebook.rpartition("/")[0]
     found: dict[str, File] = {}
     for author, file in part:
@@ -368,19 +368,19 @@ def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> 
             continue
         if names[0] not in OURS and len(relative.encode()) <= text.MOST_NAME and not any(map(text.unfit, names)):
             found[relative] = file
-    # A zip can hold a file and, as if it were a folder, files in it.
+    # A zip can have a file and, as if it were a folder, files in it.
     folders = {same_folder(str(parent)) for relative in found for parent in Path(relative).parents}
     found = {relative: file for relative, file in found.items() if same_folder(relative) not in folders}
     return dict(list(found.items())[:MOST_FILES])
 
 
 def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
-    """Return the files beside a notebook, as bytes by relative path.
+    """Return the files next to a notebook, as bytes by relative path.
 
     Raises
     ------
     Refused
-        If they are more than grading takes, or if one cannot be read.
+        If they are larger than grading allows, or if one cannot be read.
     """
     found: dict[str, bytes] = {}
     left = limits.beside_mb * 1_000_000
@@ -395,9 +395,9 @@ def _is_notebook(path: str) -> bool:
 
 
 def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:
-    """Return the time in nbgrader's `timestamp.txt` beside a notebook, if there is one that can be read.
+    """Return the time in nbgrader's `timestamp.txt` next to a notebook, if there is a readable one.
 
-    One in a student's zip is the student's word.
+    One in a student's zip is not trusted.
     """
     if ".zip/" in notebook.path.lower():
         return None
@@ -409,14 +409,14 @@ def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | Non
 
 
 def _time_of(person: Person | None) -> datetime | None:
-    """Return when somebody handed in by Moodle's worksheet, which gives local times."""
+    """Return a person's time of submission from Moodle's worksheet, which has local times."""
     return _date(person.handed_in, local=True) if person and person.handed_in else None
 
 
 def _date(said: str, local: bool = False) -> datetime | None:
     try:
         found: datetime = parser.parse(text.line(said, 100))
-    except Exception:  # dateutil has many ways to stumble over what is no date
+    except Exception:  # dateutil has many ways to fail on a text that is not a date
         return None
     if found.tzinfo is None:
         return found.astimezone() if local else found.replace(tzinfo=UTC)

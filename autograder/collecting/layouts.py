@@ -1,6 +1,6 @@
-"""How schools' systems lay out what they hand over: who handed in a file, and which exercise it is.
+"""The layouts of learning platforms' downloads: who submitted a file, and which exercise it is.
 
-A row of `LAYOUTS` is a pattern of paths. A new system is a new row.
+A row of `LAYOUTS` is a pattern of paths. A new platform is a new row.
 """
 
 import re
@@ -19,36 +19,36 @@ from autograder.roster import Clues
 
 METADATA = "submission_metadata.yml"
 METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+(?<!\.zip)/)?{re.escape(METADATA)}", re.IGNORECASE)
-"""Where the list lies: at the top, or in the one folder of an export. Elsewhere a student wrote it."""
+"""The path of the list: at the top, or in the only folder of an export. Elsewhere a student wrote it."""
 MOST_METADATA_MB = 50
-"""Gradescope's list holds what its own autograder said of each student as well."""
+"""Gradescope's list also has the output of its own autograder for each student."""
 
 COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
-"""What browsers, Jupyter, systems and Canvas put behind the name of a second copy."""
+"""What browsers, Jupyter, systems and Canvas append to the name of a second copy."""
 LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
-"""What stands behind an exercise's name in that of its notebook in another language."""
+"""What follows an exercise's name in the name of its notebook in another language."""
 
 
 @dataclass(frozen=True)
 class Author:
-    """Who handed something in, as far as its path tells.
+    """Who submitted a file, as far as its path shows.
 
     Attributes
     ----------
     layout : str
-        Which layout it is, for people.
+        The name of the layout, for people.
     clues : Clues
-        By which the list of the class is asked.
+        Clues for a search in the roster.
     own : str
-        What the student is called where there is no list; "" if nothing tells.
+        The student's name if there is no roster; "" if it is unknown.
     number : str
-        What two of one name differ in; "" if nothing tells.
+        What distinguishes two authors of the same name; "" if it is unknown.
     rest : str
-        The path below what names the author.
+        The path below the part that names the author.
     order : int
-        Where a system counts what comes in, the number of this: the higher, the newer.
+        The number of the submission, if the system counts them: the higher, the newer.
     handed_in : datetime or None
-        When, where the system says so.
+        When, if the system says so.
     late : bool
         Whether the system says that it is late.
     """
@@ -83,14 +83,14 @@ LAYOUTS = (
         r"(?:.*?/)??\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
     )),
 )  # fmt: skip
-"""The layouts that tell an author. Of several that fit a path, the one counts that does so nearest to its beginning.
+"""The layouts that name an author. If several fit a path, the match nearest to its beginning counts.
 
-What lies further on, and whatever is in a zip, was named by the student.
+The rest of a path, and the names inside a zip, come from the student.
 """
 
 
 def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
-    """Return who handed in a file, several for a group; or nobody, and why not."""
+    """Return who submitted a file, several for a group; or no one, and why not."""
     matches = [(layout, found) for layout, pattern in LAYOUTS if (found := pattern.fullmatch(file.path))]
     matches = [(layout, found) for layout, found in matches if ".zip/" not in file.path[: _begin(found)].lower()]
     if not matches:
@@ -99,13 +99,13 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     part = {name: value or "" for name, value in found.groupdict().items()}
     if layout == "Gradescope":
         named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
-        return named, "" if named else f"no {METADATA} says who handed in {part['folder']}"
+        return named, "" if named else f"no {METADATA} says who submitted {part['folder']}"
     name, number = part.get("name") or part.get("hidden") or part.get("id", ""), part.get("number", "")
     ids = (part["id"],) if "id" in part else ()
     author = Author(
         layout=layout,
         clues=Clues((layout.lower(), number), ids, names=(part.get("name", ""),)),
-        # Moodle numbers a class anew for each assignment; a number of Canvas's is one student's.
+        # Moodle numbers a class again for each assignment; a number of Canvas's is one student's.
         own=f"{name}_{number}" if layout == "Canvas" and number else name,
         rest=part["rest"],
         number=number,
@@ -126,38 +126,38 @@ def _moment(said: str) -> int:
 
 
 def _begin(found: re.Match[str]) -> int:
-    """Return where what names an author begins in a path."""
+    """Return where the part of a path that names an author begins."""
     return min(found.start(name) for name, value in found.groupdict().items() if value)
 
 
 def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
-    """Return who is named by a file itself, `ada_01-qkv.ipynb`, or by a folder, `ada/01-qkv/01-qkv.ipynb`."""
+    """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`."""
     *folders, base = file.path.split("/")
     said = [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
     if not said:
-        return [], "neither its name nor a folder's says whose it is"
-    # `Untitled.ipynb` in a folder tells less of its author than the folder does.
+        return [], "neither its name nor its folders say whose it is"
+    # `Untitled.ipynb` in a folder says less about its author than the folder does.
     own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
-    # What a zip is called says whose it is rather than what is in it.
+    # The name of a zip says whose it is, rather than the names in it.
     zips = [exercises.without(folder) for folder in folders if folder.lower().endswith(".zip")]
     own = next(filter(None, zips), own)
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
 
 
 def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
-    """Return who handed in each folder of Gradescope's export, as its `submission_metadata.yml` says.
+    """Return who submitted each folder of Gradescope's export, according to its `submission_metadata.yml`.
 
     Raises
     ------
     Refused
-        If that is no YAML, or is too large.
+        If that is not YAML, or is too large.
     """
     found = {}
     for file in files:
         if not METADATA_PATH.fullmatch(file.path):
             continue
         try:
-            # As texts alone: no dates, and none of the merged maps in which a small file may hold a huge one.
+            # Only as texts: no dates, and none of the merged maps by which a small file may expand to a huge one.
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
             said = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
         except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -194,7 +194,7 @@ def _time(said: Any) -> datetime | None:
 
 
 class Exercises:
-    """The course's exercises, and how a notebook of one is recognised."""
+    """The course's exercises, and how a notebook of one is recognized."""
 
     def __init__(self, exercises: Sequence[Exercise]):
         self.all = {exercise.name: exercise for exercise in exercises}
@@ -208,12 +208,12 @@ class Exercises:
         }
 
     def named(self, name: str) -> str:
-        """Return the exercise that a file's or folder's name has in it; "" for none and for several."""
+        """Return the exercise that the name of a file or folder contains; "" for none and for several."""
         found = [exercise for exercise, pattern in self._patterns.items() if pattern.search(name)]
         return found[0] if len(found) == 1 else ""
 
     def without(self, name: str) -> str:
-        """Return what is left of a file's or folder's name without exercise, ending and marks of a copy."""
+        """Return the name of a file or folder without the exercise, the ending and marks of a copy."""
         stem = re.sub(r"( ?\(\d+\))?(\.ipynb(\.txt|\.json)?|\.zip)+$", "", name, flags=re.IGNORECASE)
         for pattern in self._patterns.values():
             stem = pattern.sub("", stem)
@@ -222,7 +222,7 @@ class Exercises:
     def holding(self, data: bytes, named: str = "") -> str:
         """Return the exercise whose cells a notebook has; "" for none and for several.
 
-        If it is `named` after one, it is that one's, unless its cells are clearly another's.
+        If it is `named` after one, it is that one, unless its cells are clearly those of another.
         """
         return file_kinds.of_which(data, self._features, named)
 

@@ -1,1 +1,1 @@
-"""The commands, by who runs them. Arguments come in, words go out; what is done, others do."""
+"""The commands, by who runs them. They read arguments and print messages; other modules do the work."""

@@ -1,4 +1,4 @@
-"""What authors of exercises run: to make one, to try it, to release it, and to test its tests."""
+"""The commands for authors of exercises: make one, try it, release it, and test its tests."""
 
 from typing import Annotated
 
@@ -26,26 +26,26 @@ from autograder.config import ROOT, Course, Exercise, UserError
 def release(
     exercises: Names = None,
     anew: Annotated[
-        bool, typer.Option("--verify", help="Verify also those whose verified.json says that they were.")
+        bool, typer.Option("--verify", help="Verify again also those that verified.json records as verified.")
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Verify exercises, and build what students get: solutions/ -> exercises/, through nbgrader.
+    """Verify exercises and build the students' versions: solutions/ -> exercises/, through nbgrader.
 
-    One that was verified as it is now, which its verified.json says, is not verified again; one that has not changed
-    since its last release here is not built again.
+    Skips the verification of an exercise that verified.json records as verified in its present state. Skips the build
+    of an exercise that has not changed since its last release here.
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
     with locks.held(
-        where.root / "_build" / "release.lock", lambda who: warn(f"Waiting for another release to end: {who}.")
+        where.root / "_build" / "release.lock", lambda who: warn(f"Waiting for another release to finish: {who}.")
     ):
         _release(where, chosen, anew)
     warn_of_gpus(chosen)
 
 
 def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
-    """Verify and build what has to be, and say what was done."""
+    """Verify and build what needs it, and say what was done."""
     from autograder.authoring import verified
 
     doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
@@ -58,7 +58,8 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
         done = "Released" if exercise in changed else "Verified" if exercise in doubtful else "Unchanged:"
         say(f"{done} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
-        line = f"{len(relied)} of them verified before, as verified.json has it; release --verify verifies all again"
+        verb = "was" if len(relied) == 1 else "were"
+        line = f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify to verify all again"
         say(line)
 
 
@@ -79,7 +80,7 @@ def _verify(exercises: list[Exercise]) -> None:
 
 
 def _build(where: Course, exercises: list[Exercise]) -> None:
-    """Build what students get of exercises that have been verified."""
+    """Build the students' versions of verified exercises."""
     from autograder.authoring import release, verified
 
     with progress_of("Releasing") as progress:
@@ -92,14 +93,14 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Its name, such as 13-sparse.", show_default=False)],
-    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Without a chapter of the book.")] = False,
+    name: Annotated[str, typer.Argument(help="The new name, such as 13-sparse.", show_default=False)],
+    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Make no chapter of the book.")] = False,
     course: Root = ROOT,
 ) -> None:
-    """Make a chapter and its exercise, small ones that work, to be made into yours.
+    """Make a small working chapter and its exercise, as a starting point for your own.
 
-    Of a chapter: two pages, an interactive figure and its test; all that lists chapters lists it. A course without a
-    book gets the exercise alone.
+    The chapter has two pages, an interactive figure and its test, and is added to every list of chapters. A course
+    without a book gets only the exercise.
     """
     from autograder.authoring.new import make
 
@@ -110,36 +111,36 @@ def new(
     for path in listed:
         say(f"Listed in {short(path, where)}")
     build = ", then make book" if listed else ""
-    say(f"Next: write your own in their place, then python -m autograder release {name}{build}")
+    say(f"Next: replace them with your own, then run python -m autograder release {name}{build}")
 
 
 def lists(course: Root = ROOT) -> None:
-    """Write what lists the book's chapters, _toc.yml and README.md, anew from book/chapters.toml."""
+    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/chapters.toml."""
     from autograder.authoring import chapters
 
     where = course_at(course)
     if not (where.root / chapters.SOURCE).exists():
-        raise UserError(f"{where.root} has no {chapters.SOURCE}, so that there are no chapters to be listed.")
+        raise UserError(f"{where.root} has no {chapters.SOURCE}, so there are no chapters to list.")
     written = chapters.write(where.root)
     for name in written:
         say(f"Wrote {name}")
     if not written:
-        say(f"All that lists chapters is as {chapters.SOURCE} has it")
+        say(f"The lists of chapters already match {chapters.SOURCE}")
 
 
 def mutants(
     exercises: Names = None,
-    function: Annotated[str, typer.Option(help="This function alone.", show_default="all")] = "",
+    function: Annotated[str, typer.Option(help="Only this function.", show_default="all")] = "",
     survivors: Annotated[
-        bool, typer.Option("--survivors", help="Show what passed, as lines for equal.toml.")
+        bool, typer.Option("--survivors", help="Show the mutants that passed, as lines for equal.toml.")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="How many to examine at one time.", show_default="one for each core")] = 0,
+    jobs: Annotated[int, typer.Option(help="How many to run at a time.", show_default="one per core")] = 0,
     course: Root = ROOT,
 ) -> None:
     """Change right answers in one place at a time, and count how many of these mutants the checks reject.
 
-    What became of them is written to book/data/mutants.json. The status is 1 if one passes that equal.toml does not
-    mark, or if a mark does not fit.
+    The results are written to book/data/mutants.json. The status is 1 if a mutant passes that equal.toml does not
+    mark as equal, or if a mark there does not fit.
     """
     from autograder.authoring.mutants import look_at
 
@@ -147,7 +148,7 @@ def mutants(
     for exercise in course_at(course).sources(exercises or ()):
         found = look_at(exercise, function, jobs or None)
         table = Table(title=exercise.name, title_justify="left")
-        for head in ("function", "mutants", "examined", "killed", "told why", "by advice", "equal", "survived"):
+        for head in ("function", "mutants", "examined", "killed", "explained", "by advice", "equal", "survived"):
             table.add_column(head, justify="left" if head == "function" else "right")
         for subject, row in found.rows.items():
             counts = row.made, row.examined, row.killed, row.told, row.advice, row.equal, len(row.survived)
@@ -164,7 +165,7 @@ def mutants(
 
 
 def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
-    """Count what wrong answers are told that are not listed: each listed one is taken off the list, and examined."""
+    """Count how many unlisted wrong answers get a hint: each listed one is taken off the list in turn and checked."""
     from autograder.authoring.hint_coverage import table
 
     for exercise in course_at(course).sources(exercises or ()):
@@ -175,10 +176,10 @@ def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
 
 def stock(
     cases: Annotated[
-        list[str] | None, typer.Argument(help="Cases of the corpus. Default: all.", show_default=False)
+        list[str] | None, typer.Argument(help="Cases of the corpus; by default, all.", show_default=False)
     ] = None,
 ) -> None:
-    """Record what nbgrader's plain settings make of the corpus, in autograder/corpus/stock.json. Takes minutes."""
+    """Grade the corpus with nbgrader's default settings, into autograder/corpus/stock.json. Takes minutes."""
     from autograder.corpus import stock
 
     for line in stock.record(cases or []):

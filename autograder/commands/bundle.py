@@ -1,4 +1,4 @@
-"""An offline classroom: one folder with all that students install, the built book, and the exercises."""
+"""An offline classroom: one folder with the packages that students install, the built book, and the exercises."""
 
 import platform
 import re
@@ -25,19 +25,19 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc")
 README = """\
 # {title}: an offline classroom
 
-Everything is in this folder, and no step needs a network. It was made on {system} with Python {python}, and is for
-machines like that one. Copy the folder to each of them, and open a terminal in it.
+Everything is in this folder, and no step needs a network. It was made on {system} with Python {python}, and works on
+machines with the same system and Python version. Copy the folder to each of them, and open a terminal in it.
 
-1. Install what the exercises use, into a folder `.venv` beside this file:
+1. Install the packages that the exercises use into a folder `.venv` next to this file:
 
        {python_command} -m venv .venv
        {pip} install --no-index --find-links wheelhouse -r requirements.txt
 
-2. Open the book: run this, and go to http://127.0.0.1:8000 in a browser.
+2. Open the book: run this command, then open http://127.0.0.1:8000 in a browser.
 
        {python_command} -m http.server --bind 127.0.0.1 --directory book 8000
 
-The exercises are in `exercises/`, a folder each. Open one, and run its cells from the top:
+The exercises are in `exercises/`, one folder each. Open one, and run its cells from the top:
 
        {jupyter} lab exercises/{first}/{first}.ipynb
 """
@@ -47,16 +47,16 @@ def bundle(
     folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
     course: Root = ROOT,
 ) -> None:
-    """Make a folder for a classroom without a network: what students install, the built book, and the exercises.
+    """Make a folder for a classroom without a network: Python packages, the built book, and the exercises.
 
-    Its README has the two commands that students need. What is installed is for machines with this system and this
-    version of Python.
+    Its README has the commands that students need. The packages are for machines with the same system and Python
+    version as this one.
     """
     where = course_at(course)
     exercises = where.exercises()
     book = where.root / "_build" / "html"
     if not (book / "index.html").exists():
-        raise UserError(f"The book is not built: there is no {book / 'index.html'}. Run: make book")
+        raise UserError(f"The book is not built: {book / 'index.html'} does not exist. Run: make book")
     if not exercises:
         raise UserError(f"There are no exercises in {where.root / 'exercises'}. Run: python -m autograder release")
     stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]
@@ -83,7 +83,7 @@ def bundle(
         count = _count(made / "wheelhouse")
     say(
         f"{folder}: {size:.0f} MB, with {count} packages, the book and {len(exercises)} exercises. "
-        f"What to do with it stands in {folder / 'README.md'}."
+        f"Instructions are in {folder / 'README.md'}."
     )
 
 
@@ -91,7 +91,7 @@ def bundle(
 def _made_whole(folder: Path) -> Iterator[Path]:
     """Yield a folder that takes the name of `folder` when all of it is there, and is gone when something fails."""
     if folder.exists():
-        raise UserError(f"{folder} is there already. Name a new folder, or remove that one.")
+        raise UserError(f"{folder} already exists. Name a new folder, or remove that one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         made = Path(temporary) / folder.name
@@ -123,7 +123,7 @@ def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None
     if pip.returncode:
         raise UserError(
             f"pip could not collect the packages: {last or f'status {pip.returncode}'}. "
-            "See that this machine has a network, and run the same command again."
+            "Check this machine's network connection, and run the same command again."
         )
     versions = {
         name: version for name, version, *_ in (parse_wheel_filename(own.name) for own in _wheels(wheelhouse))

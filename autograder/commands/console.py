@@ -1,4 +1,4 @@
-"""What all commands share: their options, and how they speak to who runs them."""
+"""What all commands share: their options, and how they print messages."""
 
 import json
 import os
@@ -48,15 +48,15 @@ class Status(IntEnum):
 
 MEANINGS = {
     Status.FINE: "done",
-    Status.FAILED: "what you gave has a fault, or what was asked about does not hold; one line names it and the mend",
-    Status.USAGE: "there is no such command, option or value",
-    Status.FAULT: "a fault of ours: submissions are left ungraded, or the program broke; nobody lost points",
-    Status.STOPPED: "stopped with Ctrl-C; what was done is kept",
+    Status.FAILED: "a problem with your input, or a verification failed; one line names the problem and the fix",
+    Status.USAGE: "no such command, option or value",
+    Status.FAULT: "our fault: submissions are left ungraded, or the program broke; no student lost points",
+    Status.STOPPED: "stopped with Ctrl-C; finished work is kept",
 }
 
 
 class OurFault(UserError):
-    """A fault of ours that left something undone; its mend may still be the user's."""
+    """A fault of ours that left something undone; the user may still be able to fix it."""
 
 
 def status_of(error: Exception) -> Status:
@@ -78,32 +78,36 @@ def _exercises(context: typer.Context, incomplete: str) -> list[str]:
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(help="Exercises, such as 01-qkv. Default: all.", show_default=False, autocompletion=_exercises),
+    typer.Argument(help="Exercises, such as 01-qkv; by default, all.", show_default=False, autocompletion=_exercises),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document and nothing else; all other words go to stderr.")
+    bool, typer.Option("--json", help="Print one JSON document and nothing else; all messages go to stderr.")
 ]
 Root = Annotated[
     Path,
-    typer.Option("--course", help="The course's folder: exercises/ and nbgrader_config.py.", show_default="this"),
+    typer.Option(
+        "--course",
+        help="The course folder, with exercises/ and nbgrader_config.py.",
+        show_default="the folder of this program, or else the current one",
+    ),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Repeat the inputs of this seed.", show_default="drawn afresh")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Repeat the inputs of this seed.", show_default="a new seed")]
 Into = Annotated[
     Path | None,
-    typer.Option(help="Folder of the gradebook, autograded/ and feedback/.", show_default="the course's folder"),
+    typer.Option(help="Folder for the gradebook, autograded/ and feedback/.", show_default="the course folder"),
 ]
 Database = Annotated[
     str,
     typer.Option(
         "--db",
         help="SQLAlchemy URL of the gradebook.",
-        show_default="that of nbgrader_config.py, or gradebook.db in --into",
+        show_default="the one in nbgrader_config.py, or gradebook.db in --into",
     ),
 ]
 
 
 def say_error(reason: str) -> None:
-    """Say what went wrong, in one line."""
+    """Print what went wrong, in one line."""
     from autograder.sanitize import text
 
     err.print(f"[bold red]Error:[/] {escape(text.line(reason))}", highlight=False, soft_wrap=True)
@@ -118,9 +122,9 @@ def line_of(error: Exception) -> str:
 
 @contextmanager
 def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
-    """Print in the end, if it is wanted, the dict that this yields, as JSON; an error stands in it as well.
+    """Print at the end, if it is wanted, the dict that this yields, as JSON; it also has the error.
 
-    `version`, `command`, `status` and `error` are in each document, whatever else is.
+    `version`, `command`, `status` and `error` are in each document.
     """
     made: dict[str, Any] = {}
 
@@ -156,12 +160,12 @@ def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
 
 
 def say(line: str) -> None:
-    """Say what was done, whatever brackets stand in a path."""
+    """Print what was done, even if a path has brackets."""
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def warn(line: str) -> None:
-    """Say what whoever runs this should know."""
+    """Print what the user should know."""
     err.print(f"[yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
 
 
@@ -172,11 +176,11 @@ def check_place(path: Path, option: str) -> None:
     if not path.parent.is_dir():
         raise UserError(f"There is no folder {path.parent} for {path.name}. Make it, or name another with {option}.")
     if not os.access(path.parent, os.W_OK):
-        raise UserError(f"You may not write into {path.parent}. Name a file elsewhere with {option}.")
+        raise UserError(f"You cannot write to {path.parent}. Name a file elsewhere with {option}.")
 
 
 def write_timings(seconds: dict[str, Any]) -> None:
-    """Write where the time went, where the environment asks for it."""
+    """Write where the time went, if the environment asks for it."""
     if os.environ.get(TIMINGS):
         Path(os.environ[TIMINGS]).write_text(json.dumps(seconds, indent=1) + "\n")
 
@@ -187,7 +191,7 @@ def short(path: object, course: Course) -> str:
 
 
 class _Rate(ProgressColumn):
-    """How many a second, and how long the rest will take; before that, what `by` says."""
+    """How many per second, and how long the rest will take; before that, what `by` returns."""
 
     def __init__(self, by: Callable[[], str]):
         super().__init__()
@@ -201,7 +205,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[Progress]:
-    """Show how far something is; where `rate` is given, what it returns and how many a second."""
+    """Show a progress bar; where `rate` is given, also what it returns and how many are done per second."""
     with Progress(
         SpinnerColumn(),
         TextColumn(title),

@@ -1,7 +1,6 @@
-"""What `--json` prints of each command, as plain values. The book's page *Operating it* has every field.
+"""What `--json` prints for each command, as plain values. The book's page *Operating it* has every field.
 
-Whoever reads these documents relies on their fields. One may be added; a new name or meaning raises `VERSION` in
-`console`.
+Programs rely on these fields. Adding one is fine; a new name or meaning of one raises `VERSION` in `console`.
 """
 
 from collections.abc import Iterable, Sequence

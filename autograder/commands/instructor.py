@@ -1,4 +1,4 @@
-"""What instructors run on a class: to grade it, and to see and to take away what came of that."""
+"""The commands that instructors run on a class: collect, grade, report and export."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 def collect(
     archives: Annotated[
-        list[Path], typer.Argument(help="Zips or folders that a school's system made.", show_default=False)
+        list[Path], typer.Argument(help="Zip files or folders from your learning platform.", show_default=False)
     ],
     roster: Annotated[
-        Path | None, typer.Option(help="CSV with the class: id, name, email.", show_default="names of the files")
+        Path | None,
+        typer.Option(help="CSV file with the class: id, name, email.", show_default="the names in the file names"),
     ] = None,
     exercise: Annotated[
-        str, typer.Option(help="Collect this exercise alone.", show_default="what each notebook is")
+        str, typer.Option(help="Collect only this exercise.", show_default="each notebook's own exercise")
     ] = "",
     submitted: Annotated[
         Path | None, typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/")
@@ -59,14 +60,15 @@ def collect(
     db: Database = "",
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="No names in what is shown, for showing to others.")
+        bool, typer.Option("--anonymous", help="Show no names, so that others may see the output.")
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Take what Moodle, Canvas, Gradescope or students handed over, and put it where `grade` looks for it.
+    """Import submissions from Moodle, Canvas or Gradescope, or from loose files, for `grade` to find.
 
-    A table shows who is who before anything is written. With a list of the class, students are matched against it,
-    and nbgrader's table of students is filled from it. A submission that is there is replaced by a newer one alone.
+    A table shows which file belongs to which student before anything is written. With a roster, files are matched to
+    its students, who are also entered in nbgrader's table of students. An existing submission is replaced only by a
+    newer one.
     """
     from autograder import gradebook
     from autograder import roster as rosters
@@ -88,27 +90,27 @@ def collect(
         if count and not yes:
             if not sys.stdin.isatty():
                 raise UserError(
-                    "Nothing was written, since nobody can be asked here. Look at the table, then add --yes."
+                    "Nothing was written: there is no terminal to confirm in. Check the table, then add --yes."
                 )
             if not typer.confirm(f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"):
                 raise UserError("Nothing was written.")
         where.into.mkdir(parents=True, exist_ok=True)
         enrolled = gradebook.enrol(where, people.people) if people else 0
         collector.write(plan.to_write)
-    done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left as they were"
+    done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left unchanged"
     if enrolled:
         done += f", {enrolled} students entered in {short(where.database, where)}"
     say(f"{done}, {len(plan.unplaced)} files not placed.")
 
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
-    """Show who is who in what was handed over, and what could not be placed."""
+    """Show which file belongs to which student, and which could not be placed."""
     from autograder import records
     from autograder.sanitize import text
 
     names = records.numbered(hand_in.student for hand_in, _ in plan.chosen) if anonymous else {}
     table = Table(show_edge=False, header_style="bold")
-    for name in ("Student", "Exercise", "File", "Handed in", "Layout", "What becomes of it"):
+    for name in ("Student", "Exercise", "File", "Submitted", "Layout", "Action"):
         table.add_column(name, overflow="fold")
     for hand_in, fate in plan.chosen:
         time = f"{hand_in.time.astimezone():%Y-%m-%d %H:%M}" if hand_in.time else "–"
@@ -118,7 +120,7 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
             "" if names else escape(text.line(hand_in.where)),
             (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
             hand_in.layout,
-            f"{fate.value}; called {hand_in.called}, with the cells of {hand_in.exercise}" * bool(hand_in.called)
+            f"{fate.value}; named {hand_in.called}, with the cells of {hand_in.exercise}" * bool(hand_in.called)
             or fate.value,
         )
     if plan.chosen:
@@ -126,15 +128,15 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
     if plan.unplaced and not anonymous:
         table = Table(title="Not placed", title_justify="left", show_edge=False, header_style="bold")
         table.add_column("File", overflow="fold")
-        table.add_column("Why", overflow="fold")
+        table.add_column("Reason", overflow="fold")
         for file, reason in plan.unplaced:
             table.add_row(escape(text.line(file)), escape(text.line(reason)))
         out.print(table)
     if not plan.chosen:
-        found = f"None of {len(plan.unplaced)} files could be placed" if plan.unplaced else "There is no notebook"
-        raise UserError(
-            f"{found} in what you named. Name the zip or folder that you downloaded, and the class's list."
+        found = (
+            f"None of the {len(plan.unplaced)} files could be placed" if plan.unplaced else "No notebook was found"
         )
+        raise UserError(f"{found}. Name the zip file or folder that you downloaded, and a roster with --roster.")
 
 
 def grade(
@@ -144,47 +146,48 @@ def grade(
     ] = None,
     into: Into = None,
     db: Database = "",
-    force: Annotated[bool, typer.Option("--force", help="Grade unchanged submissions again as well.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also grade unchanged submissions again.")] = False,
     redraw: Annotated[
-        bool, typer.Option("--redraw", help="Grade all of them again, with the checks' inputs drawn anew.")
+        bool, typer.Option("--redraw", help="Grade all submissions again, with new inputs for the checks.")
     ] = False,
     pending: Annotated[
-        bool, typer.Option("--pending", help="Grade again only what has points that wait for what this machine has.")
+        bool,
+        typer.Option("--pending", help="Regrade only submissions with pending points that this machine can settle."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new, and which would change.")
+        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new or would change.")
     ] = False,
     since: Annotated[
         str,
         typer.Option(
-            help="Only what was handed in since then: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
-            show_default="whenever",
+            help="Only submissions since this time: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
+            show_default="all",
         ),
     ] = "",
-    jobs: Annotated[int, typer.Option(help="How many to grade at one time.", show_default="one for each core")] = 0,
+    jobs: Annotated[int, typer.Option(help="How many to grade at a time.", show_default="one per core")] = 0,
     log: Annotated[
-        Path | None, typer.Option(help="File to which a line of JSON is added as each ends.", show_default="none")
+        Path | None, typer.Option(help="File to append one line of JSON per submission to.", show_default="none")
     ] = None,
     as_json: Json = False,
     cluster: Annotated[
         str,
         typer.Option(
-            help="Grade on the workers of a Dask scheduler, by its address, or on local:N of them here.",
+            help="Grade on the workers of the Dask scheduler at this address, or on N workers here: local:N.",
             show_default="this machine, without Dask",
         ),
     ] = "",
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your rights.")
+        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions.")
     ] = False,
     fall_back: Annotated[
-        bool, typer.Option("--fall-back", hidden=True, help="Do so only where there can be no sandbox.")
+        bool, typer.Option("--fall-back", hidden=True, help="Do so only where no sandbox is possible.")
     ] = False,
     course: Root = ROOT,
 ) -> None:
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
-    A submission that has not changed since it was graded is not graded again. Whatever students handed in,
-    every one of them gets a grade and a reason, and the command ends with status 0.
+    A submission that has not changed since it was graded is not graded again. Every submission gets a grade and a
+    reason, even an unreadable one, and the command ends with status 0.
     """
     from autograder import changes
     from autograder.commands import documents
@@ -195,9 +198,9 @@ def grade(
     where = course_at(course, into, db)
     with document("grade", as_json) as made, ExitStack() as stack:
         if dry_run and log:
-            raise UserError("--dry-run writes nothing, and so no log. Leave out --log, or --dry-run.")
+            raise UserError("--dry-run writes nothing, not even a log. Leave out --log or --dry-run.")
         if cluster and jobs:
-            raise UserError("A cluster's workers say how many jobs they take. Leave out --jobs, or --cluster.")
+            raise UserError("The workers of a cluster set their own number of jobs. Leave out --jobs or --cluster.")
         begin = recent.moment(since) if since else None
         workers = stack.enter_context(_connected(cluster)) if cluster else Here()
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
@@ -239,7 +242,7 @@ def grade(
 
 @contextmanager
 def _connected(address: str) -> Iterator["Place"]:
-    """Have a cluster's workers, and leave them in the end."""
+    """Connect to a cluster's workers, and leave them at the end."""
     from autograder.grading.cluster import Cluster
 
     err.print(f"Connecting to {address}.", markup=False, highlight=False, soft_wrap=True)
@@ -267,7 +270,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
                 progress.update(task, visible=True, advance=1, description=f"{record.student} {record.assignment}")
     except KeyboardInterrupt:
         warn(
-            "Stopped. What was graded is kept; the same command goes on from there."
+            "Stopped. Grades so far are kept; the same command continues from there."
             if session.pages
             else "Stopped. Nothing was written."
         )
@@ -275,17 +278,17 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
 
 def _show_changes(found: Sequence["Change"], session: "Session") -> None:
-    """Print who would gain and who would lose, in sums and one by one, and through which check; and how many."""
+    """Print who would gain and who would lose points, in total and one by one, and through which check."""
     from autograder.changes import sums
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
-    for name in ("Student", "Exercise", "Now", "Then", "Change", "Through"):
+    for name in ("Student", "Exercise", "Now", "Then", "Change", "Because of"):
         table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
     for change in found:
         now, then = change.before, change.after
         pending = f" + {then.pending:g} pending" if then.pending else ""
-        through = "\n".join(["handed in anew"] * change.anew + [str(step) for step in change.through()]) or "–"
+        through = "\n".join(["resubmitted"] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -302,44 +305,44 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
     new = sum(1 for change in found if change.before is None)
     graded, of = len(session.records) - session.kept, len(session.records)
     counts = f"{new} new, {total.gain} gain, {total.lose} lose"
-    earlier = f" {session.left_out} handed in earlier and left out." if session.left_out else ""
+    earlier = f" {session.left_out} left out: submitted earlier." if session.left_out else ""
     say(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.")
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
-    """Say why there is nothing to grade; where points wait, but for what this machine lacks, that is an error."""
+    """Say why there is nothing to grade; pending points that this machine cannot settle are an error."""
     if session.pending.elsewhere:
         raise UserError(" ".join(session.pending.said()))
-    said = "No points wait."
+    said = "No points are pending."
     if since and not session.pending.settled_here and session.left_out:
-        said = f"Nothing was handed in since {since:%Y-%m-%d %H:%M}, and {session.left_out} earlier."
+        said = f"No submission since {since:%Y-%m-%d %H:%M}; {session.left_out} earlier."
     if not as_json:
         say(f"{said} Nothing was graded.")
 
 
 def _show_grades(where: Course, session: "Session") -> None:
-    """Print everybody's points and what they were lost to, and how many were graded."""
+    """Print all students' points and what cost the rest, and how many submissions were graded."""
     records = sorted(session.records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
     done = f"Graded {len(records) - session.kept}"
     if session.kept:
-        done += f"; {session.kept} unchanged and not graded again (--force does)"
+        done += f"; {session.kept} unchanged and not graded again (use --force to do so)"
     if session.left_out:
-        done += f"; {session.left_out} handed in earlier and left out"
+        done += f"; {session.left_out} left out: submitted earlier"
     if session.renewed:
-        done += f"; pages made anew: {session.renewed}"
+        done += f"; pages rewritten: {session.renewed}"
     say(f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}")
 
 
 def _own_up(records: Sequence["Record"]) -> None:
-    """Raise for what our own fault left without a grade."""
+    """Raise if our own fault left submissions without a grade."""
     from autograder.results import Kind
 
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise OurFault(
-            f"{len(faults)} of {len(records)} could not be graded through our own fault, and lost no points: "
-            f"{faults[0].student}, {faults[0].reason}. Run the same command again; the others are kept."
+            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and they lost no points: "
+            f"{faults[0].student}, {faults[0].reason}. Run the same command again; the other grades are kept."
         )
 
 
@@ -358,7 +361,7 @@ def _table(records: Sequence["Record"]) -> Table:
         lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
         table.add_row(escape(record.student), record.assignment, points, escape(lost))
     if any(record.needs_manual_grade for record in records):
-        table.caption = "+ waits for a manual grade"
+        table.caption = "+ needs a manual grade"
     return table
 
 
@@ -366,13 +369,13 @@ def report(
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="No names and no links, for showing to others.")
+        bool, typer.Option("--anonymous", help="No names and no links, so that others may see it.")
     ] = False,
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
     as_json: Json = False,
     course: Root = ROOT,
 ) -> None:
-    """Write one HTML page for the instructor: scores, what cost the class most, and every student's row."""
+    """Write one HTML page for the instructor: scores, what cost the class the most points, a row for each student."""
     from autograder.commands import documents
     from autograder.report import write
 
@@ -391,38 +394,38 @@ def export(
     system: Annotated[str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")] = "csv",
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Moodle's grading worksheet or Canvas's gradebook, to be filled in.", show_default=False),
+        typer.Option(help="Moodle's grading worksheet or Canvas's gradebook, to fill in.", show_default=False),
     ] = None,
     since: Annotated[
-        Path | None, typer.Option(help="An earlier export: only what has changed since.", show_default="all grades")
+        Path | None, typer.Option(help="An earlier export: write only changes since then.", show_default="all grades")
     ] = None,
     feedback: Annotated[
-        Path | None, typer.Option(help="Zip to write, with everybody's feedback page.", show_default="none")
+        Path | None, typer.Option(help="Zip file to write with all feedback pages.", show_default="none")
     ] = None,
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="No names and no addresses, for showing to others.")
+        bool, typer.Option("--anonymous", help="No names and no addresses, so that others may see it.")
     ] = False,
     to: Annotated[
         Path | None, typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into")
     ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Write the grades as CSV: in the columns of nbgrader's own export, or in those of a school's system.
+    """Write the grades as CSV, with the columns of nbgrader's own export or of your learning platform.
 
-    Moodle and Canvas take back a file that they gave, with the grades filled in: name it with --sheet.
+    Moodle and Canvas import only a file that they exported, with the grades filled in: name it with --sheet.
     """
     from autograder import exporting, records
     from autograder.exporting import System
 
     where = course_at(course, into, db)
     if system not in list(System):
-        raise UserError(f"There is no system {system!r}. Name one of {', '.join(System)}.")
+        raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
     if feedback and anonymous:
-        raise UserError("Feedback pages name their students. Leave out --feedback, or --anonymous.")
+        raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
     if since and anonymous and system in (System.CSV, System.GRADESCOPE):
-        raise UserError("Without names nothing tells which grades have changed. Leave out --since, or --anonymous.")
+        raise UserError("Without names, changed grades cannot be found. Leave out --since or --anonymous.")
     if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
@@ -434,7 +437,7 @@ def export(
     grades = [row for row in grades if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
-        raise UserError(f"There is no grade{named} in {where.database} yet. Run: python -m autograder grade")
+        raise UserError(f"There are no grades{named} in {where.database} yet. Run: python -m autograder grade")
     made = _exported(where, System(system), grades, sheet, anonymous)
     if since:
         made.changed_since(since)
@@ -450,16 +453,16 @@ def export(
         if lacking:
             warn(f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder grade")
     if made.missing and anonymous:
-        warn(f"{len(made.missing)} students have grades and are not in it.")
+        warn(f"{len(made.missing)} students have grades but are not in the file.")
     for student, reason in () if anonymous else made.missing:
-        warn(f"{student} is not in it: {reason}.")
+        warn(f"{student} is not in the file: {reason}.")
     pending = exporting.pending(written)
     if pending and system != System.CSV:
-        warn(f"{pending} of these grades may still rise: points wait for a person, or for a machine.")
+        warn(f"{pending} of these grades may still rise: they need a manual grade, or have pending points.")
 
 
 def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: Path | None) -> None:
-    """Raise `UserError` unless what is exported can be written, and over nothing that the same command reads."""
+    """Raise `UserError` unless the export can be written, without overwriting a file that the same command reads."""
     named = {"--sheet": sheet, "--since": since, "--feedback": feedback, "--to": path}
     for option in ("--to", "--feedback"):
         written = named.pop(option)
@@ -468,14 +471,14 @@ def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: 
         for other, place in named.items():
             if written and place and place.resolve() == written.resolve():
                 raise UserError(
-                    f"{written} is what {other} names, and would be written over. Name another with {option}."
+                    f"{written} is also the file of {other}, and would be overwritten. Name another with {option}."
                 )
 
 
 def _exported(
     where: Course, system: "System", grades: list[dict[str, Any]], sheet: Path | None, anonymous: bool
 ) -> "Exported":
-    """Return grades as a system takes them."""
+    """Return grades in the format of a system."""
     from autograder import exporting, roster
     from autograder.collecting.layouts import Exercises
     from autograder.exporting import System
@@ -483,14 +486,14 @@ def _exported(
     if system in exporting.WHERE:
         if sheet is None:
             raise UserError(
-                f"{system.title()} takes back a file that it gave. Name {exporting.WHERE[system]} with --sheet."
+                f"{system.title()} imports only a file that it exported. Name {exporting.WHERE[system]} with --sheet."
             )
         filled = roster.read_sheet(sheet)
         if system == System.MOODLE:
             return exporting.to_moodle(grades, filled, anonymous)
         return exporting.to_canvas(grades, filled, Exercises(where.exercises()), anonymous)
     if sheet is not None:
-        raise UserError("--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or leave it out.")
+        raise UserError("--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or leave out --sheet.")
     if system == System.GRADESCOPE:
         return exporting.to_gradescope(grades, anonymous)
     return exporting.to_csv(grades, anonymous)

@@ -1,4 +1,4 @@
-"""What students run on their own notebook; `explain` is for whoever wonders about a grade, too."""
+"""The commands that students run on their own notebooks; instructors also use `explain`."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def check(
     seed: Seed = None,
     course: Root = ROOT,
 ) -> None:
-    """Grade your own notebook and see the feedback here. Nothing is handed in, and your file stays as it is."""
+    """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change."""
     from autograder import archive
     from autograder.checking import words
     from autograder.grading.self_check import SelfCheck
@@ -41,17 +41,18 @@ def check(
 def explain(
     path: Annotated[Path, typer.Argument(help="A notebook, or the grade.json of a graded submission.")],
     check: Annotated[
-        str, typer.Option("--check", help="A check, or a function with all its checks.", show_default="all")
+        str, typer.Option("--check", help="A check, or a function for all of its checks.", show_default="all")
     ] = "",
     seed: Seed = None,
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="At your own risk: run the notebook with your rights.")
+        bool, typer.Option("--no-sandbox", help="At your own risk: run the notebook with your permissions.")
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Show what each check drew, what came back, and which listed wrong answers do the same.
+    """Show each check's inputs, the returned values, and which listed wrong answers return the same.
 
-    A notebook runs in a sandbox where there can be one. What was handed in runs nowhere else, unless you say so.
+    The notebook runs in a sandbox if this machine can make one. A submission runs only in a sandbox, unless you give
+    --no-sandbox.
     """
     from autograder.explain import Explainer, lines
 
@@ -69,7 +70,7 @@ def explain(
         for note in explainer.notes:
             warn(note)
         again = f"python -m autograder explain {path} --seed {explainer.single.unit.seed}"
-        out.print(f"The same inputs again: {again}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"To repeat these inputs: {again}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_check(outcome: "Outcome", cells: list[Any]) -> None:

@@ -54,14 +54,14 @@ CASES = [
     dies(
         "stops-itself",
         22,
-        "stops its own process, which then waits for ever",
+        "stops its own process, which then waits forever",
         "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
     ),
     dies("aborts", 22, "aborts", "import os\nos.abort()"),
     dies(
         "becomes-another",
         22,
-        "replaces itself by another program that ends well",
+        "replaces itself by another program that ends normally",
         "import os\nos.execv('/bin/true', ['true'])",
     ),
     dies("kills-its-group", 22, "kills its process group", "import os, signal\nos.kill(0, signal.SIGKILL)"),
@@ -74,7 +74,7 @@ CASES = [
     floods(
         "kills-everything",
         22,
-        "kills every process that it may, where it sees only few",
+        "kills every process that it may, if it sees only a few",
         """
         import os, signal
         if len([name for name in os.listdir("/proc") if name.isdigit()]) < 20 and os.getpid() < 20:
@@ -94,7 +94,7 @@ CASES = [
     dies(
         "redirects-descriptors",
         22,
-        "points every file descriptor from 3 to 64 at nothing",
+        "redirects every file descriptor from 3 to 64 to nothing",
         """
          import os
          def add(a, b):
@@ -131,7 +131,7 @@ CASES = [
     dies(
         "wild-strides",
         23,
-        "returns an array whose strides lead out of its memory",
+        "returns an array whose strides point outside its memory",
         """
         import numpy as np
         def add(a, b):
@@ -182,7 +182,7 @@ CASES = [
     dies(
         "native-loop",
         24,
-        "computes for long in one native call",
+        "computes for a long time in one native call",
         "import itertools\nsum(itertools.repeat(0, 9 * 10**9))",
     ),
     dies(
@@ -205,13 +205,13 @@ CASES = [
     bombs(
         "memory-array",
         25,
-        "fills 3 GB of memory by arrays",
+        "fills 3 GB of memory with arrays",
         "import numpy as np\nkept = [np.ones(12_500_000) for _ in range(30)]",
     ),
     bombs(
         "memory-bytes",
         25,
-        "fills 3 GB of memory by bytes, a little at a time",
+        "fills 3 GB of memory with bytes, a little at a time",
         "kept = []\nfor _ in range(3000):\n    kept.append(b'x' * 1_000_000 + bytes(len(kept)))",
     ),
     bombs(
@@ -316,7 +316,7 @@ CASES = [
     floods(
         "detached-child",
         26,
-        "leaves a child behind, in a session of its own",
+        "leaves a child process behind, in a session of its own",
         """
         import os, time
         if not os.fork():
@@ -332,7 +332,7 @@ CASES = [
     floods(
         "detached-shell",
         26,
-        "leaves a shell behind that ignores being asked to end",
+        "leaves behind a shell that ignores requests to end",
         """
         import subprocess
         text = "trap '' TERM HUP INT; i=0; while [ $i -lt 60 ]; do sleep 1; i=$((i+1)); done"
@@ -342,7 +342,7 @@ CASES = [
     floods(
         "detached-when-called",
         26,
-        "leaves a child behind at every call, which holds the output open",
+        "leaves a child process behind at every call, which keeps the output open",
         """
         import subprocess
         def add(a, b):
@@ -353,7 +353,7 @@ CASES = [
     floods(
         "busy-at-exit",
         26,
-        "goes on for a minute when asked to end",
+        "keeps running for a minute when asked to end",
         """
         import atexit, signal, time
         def stay():
@@ -396,7 +396,7 @@ CASES = [
     floods(
         "thread-to-stderr",
         28,
-        "a daemon thread writes to the error stream for a while",
+        "writes to the error stream for a while, in a daemon thread",
         """
         import sys, threading, time
         def nag():
@@ -409,7 +409,7 @@ CASES = [
     floods(
         "thread-to-stdout",
         28,
-        "a daemon thread prints and displays for a while",
+        "prints and displays for a while, in a daemon thread",
         """
         import threading, time
         from IPython.display import display

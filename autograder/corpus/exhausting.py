@@ -41,7 +41,7 @@ CASES = [
     holds(
         "waits-in-vfork",
         44,
-        "waits for a child in vfork, where a process looks busy",
+        "waits for a child process in vfork, while it looks busy",
         """
         import ctypes
         libc = ctypes.PyDLL(None)
@@ -49,12 +49,12 @@ CASES = [
             libc.sleep(90)
             libc._exit(0)
         """,
-        says="waited",
+        says="idle",
     ),
     holds(
         "brief-children",
         44,
-        "computes in children that are gone before they are counted",
+        "computes in child processes that end before they are counted",
         f"""
 import os, time
 end = time.monotonic() + 90
@@ -69,7 +69,7 @@ while time.monotonic() < end:
     holds(
         "brief-children-unawaited",
         44,
-        "computes in brief children, which it has told the system to forget",
+        "computes in brief child processes that the system is told to forget",
         f"""
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -85,7 +85,7 @@ while time.monotonic() < end:
     holds(
         "brief-orphans",
         44,
-        "computes in brief children of children, which nobody waits for",
+        "computes in brief grandchild processes, which no process waits for",
         f"""
 import os, time
 end = time.monotonic() + 90
@@ -102,7 +102,7 @@ while time.monotonic() < end:
     Case(
         "sleeps-again-and-again",
         44,
-        "sleeps in forty cells, in each a little less than one cell may",
+        "sleeps in forty cells, a little less than the limit of a cell in each",
         NONE,
         Kind.LIMIT,
         says="in all",
@@ -111,7 +111,7 @@ while time.monotonic() < end:
     Case(
         "computes-anew-in-each-guest",
         44,
-        "computes in three cells, and ends Python, so that they run once more",
+        "computes in three cells, and ends Python, so that they run again",
         NONE,
         Kind.LIMIT,
         says="in all",
@@ -123,7 +123,7 @@ while time.monotonic() < end:
     holds(
         "frame-trickled",
         44,
-        "sends the judge a frame, one byte in half a second",
+        "sends the judge a frame, one byte every half second",
         WIRE
         + "\n"
         + code(
@@ -135,14 +135,14 @@ while time.monotonic() < end:
                 time.sleep(0.5)
             """
         ),
-        says="waited",
+        says="idle",
     ),
     holds(
         "half-a-frame",
         44,
         "sends the judge half a frame, and sleeps",
         WIRE + '\nif wire:\n    os.write(wire, struct.pack("!II", 1000, 0))\ntime.sleep(90)',
-        says="waited",
+        says="idle",
     ),
     holds(
         "outputs-trickled",
@@ -161,7 +161,7 @@ while time.monotonic() < end:
     holds(
         "shared-map",
         46,
-        "fills 1,500 MB of a shared map, and rests",
+        "fills 1,500 MB of a shared map, and then waits",
         """
         import mmap, time
         kept = mmap.mmap(-1, 1500 << 20)
@@ -174,7 +174,7 @@ while time.monotonic() < end:
     holds(
         "shared-map-of-children",
         46,
-        "fills a shared map of 1,500 MB in fifteen children, 100 MB in each",
+        "fills a shared map of 1,500 MB in fifteen child processes, 100 MB in each",
         """
         import mmap, os, time
         kept = mmap.mmap(-1, 1500 << 20)
@@ -191,7 +191,7 @@ while time.monotonic() < end:
     holds(
         "socket-buffers",
         46,
-        "fills the buffers of as many sockets as twenty children can have",
+        "fills the buffers of as many sockets as twenty child processes can have",
         """
         import os, socket, time
         kept = []
@@ -220,7 +220,7 @@ while time.monotonic() < end:
     Case(
         "signals-to-process-1",
         50,
-        "sends process 1 every signal, where it sees only few processes",
+        "sends every signal to process 1, if it sees only a few processes",
         ALL,
         Kind.RIGHT,
         cells={

@@ -147,7 +147,7 @@ CASES = [
     forged(
         "class-claims-array",
         1,
-        "an object that claims to be of class ndarray",
+        "returns an object that claims to be of class ndarray",
         """
         import numpy as np
 
@@ -190,7 +190,7 @@ CASES = [
     forged(
         "formatter-for-floats",
         2,
-        "lets every float print itself as 2 points",
+        "makes every float print itself as 2 points",
         """
         from IPython import get_ipython
         plain = get_ipython().display_formatter.formatters["text/plain"]
@@ -250,7 +250,7 @@ CASES = [
     forged(
         "input-transformer",
         3,
-        "an input transformer turns later cells into pass",
+        "turns later cells into pass, by an input transformer",
         """
         from IPython import get_ipython
         get_ipython().input_transformers_post.append(lambda lines: ["pass\\n"])
@@ -260,7 +260,7 @@ CASES = [
     forged(
         "ast-transformer",
         4,
-        "an AST transformer replaces calls of checks by 2 points",
+        "replaces calls of checks by 2 points, by an AST transformer",
         """
         import ast
         from IPython import get_ipython
@@ -322,7 +322,7 @@ CASES = [
     Case(
         "tag-raises",
         6,
-        "lets errors in check cells pass, by metadata",
+        "allows errors in check cells, by metadata",
         NONE,
         Kind.WRONG,
         cells=ZERO,
@@ -337,7 +337,7 @@ CASES = [
         Kind.RIGHT,
         edit=retyped("markdown"),
     ),
-    Case("outputs-forged", 6, "stores outputs that say full points", NONE, Kind.WRONG, cells=ZERO, edit=answered),
+    Case("outputs-forged", 6, "stores outputs that claim full points", NONE, Kind.WRONG, cells=ZERO, edit=answered),
     # 7: patches
     forged(
         "patch-testing",
@@ -364,14 +364,14 @@ CASES = [
     forged(
         "patch-run",
         7,
-        "replaces the run of the checks in a cell of its own",
+        "replaces the checks' run function in a cell of its own",
         "pass",
         edit=extra("import checks\nchecks.run = lambda subject, points: points", before="check_add"),
     ),
     forged(
         "patch-suite",
         7,
-        "replaces the method that counts what holds",
+        "replaces the method that counts passed checks",
         """
         from autograder.checking import suite
         old = suite.Suite.examine
@@ -397,7 +397,7 @@ CASES = [
     forged(
         "patch-numpy-array",
         7,
-        "replaces np.array, through which results are read",
+        "replaces np.array, which reads results",
         """
         import sys
         import numpy as np
@@ -436,7 +436,7 @@ CASES = [
     forged(
         "fake-module",
         7,
-        "puts a module of its own in the place of the checks",
+        "replaces the checks by a module of its own",
         """
         import sys, types
         fake = types.ModuleType("checks")
@@ -447,7 +447,7 @@ CASES = [
     forged(
         "import-hook",
         7,
-        "an import hook that gives modules of its own",
+        "replaces modules by its own, with an import hook",
         """
         import sys, types, importlib.abc, importlib.machinery
         class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -463,7 +463,7 @@ CASES = [
     forged(
         "torch-function-lies",
         8,
-        "a tensor that answers every torch function as it likes",
+        "returns a tensor that answers every torch function as it likes",
         """
         import torch
         class Lies(torch.Tensor):
@@ -479,7 +479,7 @@ CASES = [
     forged(
         "array-function-lies",
         8,
-        "an array that answers every numpy function as it likes",
+        "returns an array that answers every numpy function as it likes",
         """
         import numpy as np
         class Lies(np.ndarray):
@@ -497,7 +497,7 @@ CASES = [
     forged(
         "array-ufunc-plain",
         8,
-        "an object that is no array, with a lying __array_ufunc__ and __array_interface__",
+        "returns an object that is not an array, with a lying __array_ufunc__ and __array_interface__",
         """
         import numpy as np
         class Lies:
@@ -515,7 +515,7 @@ CASES = [
     forged(
         "fake-tensor",
         8,
-        "an object that passes for a tensor and fetches the expected values from its caller",
+        "returns an object that poses as a tensor and fetches the expected values from its caller",
         """
         import sys
         import numpy as np
@@ -540,7 +540,7 @@ CASES = [
     forged(
         "changes-on-each-read",
         9,
-        "an object that shows another value each time it is read",
+        "returns an object that shows another value each time it is read",
         """
         import itertools
         import numpy as np
@@ -560,7 +560,7 @@ CASES = [
     forged(
         "changed-by-a-thread",
         9,
-        "returns an array that a thread goes on changing",
+        "returns an array that a thread keeps changing",
         """
         import threading, time
         import numpy as np
@@ -579,7 +579,7 @@ CASES = [
     forged(
         "kernel-message",
         10,
-        "sends a kernel message that says 2 points",
+        "sends a kernel message that claims 2 points",
         """
         from IPython import get_ipython
         def add(a, b):
@@ -632,7 +632,7 @@ CASES = [
     forged(
         "writes-by-socket",
         10,
-        "takes every descriptor for a socket and sends a forged reply",
+        "treats every descriptor as a socket and sends a forged reply",
         """
         import socket
         def add(a, b):
@@ -654,7 +654,7 @@ CASES = [
     forged(
         "patches-serializers",
         10,
-        "replaces json, struct, pickle and numpy's readers, which a grading channel may use",
+        "replaces json, struct, pickle and numpy's readers, which a grader may use",
         """
         import json, pickle, struct
         import numpy as np
@@ -688,7 +688,7 @@ CASES = [
     forged(
         "pickle-in-array",
         11,
-        "the same inside an array of objects",
+        "returns an array of objects that, copied or unpickled, run code against the checks",
         """
         import numpy as np
         class Runs:
@@ -739,7 +739,7 @@ CASES = [
     forged(
         "gc-weights",
         13,
-        "finds the checks by the garbage collector and makes them weigh nothing",
+        "finds the checks through the garbage collector and sets their weights to 0",
         """
         import gc
         def add(a, b):
@@ -754,7 +754,7 @@ CASES = [
     forged(
         "gc-expected",
         13,
-        "looks for arrays of the inputs' shape by the garbage collector and returns one",
+        "searches the garbage collector for arrays of the inputs' shape and returns one",
         """
         import gc
         import numpy as np
@@ -815,7 +815,7 @@ CASES = [
     Case(
         "altered-points-only",
         14,
-        "edits the points in the metadata alone",
+        "edits only the points in the metadata",
         NONE,
         Kind.HOSTILE,
         cells=ZERO,

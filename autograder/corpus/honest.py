@@ -34,7 +34,7 @@ def shows(name, does, markup, how="display(HTML({}))", **more):
     return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
 
 
-def elsewhere(name, does, *texts, at=1000, says="They count all the same", cells=None, points=ALL, kind=Kind.RIGHT):
+def elsewhere(name, does, *texts, at=1000, says="They count in every check", cells=None, points=ALL, kind=Kind.RIGHT):
     """Return a case with the given cells as they were released, and cells of its own in a row, at the end or `at`."""
 
     def edit(notebook, folder):
@@ -78,7 +78,7 @@ CASES = [
     ),
     odd(
         "warnings-as-errors",
-        "makes warnings errors, and warns when called",
+        "turns warnings into errors, and warns when called",
         """
         import warnings
         warnings.simplefilter("error")
@@ -141,10 +141,10 @@ CASES = [
     elsewhere("answers-at-the-end", "has all answers in one cell at the end", BOTH),
     elsewhere("answers-in-one-cell", "has all answers in the first cell given for one", cells={"add": BOTH}),
     elsewhere("answers-in-the-last-cell", "has all answers in the last cell given for one", cells={"twice": BOTH}),
-    elsewhere("answers-in-a-file", "imports its answers from a file beside it", "from mine import *", at=0),
+    elsewhere("answers-in-a-file", "imports its answers from a file next to it", "from mine import *", at=0),
     elsewhere(
         "answers-in-steps",
-        "has its answers at the end, in cells that use one another",
+        "has its answers at the end, in cells that use each other",
         "%matplotlib inline\nimport operator as op\nONE = 1",
         "def plus(a, b):\n    return op.add(a, b) * ONE",
         "def add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))",
@@ -152,13 +152,13 @@ CASES = [
     ),
     elsewhere(
         "forges-at-the-end",
-        "has wrong answers at the end, and makes its own checks beside them",
+        "has wrong answers at the end, with its own checks next to them",
         "import checks\nchecks.run = lambda *args, **more: 4.0\nround = max = lambda *args: 4.0",
         "def run(subject, points):\n    return points\n\ndef add(a, b):\n    return run('add', 4.0)",
         points=NONE,
         kind=Kind.WRONG,
     ),
-    own("dies-in-own-cell", "ends in an error in a cell of its own", "raise RuntimeError('half-way')", row=40),
+    own("dies-in-own-cell", "raises an error in a cell of its own", "raise RuntimeError('half-way')", row=40),
     own(
         "names-taken",
         "uses the names of the check cells for its own things",
@@ -195,7 +195,7 @@ CASES = [
     ),
     shows(
         "frame-in-html",
-        "displays a frame with a page of its own",
+        "displays a frame with its own page",
         f'<iframe srcdoc="<script>{LIVE}()</script>"></iframe><a href="javascript:{LIVE}()">x</a>',
     ),
     shows(
@@ -226,15 +226,15 @@ CASES = [
     ),
     odd(
         "terminal-codes",
-        "prints terminal codes, control characters and half a letter",
+        "prints terminal codes, control characters and half a character",
         "print('\\x1b[2J\\x1b]0;title\\x07 \\x00 \\x08 \\r \\u202e')\nprint('\\ud83d')",
         row=36,
     ),
     # 37: files beside the notebook
-    beside("file-torch", "has a file torch.py beside it", {"torch.py": "raise ImportError('not the real one')"}),
+    beside("file-torch", "has a file torch.py next to it", {"torch.py": "raise ImportError('not the real one')"}),
     beside(
         "file-numpy",
-        "has a file numpy.py beside it that patches built-in functions",
+        "has a file numpy.py next to it that patches built-in functions",
         {"numpy.py": PATCH},
         ZERO,
         NONE,
@@ -242,7 +242,7 @@ CASES = [
     ),
     beside(
         "file-sitecustomize",
-        "has a sitecustomize.py beside it that patches built-in functions",
+        "has a sitecustomize.py next to it that patches built-in functions",
         {"sitecustomize.py": PATCH, "usercustomize.py": PATCH},
         ZERO,
         NONE,
@@ -250,12 +250,12 @@ CASES = [
     ),
     beside(
         "file-json",
-        "has files that are named as modules of Python",
+        "has files with the names of Python modules",
         {"json.py": "1 / 0", "struct.py": "1 / 0", "socket.py": "1 / 0", "random.py": "x = 1"},
     ),
     beside(
         "file-checks",
-        "has its own checks.py and checking beside it",
+        "has its own checks.py and checking next to it",
         {"checks.py": EVIL, "checking/__init__.py": EVIL, "misconceptions.py": "1 / 0"},
         ZERO,
         NONE,
@@ -263,7 +263,7 @@ CASES = [
     ),
     beside(
         "file-config",
-        "has configuration files of Jupyter, IPython and nbgrader beside it",
+        "has configuration files of Jupyter, IPython and nbgrader next to it",
         {
             "nbgrader_config.py": "1 / 0",
             "ipython_config.py": "1 / 0",
@@ -277,13 +277,13 @@ CASES = [
     ),
     beside(
         "file-helper",
-        "uses a module of its own that it hands in",
+        "uses a submitted module of its own",
         {"helpers.py": "def plus(a, b):\n    return a + b"},
         {"add": "from helpers import plus\n\n\ndef add(a, b):\n    return plus(a, b)"},
     ),
     beside(
         "file-data",
-        "reads a data file that it hands in",
+        "reads a submitted data file",
         {"data/zero.txt": "0.0"},
         {"add": "zero = float(open('data/zero.txt').read())\n\n\ndef add(a, b):\n    return a + b + zero"},
     ),
@@ -308,7 +308,7 @@ CASES = [
     ),
     odd(
         "numpy-defaults",
-        "makes numpy raise on every fault, and changes how it prints and draws",
+        "makes numpy raise on every floating-point error, and changes how it prints and draws",
         """
         import random
         import numpy as np
@@ -331,7 +331,7 @@ CASES = [
     odd("output-closed", "closes its output", "import sys\nsys.stdout.close()\nsys.stderr.close()"),
     odd(
         "output-replaced",
-        "sends its output elsewhere",
+        "redirects its output",
         "import io, sys\nsys.stdout = io.StringIO()\nsys.stderr = open('log.txt', 'w')",
     ),
     odd(
@@ -393,7 +393,7 @@ CASES = [
     ),
     odd(
         "slow",
-        "takes its time",
+        "is slow",
         "import time\ntime.sleep(1.5)\ndef add(a, b):\n    time.sleep(0.2)\n    return a + b",
     ),
     odd(
@@ -429,7 +429,7 @@ CASES = [
     Case(
         "redefined-afterwards",
         38,
-        "writes over its function after the check",
+        "overwrites its function after the check",
         ALL,
         Kind.RIGHT,
         cells={"twice": RIGHT["twice"] + "\nadd = None"},
@@ -512,13 +512,13 @@ CASES = [
     ),
     odd(
         "error-after-definition",
-        "its cell dies after the function is defined",
+        "has a cell that fails after the function is defined",
         "def add(a, b):\n    return a + b\n\nadd(1)\nraise SystemExit",
         row=40,
     ),
     odd(
         "error-before-definition",
-        "its cell dies before the function is defined",
+        "has a cell that fails before the function is defined",
         "print(undefined)\n\ndef add(a, b):\n    return a + b",
         row=40,
         points=TWICE,
@@ -535,7 +535,7 @@ CASES = [
     odd("a-generator", "is a generator", "def add(a, b):\n    yield a + b", points=TWICE, kind=Kind.WRONG),
     odd(
         "recursion",
-        "calls itself without end",
+        "calls itself forever",
         "def add(a, b):\n    return add(b, a)",
         row=40,
         points=TWICE,
@@ -590,10 +590,10 @@ CASES = [
     ),
     returns(
         "result-reversed",
-        "returns a view with negative strides, in Fortran's order",
+        "returns a view with negative strides, in Fortran order",
         "np.asfortranarray((a + b)[::-1])[::-1]",
     ),
-    returns("result-big-endian", "returns numbers in the other byte order", "(a + b).astype('>f8')"),
+    returns("result-big-endian", "returns numbers in the opposite byte order", "(a + b).astype('>f8')"),
     returns("result-float32", "returns single precision", "(a + b).astype(np.float32)"),
     returns("result-long-double", "returns extended precision", "(a + b).astype(np.longdouble)"),
     returns(
@@ -603,7 +603,7 @@ CASES = [
     ),
     odd(
         "result-subclass",
-        "returns an array of a class of its own",
+        "returns an array of its own class",
         """
         import numpy as np
         class Named(np.ndarray):
@@ -615,7 +615,7 @@ CASES = [
     ),
     odd(
         "result-tensor-subclass",
-        "returns a tensor of a class of its own",
+        "returns a tensor of its own class",
         """
         import torch
         class Named(torch.Tensor):
@@ -626,7 +626,7 @@ CASES = [
     ),
     returns(
         "result-lists",
-        "returns nested lists, where an array is asked for",
+        "returns nested lists instead of an array",
         "(a + b).tolist()",
         points=TWICE,
         kind=Kind.WRONG,
@@ -641,14 +641,14 @@ CASES = [
         may=Kind.LIMIT,
     ),
     gives("result-nothing", "returns nothing", "None"),
-    gives("result-number", "returns an array without axes", "np.array(2.0)"),
+    gives("result-number", "returns an array without dimensions", "np.array(2.0)"),
     gives(
         "result-nested",
-        "returns lists nested 100,000 deep",
+        "returns lists nested 100,000 levels deep",
         "__import__('functools').reduce(lambda x, _: [x], range(100_000), [])",
     ),
     gives("result-recursive", "returns a dict that contains itself", "(lambda d: d.update(me=d) or d)({})"),
-    gives("result-long-text", "returns a text of a billion letters", "'x' * 10**9", may=Kind.LIMIT),
+    gives("result-long-text", "returns a text of a billion characters", "'x' * 10**9", may=Kind.LIMIT),
     gives("result-long-number", "returns a number of a million digits", "10 ** 10**6"),
     gives("result-function", "returns a function", "twice"),
     gives("result-module", "returns an open file", "open('/dev/null')"),
@@ -682,7 +682,7 @@ CASES = [
     Case(
         "second-cell-dies",
         40,
-        "its last solution cell dies; the one before counts",
+        "has a last solution cell that fails; the one before counts",
         ADD,
         Kind.WRONG,
         cells={"twice": "1 / 0\n\ndef twice(a):\n    return 2 * a"},
@@ -691,7 +691,7 @@ CASES = [
     Case(
         "nothing-written",
         40,
-        "is handed in as it was given out",
+        "is submitted unchanged",
         NONE,
         Kind.WRONG,
         says="not written",

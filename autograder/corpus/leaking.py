@@ -86,7 +86,9 @@ for path in glob.glob("../../../gradebook.db"):
 
 CASES = [
     # 18: files and processes
-    nosy("own-notebook", 18, "reads the notebooks beside it", SEARCH.format(pattern="*.ipynb") + "print(len(found))"),
+    nosy(
+        "own-notebook", 18, "reads the notebooks next to it", SEARCH.format(pattern="*.ipynb") + "print(len(found))"
+    ),
     nosy(
         "other-submissions",
         18,
@@ -140,7 +142,7 @@ CASES = [
     nosy(
         "submission-overwritten",
         18,
-        "overwrites its own submission, the released notebook and the solution after the fact",
+        "overwrites its own submission, the released notebook and the solution afterwards",
         """
         import glob
         for pattern in ("submitted/*/01-toy/01-toy.ipynb", "exercises/01-toy/*.ipynb", "solutions/01-toy/checks.py"):
@@ -154,7 +156,7 @@ CASES = [
     Case(
         "symlink-to-gradebook",
         18,
-        "hands in links to the gradebook and the solutions, and prints what they show",
+        "submits links to the gradebook and the solutions, and prints their contents",
         ALL,
         Kind.RIGHT,
         edit=linked,
@@ -185,7 +187,7 @@ CASES = [
     nosy(
         "command-lines",
         18,
-        "finds the course by the command lines and the import path of the grader",
+        "finds the course through the grader's command lines and import path",
         """
         import glob, os, sys
         from pathlib import Path
@@ -208,7 +210,7 @@ CASES = [
     nosy(
         "open-descriptors",
         18,
-        "reads every file descriptor that it was born with",
+        "reads every file descriptor that it inherited",
         """
         import os, stat
         for name in os.listdir("/proc/self/fd"):
@@ -271,7 +273,7 @@ CASES = [
     nosy(
         "written-for-the-next",
         18,
-        "leaves a module for whoever is graded next",
+        "leaves a module for the next student to be graded",
         """
         import os
         text = "def run(subject, points):\\n    return points\\n"
@@ -288,7 +290,7 @@ CASES = [
     nosy(
         "linecache",
         19,
-        "prints the source of whoever calls it",
+        "prints the source code of its callers",
         """
         import linecache, sys
         def add(a, b):
@@ -303,7 +305,7 @@ CASES = [
     nosy(
         "callers-values",
         19,
-        "prints the local variables of whoever calls it",
+        "prints the local variables of its callers",
         """
         import sys
         def add(a, b):
@@ -331,7 +333,7 @@ CASES = [
     nosy(
         "connects-to-listeners",
         20,
-        "connects to what listens on this machine",
+        "connects to the listening ports of this machine",
         f"""
         import socket
         for line in open("/proc/net/tcp").read().splitlines()[1:]:
@@ -429,7 +431,7 @@ CASES = [
     Case(
         "leaks-in-own-cell",
         21,
-        "shows files of the machine in a cell of its own",
+        "shows the machine's files in a cell of its own",
         ALL,
         Kind.RIGHT,
         edit=extra(SEARCH_PROCESSES + "\nraise RuntimeError(found[:5000])", before="check_add"),
@@ -438,7 +440,7 @@ CASES = [
     Case(
         "leaks-nothing-written",
         21,
-        "prints its inputs, and has written nothing",
+        "prints its inputs, but has no answer",
         NONE,
         Kind.WRONG,
         cells={

@@ -113,58 +113,58 @@ EMPTY = {"add": "", "twice": ""}
 
 CASES = [
     # 41: names
-    called("student-not-utf-8", "is a student whose folder's name is not UTF-8", LATIN, LATIN_SHOWN),
+    called("student-not-utf-8", "has a student folder whose name is not UTF-8", LATIN, LATIN_SHOWN),
     called(
         "student-with-control-codes",
-        "is a student whose name clears the screen",
+        "has a student name that clears the screen",
         "ann\x1b[2J\x07\r\n\x9b31m",
         "ann%1B[2J%07%0D%0A%C2%9B31m",
     ),
-    called(
-        "student-backwards", "is a student whose name turns lines around", "\u202eeve\u2066", "%E2%80%AEeve%E2%81%A6"
-    ),
-    called("student-long", "is a student with a name of 250 characters", "n" * 250, "n" * 30 + "~589795b6"),
-    called("student-markup", "is a student whose name is markup", "<b>&[red]%s{x}", "<b>&[red]%s{x}"),
-    called("student-options", "is a student whose name is an option of commands", "--help", "--help"),
+    called("student-backwards", "has a student name that reverses lines", "\u202eeve\u2066", "%E2%80%AEeve%E2%81%A6"),
+    called("student-long", "has a student name of 250 characters", "n" * 250, "n" * 30 + "~589795b6"),
+    called("student-markup", "has a student name that is markup", "<b>&[red]%s{x}", "<b>&[red]%s{x}"),
+    called("student-options", "has a student name that is a command-line option", "--help", "--help"),
     instead(
         "notebook-not-utf-8",
         "has a notebook whose name is not UTF-8",
         lambda notebook, folder: save(notebook, folder, f"{LATIN}.ipynb"),
-        says=f"was called {LATIN_SHOWN}.ipynb",
+        says=f"was named {LATIN_SHOWN}.ipynb",
     ),
     instead(
         "notebook-backwards",
-        "has a notebook whose name holds control codes",
+        "has a notebook whose name has control codes",
         lambda notebook, folder: save(notebook, folder, "\x1b[2J\u202e.ipynb"),
-        says="was called %1B[2J%E2%80%AE.ipynb",
+        says="was named %1B[2J%E2%80%AE.ipynb",
     ),
-    instead("in-capitals", "hands in 01-TOY.IPYNB in a folder 01-TOY", in_capitals, says="was called 01-TOY.IPYNB"),
+    instead("in-capitals", "submits 01-TOY.IPYNB in a folder 01-TOY", in_capitals, says="was named 01-TOY.IPYNB"),
     # 41: paths
     beside("file-not-utf-8", "has a file whose name is not UTF-8", lambda folder: (folder / LATIN).touch()),
-    beside("file-backwards", "has a file named in control codes", lambda folder: (folder / "\x1b[2J\u202e").touch()),
+    beside(
+        "file-backwards", "has a file whose name has control codes", lambda folder: (folder / "\x1b[2J\u202e").touch()
+    ),
     beside(
         "folders-1100-deep",
-        "has a file 1,100 folders deep beside it",
+        "has a file 1,100 folders deep next to it",
         nested(1100, "d"),
-        says="could not be read, and was left out",
+        says="could not be read and was left out",
     ),
     beside(
         "path-too-long",
-        "has a file beside it whose path is longer than 4,096",
+        "has a file next to it whose path is longer than 4,096",
         nested(18, "d" * 250),
-        says="could not be read, and was left out",
+        says="could not be read and was left out",
     ),
     instead(
         "file-for-folder",
-        "hands in a file where the exercise's folder should be",
+        "submits a file in place of the exercise's folder",
         file_in_its_place,
-        says="01-toy is a file, and should be a folder",
+        says="01-toy is a file, but should be a folder",
         points=NONE,
         kind=Kind.MALFORMED,
     ),
     instead(
         "folder-unreadable",
-        "hands in a folder that its grader may not open",
+        "submits a folder that the grader may not open",
         unreadable_folder,
         says="could not be read: Permission denied",
         points=NONE,
@@ -173,7 +173,7 @@ CASES = [
     ),
     instead(
         "notebook-unreadable",
-        "hands in a notebook that its grader may not open",
+        "submits a notebook that the grader may not open",
         unreadable_notebook,
         says="could not be read: Permission denied",
         points=NONE,
@@ -183,59 +183,59 @@ CASES = [
     # 42: marks and stamps
     marked(
         "half-a-letter-in-marks",
-        "has half a letter in what a locked cell is marked with",
+        "has half a character in a locked cell's metadata",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(schema_version="\ud800", checksum="\udfff"),
     ),
     marked(
         "half-a-letter-in-points",
-        "has half a letter for a locked cell's points",
+        "has half a character for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points="\ud800\x1b[2J"),
         says="check_add had been changed",
         kind=Kind.HOSTILE,
     ),
     marked(
         "long-points",
-        "has a word of 100,000 letters for a locked cell's points",
+        "has a word of 100,000 characters for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points="9" * 100_000),
         says="check_add had been changed",
         kind=Kind.HOSTILE,
     ),
     marked(
         "nested-points",
-        "has a list nested 400 deep for a locked cell's points",
+        "has a list nested 400 levels deep for a locked cell's points",
         lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points=json.loads("[" * 400 + "]" * 400)),
         says="check_add had been changed",
         kind=Kind.HOSTILE,
     ),
     marked(
         "half-a-letter-in-ids",
-        "has half a letter in the ids of cells",
+        "has half a character in the ids of cells",
         lambda cells: cells["add"].update(id="\ud800"),
     ),
-    stamped("stamp-long-word", "has a time stamp of 10,000 letters", lambda path: path.write_text("x" * 10_000)),
+    stamped("stamp-long-word", "has a time stamp of 10,000 characters", lambda path: path.write_text("x" * 10_000)),
     stamped("stamp-brackets", "has a time stamp of brackets", lambda path: path.write_text("(" * 900)),
     stamped("stamp-5-mb", "has a time stamp of 5 MB", lambda path: path.write_bytes(b"2026-01-01 " * 500_000)),
-    stamped("stamp-folder", "has a folder for a time stamp", lambda path: path.mkdir()),
-    stamped("stamp-not-utf-8", "has a time stamp that is no text", lambda path: path.write_bytes(b"\xff\x00\x1b")),
+    stamped("stamp-folder", "has a folder in place of the time stamp", lambda path: path.mkdir()),
+    stamped("stamp-not-utf-8", "has a time stamp that is not text", lambda path: path.write_bytes(b"\xff\x00\x1b")),
     stamped(
         "stamp-far", "has a time stamp in the year 999,999,999", lambda path: path.write_text("999999999-01-01 00:00")
     ),
     # 45: the judge's own time and memory
     returns(
         "returns-colliding-keys",
-        "returns a dict of 40,000 keys with one hash",
+        "returns a dict of 40,000 keys with the same hash",
         f"def add(a, b):\n    return dict.fromkeys((n * {MODULUS} for n in range(40_000)), 1)",
         kind=Kind.LIMIT,
     ),
     returns(
         "returns-some-colliding-keys",
-        "returns a dict of 9,000 keys with one hash",
+        "returns a dict of 9,000 keys with the same hash",
         f"def add(a, b):\n    return dict.fromkeys((n * {MODULUS} for n in range(9_000)), 1)",
         kind=Kind.HOSTILE,
     ),
     returns(
         "returns-deep-structure",
-        "returns a list nested 50,000 deep",
+        "returns a list nested 50,000 levels deep",
         """
         def add(a, b):
             found = []
@@ -247,12 +247,12 @@ CASES = [
     returns("returns-long-structure", "returns 5 million numbers", "def add(a, b):\n    return [1] * 5_000_000"),
     returns(
         "returns-itself",
-        "returns a list that holds itself, many times",
+        "returns a list that contains itself, many times",
         "def add(a, b):\n    found = []\n    found += [found] * 9\n    return found",
     ),
     returns(
         "returns-large-array",
-        "returns an array that is one number, said to be 10,000,000,000",
+        "returns an array of one number that claims to be 10,000,000,000",
         "import numpy as np\n\n\ndef add(a, b):\n    return np.broadcast_to(np.float64(1), (100_000, 100_000))",
     ),
     returns("returns-large-number", "returns a million digits", "def add(a, b):\n    return 10**1_000_000"),
@@ -260,7 +260,7 @@ CASES = [
     Case(
         "acts-in-error",
         49,
-        "raises an error whose text acts in a terminal",
+        "raises an error whose text controls a terminal",
         TWICE,
         Kind.WRONG,
         says="not done",
@@ -269,7 +269,7 @@ CASES = [
     Case(
         "acts-in-output",
         49,
-        "prints, and fails with, text that acts in a terminal",
+        "prints, and fails with, text that controls a terminal",
         ALL,
         Kind.RIGHT,
         cells={
@@ -279,36 +279,36 @@ CASES = [
     ),
     returns(
         "acts-in-name",
-        "raises an error whose class has a name that acts in a terminal",
+        "raises an error whose class has a name that controls a terminal",
         f'def add(a, b):\n    raise type("{ACTING}", (Exception,), {{}})("no")',
         row=49,
     ),
     Case(
         "formula-for-a-name",
         49,
-        "is a student whose name is a formula",
+        "has a student name that is a formula",
         ALL,
         Kind.RIGHT,
         student="=cmd|' C calc'!A0",
         shown="=cmd|' C calc'!A0",
     ),
-    Case("formula-at-a-name", 49, "is a student named @SUM", ALL, Kind.RIGHT, student="@SUM(1)", shown="@SUM(1)"),
+    Case("formula-at-a-name", 49, "has the student name @SUM", ALL, Kind.RIGHT, student="@SUM(1)", shown="@SUM(1)"),
     # 50: exceptions while decoding
     returns(
         "error-with-half-a-name",
-        "raises errors whose class has half a letter and a zero for a name",
+        "raises errors whose class name is half a character and a zero",
         'def add(a, b):\n    raise type("\\ud800x", (Exception,), {})("\\udfff")',
         row=50,
     ),
     returns(
         "error-of-a-group",
-        "raises a group of errors, which wants more than a text",
+        "raises an exception group, which needs more than a text",
         'def add(a, b):\n    raise ExceptionGroup("no", [UnicodeDecodeError("x", b"", 0, 1, "y")] * 99)',
         row=50,
     ),
     returns(
         "error-that-raises",
-        "raises an error that has no text and no name to give",
+        "raises an error whose text and name cannot be read",
         """
         class E(Exception):
             def __str__(self):
@@ -335,7 +335,7 @@ CASES = [
     Case(
         "cell-of-8-million-letters",
         51,
-        "has a cell of 24 MB, since each of its letters takes three bytes",
+        "has a cell of 24 MB, because each character takes three bytes",
         ALL,
         Kind.RIGHT,
         cells={"add": RIGHT["add"] + "\n\n# " + "字" * 8_000_000},
@@ -359,14 +359,14 @@ CASES = [
     Case(
         "stdout-elsewhere",
         51,
-        "sends sys.stdout into a file, and closes that",
+        "redirects sys.stdout to a file, and closes the file",
         ALL,
         Kind.RIGHT,
         cells={"add": "import sys\nsys.stdout = open('log.txt', 'w')\nsys.stdout.close()\n" + RIGHT["add"]},
     ),
     answered_elsewhere(
         "all-in-one-cell",
-        "answers all in one cell of its own, before the checks",
+        "has all answers in one cell of its own, before the checks",
         "check_add",
         EMPTY,
         ALL,
@@ -374,21 +374,21 @@ CASES = [
     ),
     answered_elsewhere(
         "all-in-one-cell-first",
-        "answers all in one cell of its own, and leaves the given cells as they were after it",
+        "has all answers in one cell of its own, before the unchanged given cells",
         "add",
         LEFT,
         ALL,
         Kind.RIGHT,
-        says="add, twice. They count all the same",
+        says="add, twice. They count in every check",
     ),
     answered_elsewhere(
         "all-in-one-cell-at-the-end",
-        "answers all in one cell of its own, after the checks",
+        "has all answers in one cell of its own, after the checks",
         None,
         EMPTY,
         ALL,
         Kind.RIGHT,
-        says="add, twice. They count all the same",
+        says="add, twice. They count in every check",
     ),
     Case(
         "cells-3000",
@@ -396,7 +396,7 @@ CASES = [
         "has 3,000 cells of its own",
         NONE,
         Kind.MALFORMED,
-        says="cells; 2000 is the most",
+        says="cells; the maximum is 2000",
         edit=many_cells,
     ),
 ]

@@ -74,19 +74,21 @@ CASES = [
         "![a photo](attachment:a%20photo.png)",
         {"a photo.png": picture(PNG)},
     ),
-    writes("photo-missing", 43, "refers to a picture that is not there", "![proof](attachment:proof.png)"),
-    writes("photo-by-reference", 43, "refers to it by a label", "![proof][p]\n\n[p]: attachment:proof.png", {}),
+    writes("photo-missing", 43, "refers to a missing picture", "![proof](attachment:proof.png)"),
+    writes(
+        "photo-by-reference", 43, "refers to the picture by a label", "![proof][p]\n\n[p]: attachment:proof.png", {}
+    ),
     writes(
         "photo-undecodable",
         43,
-        "pastes a picture that does not decode",
+        "pastes a picture that cannot be decoded",
         "![proof](attachment:proof.png)",
         {"proof.png": {"image/png": "no picture at all!"}},
     ),
     writes(
         "photo-of-another-kind",
         43,
-        "pastes a page of HTML as a picture",
+        "pastes an HTML page as a picture",
         "![proof](attachment:proof.png)",
         {"proof.png": picture(f"<script>{LIVE}()</script>".encode(), "text/html")},
     ),
@@ -104,7 +106,7 @@ CASES = [
         "![proof](attachment:../../gradebook.db)",
         {"../../gradebook.db": picture(PNG)},
     ),
-    writes("attachments-no-dict", 43, "has attachments that are a list", "![x](attachment:x.png)", [1, None]),
+    writes("attachments-no-dict", 43, "has a list for its attachments", "![x](attachment:x.png)", [1, None]),
     writes("attachments-odd", 43, "has odd attachments", "![x](attachment:x.png)", {"x.png": [7], "y": None}),
     # 45: texts that take long
     adds("text-280-kb", 45, "has a text cell of 280 KB", "word *a* `b` $c$ <b>d</b>\n" * 11_000),
@@ -128,7 +130,7 @@ CASES = [
     displays(
         "alternating-streams",
         47,
-        "writes to both streams in turn, without end",
+        "writes to both streams in turn, forever",
         """
         import sys
         for _ in range(20_000):
@@ -175,5 +177,5 @@ CASES = [
         Case(case.name, 50, case.does, case.points, case.kind, cells=case.cells, edit=case.edit)
         for case in acts("brackets-in-style", "1,000 brackets in a style", f'<p style="color:{"(" * 1000}">x</p>')
     ],
-    writes("half-a-letter", 50, "answers with half a letter", "\x00\x0b\x0c\x85\u2028 <b>\ud83d"),
+    writes("half-a-letter", 50, "has half a character in its answer", "\x00\x0b\x0c\x85\u2028 <b>\ud83d"),
 ]

@@ -1,1 +1,1 @@
-"""What students read: their outputs made harmless, and the page around them."""
+"""Feedback pages for students: their outputs, made harmless, and the page around them."""

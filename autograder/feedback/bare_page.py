@@ -1,4 +1,4 @@
-"""What a feedback page begins with, read without loading what makes pages, and a page for want of a better one."""
+"""Reads the beginning of a feedback page without loading the page code, and makes a minimal page as a fallback."""
 
 import html
 import re
@@ -13,13 +13,13 @@ MADE_OF = re.compile(r'<meta name="made-of" content="([0-9a-f]+)">')
 
 
 def made_of(page: str) -> str | None:
-    """Return the digest of what a page was made of, as its beginning says it; None where it does not."""
+    """Return the digest of the data that a page was made from, as given at its beginning; None if there is none."""
     found = MADE_OF.search(page)
     return found[1] if found else None
 
 
 def bare_page(record: Record, fault: str) -> str:
-    """Return a page in place of one that could not be made: the points, the reasons, and whose fault it is."""
+    """Return a minimal page if the full one could not be made: points, reasons, and whose fault it is."""
     name = html.escape(record.assignment)
     lines = "".join(f"<li>{html.escape(line)}</li>" for line in reasons.of(record, record.penalty))
     return (

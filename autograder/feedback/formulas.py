@@ -45,11 +45,11 @@ THIN_SPACE = '<mspace width=".17em"></mspace>'
 MOST_LENGTH = 2000
 """Characters of one formula."""
 MOST_DEPTH = 30
-"""How deep braces, brackets that grow, and environments may stand in each other."""
+"""How deep braces, growing brackets, and environments may be nested."""
 MOST_ON_A_PAGE = 20_000
 """Characters of formulas on one page that a student may have written; each takes some 25 microseconds."""
 MOST_GROWTH = 100
-"""How many characters of MathML one of a formula may become."""
+"""The most characters of MathML for each character of a formula."""
 
 TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*)(?:[^<>"]|"[^"]*")*>')
 LITERAL = {"code", "pre"}
@@ -141,7 +141,7 @@ def mathml(latex: str, inline: bool) -> str | None:
 
 
 def _depth(latex: str) -> int:
-    """Return how deep a formula's parts stand in each other."""
+    """Return how deep a formula's parts are nested."""
     steps = [(place.start(), 1) for place in DEEPER.finditer(latex)]
     steps += [(place.start(), -1) for place in LESS_DEEP.finditer(latex)]
     depth = deepest = 0

@@ -1,4 +1,4 @@
-"""The cell at the head of a graded notebook, in which whoever grades says what became of the submission."""
+"""The cell at the top of a graded notebook, in which the grader states the outcome of the submission."""
 
 import html
 import re
@@ -17,16 +17,16 @@ SAID = "autograder"
 
 @dataclass(frozen=True)
 class Said:
-    """What that cell says.
+    """The content of that cell.
 
     Attributes
     ----------
     kind : Kind
     reason : Message
     notes : list of Message
-        What was mended, and what else its author should know.
+        Repairs, and other notes for the student.
     evidence : list of str
-        What was found altered or forged.
+        Altered or forged parts that were found.
     stops : list of tuple
         The id of each cell that was stopped, and why.
     """
@@ -39,7 +39,7 @@ class Said:
 
 
 def cell(said: Said, to_read: list[Message]) -> Cell:
-    """Return that cell; `to_read` is what waits for a person, for which a page asks the gradebook."""
+    """Return that cell; `to_read` names what a person still has to grade, which a page gets from the gradebook."""
     what = f"<strong>{html.escape(said.kind)}</strong>"
     if str(said.reason):
         what += f": {html.escape(str(said.reason))}"
@@ -55,7 +55,7 @@ def cell(said: Said, to_read: list[Message]) -> Cell:
 
 
 def of(notebook: Notebook) -> Said | None:
-    """Return what a graded notebook's head says; None where it has no head, or one that cannot be read."""
+    """Return the content of a graded notebook's top cell; None if it has none, or one that cannot be read."""
     first = notebook.cells[0] if notebook.cells else None
     if first is None or first.get("id") != OUTCOME_ID:
         return None

@@ -1,7 +1,7 @@
 """Makes the feedback page of a graded notebook: one file, without a script or a request, by `templates/page.html.j2`.
 
-Whoever makes a page goes through `render`. All that a student wrote comes out of `markup`, and nothing of it is
-trusted: not even the report that a check cell displays is taken as HTML; it is read as data.
+All pages are made by `render`. Everything that a student wrote passes through `markup`, and nothing of it is trusted:
+even the report that a check cell displays is not taken as HTML, but read as data.
 """
 
 import functools
@@ -41,9 +41,9 @@ from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
 REMEMBERED = 500
-"""How many texts are remembered as HTML; a course has some hundred."""
+"""How many texts are cached as HTML; a course has a few hundred."""
 LINES_OF_GIVEN = 60
-PICTURE = "A picture that this cell drew"
+PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
 HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
@@ -63,9 +63,9 @@ def render(
     Parameters
     ----------
     notebook : Notebook
-        Is changed where outputs would make the page too large: they leave it.
+        Changed if outputs would make the page too large: they are removed.
     saved : Saved
-        What the gradebook has of the submission.
+        The gradebook's data on the submission.
     assignment, student : str
     most_mb : float
         The page's largest size.
@@ -139,7 +139,7 @@ def _style() -> Markup:
 
 
 def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
-    """Return what is to be said of one graded cell."""
+    """Return the page's data on one graded cell."""
     name = grade_id(cell) or cell.id
     kept = saved.cells.get(name, SavedCell())
     report = _report(cell) if is_check(cell) else None
@@ -170,14 +170,14 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
 
 
 def _pending(report: Report, points: float) -> Message:
-    """Return a sentence on points that wait for a machine with what their checks need."""
+    """Return a sentence on pending points, and what they are waiting for."""
     needs = sorted({result.on for result in report.results if result.on})
     text = (
-        "{points} more points of {name} wait: their checks need a machine with {what}, and this was graded on one "
-        "without. They are not lost."
+        "{name}: {points} pending (not lost). These checks need a machine with {what}, and this was graded on one "
+        "without it."
     )
     if machine.PERSON in needs:
-        text = "{points} more points of {name} wait for a person: it is built on one that fails. They are not lost."
+        text = "{name}: {points} pending (not lost). It is built on a function that fails, so a person grades it."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 
@@ -207,8 +207,8 @@ def _late(saved: Saved) -> Message | None:
     standing = saved.standing
     if standing.seconds_late <= 0 and not standing.penalty:
         return None
-    costs = Message("that costs {points} points", points=_number(standing.penalty))
-    free = Message("that costs nothing")
+    costs = Message("points lost: {points}", points=_number(standing.penalty))
+    free = Message("no points are lost")
     for seconds, counted in TIMES:
         if standing.seconds_late >= seconds:
             time = counted(int(standing.seconds_late // seconds))
@@ -216,10 +216,10 @@ def _late(saved: Saved) -> Message | None:
     else:
         time = Message("late")
         if not standing.seconds_late:
-            return Message("It came in late; {what}.", what=costs)
+            return Message("It was submitted late; {what}.", what=costs)
     if time.text == "late":
         time = Message("less than a minute")
-    text = "It came in {time} after the due date; {what}."
+    text = "It was submitted {time} after the due date; {what}."
     return Message(text, time=time, what=costs if standing.penalty else free)
 
 
@@ -235,7 +235,7 @@ def _cards(function: Function) -> Iterator[Card]:
     lost = Card(function.id, function.name, function.left, function.comment, read)
     if report is None:
         if function.check or function.ending:
-            yield replace(lost, message=function.ending or Message("The check did not run to its end."))
+            yield replace(lost, message=function.ending or Message("The check did not finish."))
         elif function.manual:
             yield replace(lost, message=Message("These points were given by a person."))
         return
@@ -322,14 +322,14 @@ def _prose(cell: Cell) -> Prose:
 
 
 def _given(cell: Cell, stops: set[str], room: formulas.Room) -> Given:
-    """Return code of the course, and what came of it."""
+    """Return code of the course, and its outputs."""
     title = cell.source.strip().partition("\n")[0][:LINES_OF_GIVEN]
     code_text = Markup(_code(cell.source))
     return Given(cell.id, title, code_text, list(_outputs(cell, room)), stop=cell.id in stops)
 
 
 def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
-    """Return a cell that is the student's to write, with what somebody wrote about it."""
+    """Return a cell for the student to write, with a grader's comment on it."""
     comment = saved.cells.get(grade_id(cell) or "", SavedCell()).comment
     said = _markdown(comment, {}, room) if comment else ""
     shown: list[Output] = []
@@ -428,7 +428,7 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 
 @pass_context
 def markdown2html(context: Any, source: str) -> Markup:
-    """Return Markdown as nbgrader's formgrader shows it; stands for nbconvert's filter of the same name."""
+    """Return Markdown as nbgrader's formgrader shows it; replaces nbconvert's filter of the same name."""
     cell = context.get("cell") or {}
     clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))
@@ -453,7 +453,7 @@ def _code(source: str) -> str:
 
 
 def inline_code(text: Any) -> Markup:
-    """Escape a text; what stands between backticks becomes code."""
+    """Escape a text; text between backticks becomes code."""
     pieces = str(escape(str(text))).split("`")
     if len(pieces) % 2 == 0:
         return Markup("`".join(pieces))

@@ -1,4 +1,4 @@
-"""What the template of a feedback page is given: nothing but values, in the order in which they are shown."""
+"""The values for the template of a feedback page, in the order in which they are shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Text = str | Message
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. `matrices` has a name and rows of numbers, each with whether it is marked as wrong."""
+    """The finding of one check. `matrices` has a name and rows of numbers, each with a mark if wrong."""
 
     id: str
     title: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Function:
-    """One graded cell: whose name it has, its points, and what its checks found.
+    """One graded cell: its name, its points, and the findings of its checks.
 
     It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could be tried. `worth`
     is its points in words, `left` what is lost, `share` per cent of what it could have; it `holds` if none is lost.
@@ -95,7 +95,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Given:
-    """Code of the course, and what came of it; `stop` if it was stopped."""
+    """Code of the course, and its outputs; `stop` if it was stopped."""
 
     kind: ClassVar[str] = "given"
     id: str
@@ -120,7 +120,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Work:
-    """Cells of the student's, beside what they are worth; `source` is the check's code where it left no report."""
+    """Cells of the student, next to their points; `source` is the check's code if it left no report."""
 
     kind: ClassVar[str] = "work"
     work: list[Own]
@@ -131,7 +131,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Page:
-    """All of a page. `made_of` is the digest of what the gradebook has, `said` what happened to the submission."""
+    """All of a page. `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission."""
 
     language: str
     assignment: str

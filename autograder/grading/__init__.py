@@ -1,1 +1,1 @@
-"""One run over a class: finding what was handed in, restoring it, running and judging it, writing what came of it."""
+"""One run over a class: finding submissions, restoring, running and judging them, and writing the results."""

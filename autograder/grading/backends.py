@@ -1,11 +1,11 @@
 """Where workers run. A batch knows only `Backend`: jobs go in, answers come out, in any order.
 
-`Local` runs each worker in a process of this machine. Something else that keeps the same three promises, such as a
-cluster's client, can stand in its place:
+`Local` runs each worker in a process of this machine. Any other class that keeps the same three promises, such as a
+cluster's client, can replace it:
 
-* `submit(job)` takes a job whenever `free()` says that there is room;
-* `result()` waits, and returns one job with its answer, or with the exception that it ended in;
-* a worker that dies answers with `WorkerDied` for the job that it had, and the backend goes on with another one.
+* `submit(job)` accepts a job whenever `free()` says that there is room;
+* `result()` waits, and returns one job with its answer, or with the exception that it raised;
+* if a worker dies, the answer to its job is `WorkerDied`, and the backend continues with another worker.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 
 MOST_EXTRA_MEMORY = 1500 << 20
-"""What a guest can make a judge use, beyond what it holds when it begins."""
+"""Memory that a guest can make a judge use, beyond its initial memory."""
 MOST_EXTRA_WITH_GPU = 16 << 30
-"""The same where checks may put tensors on a GPU: CUDA takes addresses by the gigabyte that it does not fill."""
+"""The same if checks may put tensors on a GPU: CUDA reserves gigabytes of addresses that it does not fill."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Job:
 
 
 class WorkerDied(Exception):
-    """The worker that had a job is gone, and nobody knows why."""
+    """The worker that had a job is gone, for an unknown reason."""
 
 
 class Backend(Protocol):
-    """Where jobs are done."""
+    """A place where jobs are done."""
 
     def free(self) -> int:
         """Return how many more jobs may be submitted now."""
@@ -69,7 +69,7 @@ class Backend(Protocol):
 
 @dataclass
 class _Process:
-    """One worker process, this end of the pipe to it, the jobs that it has, and the core that it keeps to, if any."""
+    """One worker process, this end of the pipe to it, its jobs, and the core that it is pinned to, if any."""
 
     process: multiprocessing.process.BaseProcess
     pipe: multiprocessing.connection.Connection
@@ -80,11 +80,11 @@ class _Process:
 class Local:
     """Worker processes of this machine.
 
-    Each has a pipe to itself: one that is killed, even in the middle of an answer, is an end of file on that pipe,
-    and holds up nobody. Each has one job under way and one waiting, so that it need not wait for this process.
+    Each has its own pipe: if one is killed, even in the middle of an answer, its pipe reports an end of file, and no
+    other worker is held up. Each has one running job and one waiting, so that it need not wait for this process.
 
-    Where there is a worker for each core, it keeps to one, and so do its guests: a worker and its guest work in turn,
-    a hundred times a submission, and on one core neither has to be woken from another.
+    If there is a worker for each core, it is pinned to that core together with its guests: a worker and its guest
+    work in turn, a hundred times per submission, and on one core neither has to be woken from another.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Local:
     pool : GuestPool or None
         Where their guests come from; None if these are not isolated.
     each : sequence of int or None, optional
-        The core for each, None where it may run on any.
+        The core for each, None if it may run on any.
     """
 
     AHEAD = 2
@@ -146,9 +146,9 @@ class Local:
         self.done.append((worker.jobs.popleft(), answer))
 
     def _replace(self, worker: _Process) -> None:
-        """Put another worker in the place of one that died; only the job that it was at can have killed it."""
+        """Replace a worker that died; only the job that it was running can have killed it."""
         _end(worker)
-        self.done.append((worker.jobs.popleft(), WorkerDied("the process that graded it ended")))
+        self.done.append((worker.jobs.popleft(), WorkerDied("the grading process crashed")))
         self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
         for job in worker.jobs:
             fresh.jobs.append(job)
@@ -175,13 +175,13 @@ def _end(worker: _Process) -> None:
 
 
 def preload(root: Path, exercises: Sequence[str]) -> None:
-    """Begin to load what workers need, once for all of them, while this process does other things."""
+    """Start loading what workers need, once for all of them, while this process does other things."""
     if not hasattr(os, "fork"):
         return
     modules = ["autograder.grading.forkserver_preload"]
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
-            with contextlib.suppress(OSError, SyntaxError):  # which the worker will say better
+            with contextlib.suppress(OSError, SyntaxError):  # the worker gives a better message
                 statements = imports.of([{"source": (root / name / file).read_text(encoding="utf-8")}])
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
     forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
@@ -192,14 +192,14 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
         if "too long" not in str(error):
             raise
         raise UserError(
-            f"The folder for temporary files, {tempfile.gettempdir()}, has too long a name for a socket in it. "
+            f"The folder for temporary files, {tempfile.gettempdir()}, has a name that is too long for a socket. "
             "Set TMPDIR to a shorter one, such as /tmp."
         ) from None
 
 
 @contextlib.contextmanager
 def deaf() -> Iterator[None]:
-    """Start processes that a Ctrl-C does not reach: who started them ends them, and nothing is printed of it."""
+    """Start processes that ignore Ctrl-C: this process ends them, and they print nothing about it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -237,14 +237,14 @@ def _serve(
             answer = RuntimeError(f"{type(error).__name__}: {error}")
         try:
             pipe.send(answer)
-        except OSError:  # whoever asked is gone, and this process goes too
+        except OSError:  # the parent is gone, so this process also ends
             os._exit(1)
 
 
 def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]") -> None:
-    """Take jobs as they come, so that whoever sends one never waits for an answer to be taken.
+    """Take jobs as they come, so that the sender never waits for an answer to be read.
 
-    The process ends with the one that asked for it, however that one ends.
+    The process ends with its parent, no matter how that one ends.
     """
     while True:
         try:
@@ -254,7 +254,7 @@ def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.Simp
 
 
 def _bound_memory(extra: int) -> None:
-    """Let what a guest makes the judge compute end in a MemoryError, not with the machine."""
+    """Limit the memory, so that computations for a guest raise a MemoryError instead of stopping the machine."""
     if sys.platform != "linux":
         return
     import resource

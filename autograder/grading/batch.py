@@ -1,8 +1,8 @@
-"""A class, in two passes: every submission is graded, then every feedback page is made. Nothing stops it.
+"""Grades a class in two passes: first every submission, then every feedback page. No submission can stop it.
 
-Workers do both, wherever the backend has them (`autograder.grading.backends`); this process hands out the work, and
-is the one writer of the gradebook and of the files. A submission's record is the last thing written of its grade:
-where it is, all of it is, and a run that was killed goes on from there.
+Workers do both, wherever the backend runs them (`autograder.grading.backends`). This process distributes the work,
+and is the only writer of the gradebook and of the files. A submission's record is the last part of its grade to be
+written: if it exists, the grade is complete, and a killed run continues from there.
 """
 
 import dataclasses
@@ -33,19 +33,19 @@ from autograder.sanitize import text
 
 TRIES = 3
 MOST_COMMENT = 5000
-DIED = "the process that graded it ended, {tries} times"
-REFUSED = "our own fault: the gradebook does not take this submission ({reason})."
+DIED = "the grading process crashed {tries} times"
+REFUSED = "our own fault: the gradebook does not accept this submission ({reason})."
 MOST_REASON = 200
 MOST_HEAD = 1000
-"""Characters of a page in which it says what it was made of."""
+"""The first characters of a page, which say what it was made from."""
 EXCHANGED = "submission_secret.txt"
-"""By which nbgrader's exchange gives feedback to the student whose it is, and to nobody else."""
-PAGE_DIED = "the process that made it ended"
+"""The name by which nbgrader's exchange gives feedback only to its own student."""
+PAGE_DIED = "the process that made the page crashed"
 
 
 @dataclass
 class Options:
-    """How a batch grades: `force` what has a grade that holds as well, `redraw` the checks' inputs, make `pages`."""
+    """How a batch grades: `force` also grades valid grades again, `redraw` draws new inputs, `pages` makes pages."""
 
     force: bool = False
     redraw: bool = False
@@ -64,7 +64,7 @@ class _Task:
     tries: int = 0
 
     def lighten(self) -> None:
-        """Let go of what only grading needs: a class's notebooks and files would add up until its end."""
+        """Free what only grading needs: the notebooks and files of a class would fill the memory."""
         self.unit.data = None
         self.unit.files = {name: data for name, data in self.unit.files.items() if name == EXCHANGED}
 
@@ -77,16 +77,16 @@ class Batch:
     ----------
     course : Course
     writer : gradebook.Writer
-        Of an open gradebook; this process alone writes to it.
+        Of an open gradebook; only this process writes to it.
     backend : callable
         Makes the `Backend` when there is work for it.
     setting : WorkerConfig
-        Where workers work.
+        The setting in which workers work.
     options : Options
     timer : PhaseTimer, optional
-        Counts the time of each phase, that of workers too.
+        Counts the time of each phase, including that of workers.
     log : Log, optional
-        Where a line is written for each submission as it ends.
+        Gets a line for each finished submission.
     """
 
     course: Course
@@ -111,7 +111,7 @@ class Batch:
         Yields
         ------
         tuple
-            `graded` or `page`; the submission's record; and whether it is an old one that was kept.
+            `graded` or `page`; the submission's record; and whether it is an earlier one that was kept.
         """
         try:
             tasks = []
@@ -157,7 +157,7 @@ class Batch:
             yield task
 
     def _begun(self, submission: Submission) -> _Task:
-        """Read a submission; it is kept as it is if it has a grade that still holds."""
+        """Read a submission; its grade is kept if it is still valid."""
         with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
         task = _Task(submission, unit)
@@ -172,7 +172,7 @@ class Batch:
         return task
 
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
-        """Return the record of a submission that needs no grading again, and what the gradebook has of it today."""
+        """Return the record of a submission that need not be graded again, and its present data in the gradebook."""
         record = record_of(self.course, submission.student, submission.exercise.name)
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
@@ -188,7 +188,7 @@ class Batch:
         return self.versions[exercise.name]
 
     def _keep(self, task: _Task, outcome: Outcome) -> None:
-        """Write an outcome: points into the gradebook, then the graded notebook, last of all the record."""
+        """Write an outcome: points to the gradebook, then the graded notebook, and finally the record."""
         unit = task.unit
         timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
@@ -205,7 +205,7 @@ class Batch:
             place.page.unlink(missing_ok=True)  # a page of an earlier grade; the second pass makes the new one
             if unit.stamp is not None:
                 write(place.stamp, unit.stamp)
-            if EXCHANGED in unit.files:  # for nbgrader's generate_feedback, which takes it on from here
+            if EXCHANGED in unit.files:  # for nbgrader's generate_feedback, which copies it from here
                 write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             write(place.notebook, outcome.notebook)
             write(place.record, records.to_text(task.record))
@@ -218,7 +218,7 @@ class Batch:
     def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None, comment: str) -> Saved:
         try:
             return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment)
-        except gradebook.Refused as error:  # this one submission; it stands in its record alone
+        except gradebook.Refused as error:  # only this submission; only its record says so
             outcome.kind, outcome.reason = (
                 Kind.INFRASTRUCTURE,
                 Message(REFUSED, reason=text.line(str(error), MOST_REASON)),
@@ -277,14 +277,14 @@ class Batch:
             yield task
 
     def _for_exchange(self, task: _Task) -> None:
-        """Put what nbgrader's `release_feedback` asks for beside a page, if the submission came by its exchange."""
+        """Put the files for nbgrader's `release_feedback` next to a page, if the submission came by its exchange."""
         folder, unit = self._place(task).page.parent, task.unit
         if EXCHANGED in unit.files:
             write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             write(folder / "timestamp.txt", unit.stamp or "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
-        """Tell whether a submission has a page that says what the gradebook says."""
+        """Tell whether a submission has a page that agrees with the gradebook."""
         try:
             with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
                 return made_of(page.read(MOST_HEAD)) == saved.digest()
@@ -292,20 +292,20 @@ class Batch:
             return False
 
     def _page_begun(self, task: _Task) -> Any:
-        """Give a page to a worker, and return None; where none runs, the page. Or the exception that it ended in."""
+        """Give a page to a worker and return None; if no worker runs, return the page, or the exception it raised."""
         try:
             notebook = self._place(task).notebook.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:  # somebody has taken the graded notebook away, or changed it
+        except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
         arguments = dataclasses.replace(task.unit, data=None, files={}), notebook, task.saved
-        if self.running is None:  # nothing was graded, and for pages alone no worker is started
+        if self.running is None:  # nothing was graded, and no worker is started only for pages
             return self._page_here(task.submission.exercise, *arguments)
         self._submit("page", task, arguments)
         return None
 
     def _page_here(self, exercise: Exercise, unit: Unit, notebook: str, saved: Saved) -> Any:
-        """Make a page in this process; return it, or the exception that it ended in."""
+        """Make a page in this process; return it, or the exception that it raised."""
         from autograder.grading.worker import page
 
         with self.timer("pages"):
@@ -342,7 +342,7 @@ class Batch:
 def prepare(
     course: Course, exercises: Sequence[Exercise], submissions: Sequence[Submission], submitted: Path
 ) -> None:
-    """Look before anything is graded: there is something to grade, outputs can be written, the gradebook is ours."""
+    """Check before grading: there is something to grade, outputs can be written, the gradebook is ours."""
     if not submissions:
         names = ", ".join(exercise.name for exercise in exercises)
         raise UserError(
@@ -358,13 +358,13 @@ def prepare(
         seeds.course_secret(course)
     except OSError as error:
         raise UserError(
-            f"Cannot write in {error.filename}: {error.strerror}. Grades go below {course.into}; "
+            f"Cannot write to {error.filename}: {error.strerror}. Grades are written below {course.into}; "
             "make it writable, or name another folder with --into."
         ) from error
 
 
 def write(path: Path, content: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file, all or nothing."""
     new = path.with_name(path.name + ".new")
     new.write_text(content, encoding="utf-8", errors="replace")
     new.replace(path)

@@ -1,10 +1,10 @@
-"""Grading on a Dask cluster: `Cluster` here hands out jobs, a `Station` in each Dask worker does them.
+"""Grading on a Dask cluster: `Cluster` here distributes jobs, and a `Station` in each Dask worker does them.
 
-A station is what this machine has when it grades by itself: a warm parent in its sandbox, and judges in processes of
-their own (`backends.Local`). What it needs of the course travels as one archive, known by its digest. Which worker
-has which job is settled here, as `Local` does it: Dask carries jobs there and answers back, and says who is gone.
+A station has what this machine has when it grades by itself: a warm parent in its sandbox, and judges in processes of
+their own (`backends.Local`). It gets its part of the course as one archive, identified by its digest. This process
+decides which worker has which job, as `Local` does: Dask transports jobs and answers, and reports lost workers.
 
-Answers come as JSON and are read as strictly as a record is. `distributed` is imported when a cluster is named.
+Answers are JSON and are read as strictly as a record. `distributed` is imported when a cluster is named.
 """
 
 import asyncio
@@ -43,33 +43,33 @@ from autograder.sandbox import bubblewrap
 from autograder.sanitize import text
 
 HERE = "local:"
-"""How an address begins that asks for workers on this machine: `local:4`."""
+"""The beginning of an address for workers on this machine: `local:4`."""
 GPU = "GPU"
 """The Dask resource that a worker with a GPU declares: `dask worker ... --resources GPU=1`."""
 PRIVATE = "--host ITS-ADDRESS --dashboard-address 127.0.0.1"
-"""What a scheduler or worker is started with: without it, its web server listens everywhere, for anybody."""
+"""Options of a scheduler or worker: without them, its web server listens on all addresses, for anyone."""
 COMPARED = ("numpy", "torch", "distributed")
-"""Packages of which a worker must have the version that is here; of `2.13.0+cpu`, what stands before the plus."""
+"""Packages that must have the same version on a worker as here; of `2.13.0+cpu`, the part before the plus."""
 SETTING = "setting.json"
 PATIENCE = "autograder.wait-for-workers"
-"""The key of Dask's configuration that says how long to wait for a worker, where there is none."""
+"""The key of Dask's configuration for how long to wait for a worker, if there is none."""
 MOST_PATIENCE = "5 minutes"
 LOOK_SECONDS = 1.0
 """How often to ask the scheduler which workers there are."""
 START_SECONDS = 300
-"""In which workers of our own must start."""
+"""The time in which our own workers must start."""
 OWN_SECONDS = 20
-"""How long to wait for them, when all have died, until they are started anew."""
+"""How long to wait for them, when all have died, before they are restarted."""
 IDLE_SECONDS = 600
-"""After which a station that nobody told to rest gives way to another one."""
+"""The idle time after which a station that was not told to rest is replaced by another one."""
 FETCH_SECONDS = 10
 LEANER = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
 }
-"""What Dask can do without in workers of our own: each job has its worker, and leaves nothing there."""
-KEPT = "What was graded is kept; the same command goes on from there."
+"""Settings that make our own Dask workers leaner: each job has its worker, and leaves nothing there."""
+KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CANCELLED = (
     asyncio.CancelledError,
@@ -81,14 +81,14 @@ _CANCELLED = (
 
 
 class Station:
-    """What a Dask worker grades with: made once, for one archive.
+    """The grader inside a Dask worker: made once, for one archive.
 
     Parameters
     ----------
     folder : Path
         Where the archive was unpacked.
     jobs : int
-        How many at one time: the threads of the Dask worker.
+        How many at a time: the threads of the Dask worker.
     each : sequence of int or None, optional
         The core for each.
     """
@@ -111,7 +111,7 @@ class Station:
             self.idle.put(local)
 
     def work(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Do one job; return its answer, or the exception in its place."""
+        """Do one job; return its answer, or the exception that it raised."""
         local = self.idle.get()
         try:
             local.submit(Job(0, method, arguments))
@@ -123,11 +123,11 @@ class Station:
                 local.close()
 
     def rest(self) -> None:
-        """End what it started, jobs under way with it."""
+        """End what it started, including running jobs."""
         self.resting = True
         for local in self.all:
             for worker in local.workers:
-                worker.process.kill()  # who waits for its answer is told, and closes it
+                worker.process.kill()  # the thread that waits for its answer notices, and closes it
         with contextlib.suppress(queue.Empty):
             while True:
                 self.idle.get_nowait().close()
@@ -149,7 +149,7 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
 
 
 def as_text(answer: Any) -> str:
-    """Return what a job came to as the text that is sent of it."""
+    """Return the text that is sent as the answer to a job."""
     if isinstance(answer, WorkerDied):
         return json.dumps({"died": str(answer)})
     if isinstance(answer, Exception):
@@ -160,7 +160,7 @@ def as_text(answer: Any) -> str:
 
 
 async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
-    """Return what a Dask worker is: its host, versions, what it lacks for a sandbox if one is wanted, what it has."""
+    """Return the facts about a Dask worker: its host, versions, what it has, and what it lacks for a sandbox."""
     return {
         "host": socket.gethostname(),
         "versions": versions(),
@@ -171,9 +171,9 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
 
 
 async def equip(digest: str, archive: bytes | None, pin: bool, dask_worker: Any = None) -> dict[str, Any]:
-    """Make the station of a digest, if there is none. Where that needs the archive and none is given, say so.
+    """Make the station of a digest, if there is none. If that needs the archive and none is given, say so.
 
-    With `pin`, it keeps to the core of the Dask worker's number.
+    With `pin`, it is pinned to the core of the Dask worker's number.
     """
     usable = cores.usable()
     each = [usable[int(dask_worker.name) % len(usable)]] if pin else None
@@ -189,7 +189,7 @@ def _equip(
             return {"needs": True}
         if hashlib.sha256(archive).hexdigest() != digest:
             return {"fault": "the exercises arrived damaged"}
-        # Below the Dask worker's own folder, which the next one removes where this one is killed.
+        # Below the Dask worker's own folder, which the next one removes if this one is killed.
         folder = Path(scratch).resolve() / f"course-{digest[:16]}"
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             packed.extractall(folder)
@@ -203,7 +203,7 @@ def _equip(
 
 
 async def rest(digest: str) -> None:
-    """End what the station of a digest started; its exercises stay until the Dask worker ends."""
+    """End everything that the station of a digest started; its exercises stay until the Dask worker ends."""
     station = _stations.pop(digest, None)
     if station:
         await asyncio.to_thread(station.rest)
@@ -213,7 +213,7 @@ async def rest(digest: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return what grades depend on, as it is in this process: by name, its version."""
+    """Return the versions that grades depend on, in this process, by name."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in COMPARED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -221,9 +221,9 @@ def versions() -> dict[str, str]:
     return {**found, "the autograder": _engine()}
 
 
-@functools.cache  # a Dask worker that goes on while its files are replaced still runs what it has loaded
+@functools.cache  # a Dask worker whose files are replaced still runs the code that it has loaded
 def _engine() -> str:
-    """Return a fingerprint of the program's own code, what hurts graders and what authors use left out."""
+    """Return a fingerprint of the program's own code, without the corpus and the authors' tools."""
     own = Path(config.__file__).parent
     sha = hashlib.sha256()
     for path in sorted(own.rglob("*.py")):
@@ -234,7 +234,7 @@ def _engine() -> str:
 
 
 def packed(setting: WorkerConfig) -> bytes:
-    """Return what a station needs, as one archive: the released exercises, and the setting without its paths."""
+    """Return an archive with what a station needs: the released exercises, and the setting without its paths."""
     told = dataclasses.replace(setting, root="", hidden=(), faults=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
@@ -261,7 +261,7 @@ def _contents(setting: WorkerConfig, told: str) -> Iterator[tuple[str, bytes]]:
 
 @dataclass
 class _Worker:
-    """One Dask worker as it is seen from here: how it is told of, its threads, and its jobs in order."""
+    """One Dask worker as it is seen from here: its name in messages, its threads, and its jobs in order."""
 
     address: str
     said: str
@@ -277,21 +277,20 @@ class _Worker:
 class Cluster:
     """A Dask cluster as the place where submissions are graded, and as the backend of its batch.
 
-    Each worker has a job under way and one waiting for each of its threads. One that is gone can only have been
-    killed by a job that was under way: those are told as `WorkerDied`, the others go to another worker, and nobody
-    hears of it.
+    Each worker has one running job and one waiting job for each of its threads. A lost worker can only have been
+    killed by a running job: those are answered with `WorkerDied`, and the others silently go to another worker.
 
     Parameters
     ----------
     address : str
         Of a running scheduler, such as `tcp://10.0.0.5:8786`; or `local:4`, for four workers on this machine.
     warn : callable
-        Takes lines for whoever runs the command.
+        Takes lines for the user of the command.
 
     Raises
     ------
     UserError
-        If there is no scheduler, no worker, or one with which grades could be others.
+        If there is no scheduler, no worker, or a worker that could give different grades.
     """
 
     name = "the cluster"
@@ -324,7 +323,7 @@ class Cluster:
     # The place.
 
     def has(self, what: str) -> bool:
-        """Tell whether its workers have what a check's `on=` names: for a GPU one of them, for the rest all."""
+        """Tell whether its workers have what a check's `on=` names: one of them for a GPU, all for the rest."""
         workers = self.workers.values()
         if what in ("gpu", "bf16"):
             return any(worker.gpus and (what == "gpu" or what in worker.has) for worker in workers)
@@ -336,7 +335,7 @@ class Cluster:
     def settle(
         self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
     ) -> WorkerConfig:
-        """Return the setting with a sandbox, if it is wanted; refuse workers that can have none."""
+        """Return the setting with a sandbox, if it is wanted; refuse workers that cannot have one."""
         self.sandbox = wanted
         if not wanted:
             warn(UNSANDBOXED.format(because=""))
@@ -349,19 +348,19 @@ class Cluster:
         elif gpu:
             warn(
                 f"{', '.join(gpu)} can ask for a GPU, and no worker declares one (--resources {GPU}=1): "
-                "what its checks ask of one is not verified, and those points wait."
+                "the points of checks that need one will be pending."
             )
         return dataclasses.replace(setting, sandbox=wanted)
 
     def open(self, setting: WorkerConfig, soon: bool) -> None:
-        """Pack what stations need; where there will be work for sure, they are made now."""
+        """Pack what stations need; if there is certain to be work, make them now."""
         self.archive = packed(setting)
         self.digest = hashlib.sha256(self.archive).hexdigest()
         if soon:
             self._equip(self.workers)
 
     def backend(self, jobs: int) -> "Cluster":
-        """Return this cluster; it has as many jobs at one time as its workers have threads, and half of it waits."""
+        """Return this cluster; it takes two jobs for each thread of its workers, one running and one waiting."""
         self._equip(self.workers)
         return self
 
@@ -380,7 +379,7 @@ class Cluster:
         return room - len(self.homeless)
 
     def submit(self, job: Job) -> None:
-        """Give a job to the worker that has the fewest for its threads, of those that have what it may ask for."""
+        """Give a job to the worker with the fewest per thread, among those that have what the job may need."""
         unit = job.arguments[0]
         if not self.workers:
             self.homeless.append(job)
@@ -390,9 +389,11 @@ class Cluster:
         gpu = asks and bool(fitting)
         if asks:
             if not gpu and not self.gpus_are_gone:
-                self.warn("The last worker with a GPU is gone: points that need one wait for `grade --pending`.")
+                self.warn(
+                    "The last worker with a GPU is gone: points that need one are pending until `grade --pending`."
+                )
             self.gpus_are_gone = not gpu
-        # Of two with as few, the one without a GPU: that of the other may soon be asked for.
+        # Of two with equally few, the one without a GPU: the other's GPU may soon be needed.
         worker = min(fitting or self.workers.values(), key=lambda candidate: (candidate.load(), candidate.gpus))
         worker.jobs.append(job)
         self.number += 1
@@ -410,7 +411,7 @@ class Cluster:
         future.add_done_callback(self.finished.put)
 
     def result(self) -> tuple[Job, Any]:
-        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+        """Wait for a finished job; return it with its answer, or with the exception that it raised."""
         while not self.done:
             self._look()
             if not self.workers:
@@ -422,7 +423,7 @@ class Cluster:
         return self.done.popleft()
 
     def close(self) -> None:
-        """End what stations started, forget what is under way, and leave the cluster; end it if it is our own."""
+        """End what stations started, forget running jobs, and leave the cluster; end it if it is our own."""
         client, self.client = self.client, None
         if client is not None:
             with contextlib.suppress(Exception):  # whatever is gone needs no end
@@ -448,7 +449,7 @@ class Cluster:
         worker = self.workers.get(address)
         try:
             told = json.loads(future.result(timeout=FETCH_SECONDS))
-            if told.get("absent"):  # somebody ended the station: its worker is welcomed anew
+            if told.get("absent"):  # the station was ended: its worker is added again
                 self._take_back(worker)
                 return
             answer = _answer(told)
@@ -470,16 +471,16 @@ class Cluster:
         self.done.append((job, answer))
 
     def _lost(self, worker: _Worker | None) -> None:
-        """Forget a worker that is gone: only a job that it was at can have ended it."""
+        """Forget a lost worker: only a running job can have ended it."""
         if worker is None:
             return
         for _ in range(min(worker.threads, len(worker.jobs))):
             job = worker.jobs.popleft()
-            self.done.append((job, WorkerDied("the worker that had it is gone")))
+            self.done.append((job, WorkerDied("the worker that was grading it is gone")))
         self._take_back(worker)
 
     def _take_back(self, worker: _Worker | None) -> None:
-        """Forget a worker until it is seen anew; its jobs go to others."""
+        """Forget a worker until it is seen again; its jobs go to others."""
         if worker is None:
             return
         self.workers.pop(worker.address, None)
@@ -492,7 +493,7 @@ class Cluster:
     # Workers.
 
     def _look(self, now: bool = False) -> None:
-        """See which workers there are: welcome the new ones, and forget those that are gone."""
+        """See which workers there are: add the new ones, and forget those that are gone."""
         if time.monotonic() < self.next_look and not now:
             return
         self.next_look = time.monotonic() + LOOK_SECONDS
@@ -512,29 +513,29 @@ class Cluster:
             self._welcome(new)
 
     def _welcome(self, new: dict[str, Any]) -> None:
-        """Take workers in, after a look at each."""
+        """Add workers, after checking each."""
         faults, welcome = [], {}
         for address, found in self._run(new, facts, self.sandbox).items():
             if isinstance(found, ModuleNotFoundError):
                 faults.append(
-                    f"The worker {address} cannot import {found.name}: install this course's program there."
+                    f"The worker {address} cannot import {found.name}: install this course's autograder there."
                 )
                 continue
-            if isinstance(found, Exception):  # it has gone meanwhile, or comes again with the next look
+            if isinstance(found, Exception):  # it is gone, or will be found by the next look
                 continue
             said = f"{address} on {found['host']}"
             faults += [f"The worker {said} {fault}" for fault in _faults(found)]
             gpus = int((new[address].get("resources") or {}).get(GPU, 0))
             welcome[address] = _Worker(address, said, found["threads"], gpus, found["has"])
         if faults:
-            more = f" ({len(faults) - 1} more of this kind)" if len(faults) > 1 else ""
+            more = f" ({len(faults) - 1} more such problem{'s' * (len(faults) > 2)})" if len(faults) > 1 else ""
             raise UserError(faults[0] + more)
         if self.digest:
             welcome = self._equip(welcome)
         self.workers.update(welcome)
 
     def _equip(self, workers: dict[str, _Worker]) -> dict[str, _Worker]:
-        """Let each of these workers make its station; return those that have."""
+        """Let each of these workers make its station; return those that did."""
         told = self._run(workers, equip, self.digest, None, self.pin)
         lacking = [address for address, found in told.items() if isinstance(found, dict) and found.get("needs")]
         told.update(self._run(lacking, equip, self.digest, self.archive, self.pin))
@@ -561,7 +562,7 @@ class Cluster:
         return found
 
     def _await_workers(self) -> None:
-        """Wait for a worker; raise `UserError` if none comes."""
+        """Wait for a worker; raise `UserError` if none connects."""
         import dask
         from dask.utils import parse_timedelta
 
@@ -576,11 +577,11 @@ class Cluster:
                 told = True
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"No worker came to the scheduler at {self.address} in {patience:g} seconds. "
+                    f"No worker connected to the scheduler at {self.address} in {patience:g} seconds. "
                     f"Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
             if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
-                self._renew()  # Dask watches over them, and gives up one that dies as it starts
+                self._renew()  # Dask restarts them, but gives up on one that dies while it starts
             time.sleep(0.3)
 
     # The scheduler.
@@ -591,8 +592,8 @@ class Cluster:
             from distributed import Client, LocalCluster
         except ImportError:
             raise UserError(
-                'Grading on a cluster needs Dask, which is not installed: python -m pip install ".[cluster]" '
-                "in the course's folder."
+                "Grading on a cluster needs Dask, which is not installed. In the course folder, run: "
+                'python -m pip install ".[cluster]"'
             ) from None
         _quiet()
         target: Any = self.address
@@ -610,20 +611,20 @@ class Cluster:
                 )  # fmt: skip
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of other versions, of which we speak ourselves
+                warnings.simplefilter("ignore")  # about other versions, which we report ourselves
                 self.client = Client(target, set_as_default=False, direct_to_workers=bool(count))
             if count:
                 self.client.wait_for_workers(count, timeout=START_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             reason = text.line(str(error)) or type(error).__name__
             raise UserError(
-                f"There is no Dask scheduler to be reached at {self.address} ({reason}). Start one with "
+                f"No Dask scheduler can be reached at {self.address} ({reason}). Start one with "
                 f"`dask scheduler {PRIVATE}:8787`, and name the address that it prints, or {HERE}N for N workers on "
                 "this machine."
             ) from None
 
     def _reconnect(self) -> None:
-        """Wait for the scheduler to come again, and begin anew with all that is under way."""
+        """Wait for the scheduler to come back, and restart all running jobs."""
         import dask
         from dask.utils import parse_timedelta
 
@@ -639,7 +640,7 @@ class Cluster:
             ) from None
 
     def _renew(self) -> None:
-        """Connect anew; where scheduler and workers are our own, start them anew."""
+        """Connect again; if the scheduler and the workers are our own, restart them."""
         with contextlib.suppress(Exception):
             self.client.close(timeout=1)
         self.client = None
@@ -652,7 +653,7 @@ class Cluster:
 
 
 def _answer(told: dict[str, Any]) -> Any:
-    """Return what an answer says, as the batch knows it; raise an error where it is none."""
+    """Return an answer in the batch's own types; raise an error if it is not valid."""
     if "outcome" in told:
         return CODEC.structure(told["outcome"], Outcome)
     if "page" in told:
@@ -662,18 +663,18 @@ def _answer(told: dict[str, Any]) -> Any:
 
 
 def _faults(found: dict[str, Any]) -> Iterator[str]:
-    """Yield what makes a worker one that must not grade."""
+    """Yield the reasons why a worker must not grade."""
     here = versions()
     for name in sorted({*here, *found["versions"]}):
         there = found["versions"].get(name)
         if there != here.get(name):
             yield (
                 f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
-                "grades depend on it. Install the same on both, and start the worker anew."
+                "grades depend on it. Install the same on both, and restart the worker."
             )
     if found["lacks"]:
         yield (
-            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Mend that or end that worker, "
+            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that worker, "
             "or grade at your own risk with --no-sandbox."
         )
 
@@ -681,12 +682,12 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
 def _count(address: str) -> int:
     number = address.removeprefix(HERE)
     if not number.isascii() or not number.isdigit() or not int(number):
-        raise UserError(f"--cluster {address} names no number of workers. Write it as {HERE}4.")
+        raise UserError(f"--cluster {address} does not say how many workers. Write it as {HERE}4.")
     return int(number)
 
 
 def _quiet() -> None:
-    """Let only what we say ourselves be seen of Dask."""
+    """Silence Dask's own messages, so that only ours are shown."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""What a file is that is handed in as a notebook: how it is saved, what it is instead, of which exercise it is."""
+"""Recognizes a file submitted as a notebook: its encoding, its real kind, and its exercise."""
 
 import codecs
 import functools
@@ -11,37 +11,37 @@ from autograder.config import Exercise
 
 OTHER_ENCODING = (
     "{name} is not UTF-8 text: it is saved in another encoding, such as Latin-1. "
-    "Open it in an editor, save it as UTF-8, and hand it in again."
+    "Open it in an editor, save it as UTF-8, and submit it again."
 )
 CONFLICT = (
-    "{name} has the marks of a merge conflict, the first in line {line}. "
-    "Keep one side of each, take the marks out, and hand it in again."
+    "{name} has merge conflict markers, the first in line {line}. "
+    "Keep one side of each conflict, delete the markers, and submit it again."
 )
 HTML = (
-    "{name} is a web page (HTML), and not the notebook. "
-    "Save the notebook itself from Jupyter (File, Download), and hand it in again."
+    "{name} is a web page (HTML), not the notebook. "
+    "Save the notebook itself from Jupyter (File, Download), and submit it again."
 )
-ZIP = "{name} is a zip archive, and not a notebook. Unpack it, and hand in the notebook that is in it."
-OTHER_FILE = "{name} is {kind}, and not a notebook. Hand in the notebook itself, which ends in .ipynb."
+ZIP = "{name} is a zip archive, not a notebook. Unpack it, and submit the notebook that is in it."
+OTHER_FILE = "{name} is {kind}, not a notebook. Submit the notebook itself, a file that ends in .ipynb."
 OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
 SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
-"""The sentences that say what to do about it, too."""
-READ_AS = "{name} is saved as {encoding}; it has been read all the same. A notebook should be UTF-8."
+"""The sentences that also say what to do about it."""
+READ_AS = "{name} is saved as {encoding}; it was read all the same. A notebook should be UTF-8."
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",
     b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
     b"Rar!": "a RAR archive",
     b"%PDF": "a PDF file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
 }
-"""How files begin that are handed in under a notebook's name, and what these are."""
+"""The first bytes of other files submitted under a notebook's name, and their kinds."""
 MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
 """The lines that Git puts into a file of which two versions disagree."""
 
 ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
 SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
-"""What is one exercise's own in the bytes of a notebook: ids of cells, and which functions its checks look at."""
+"""The marks of one exercise in the bytes of a notebook: cell ids, and the functions that its checks run."""
 
 Features = tuple[frozenset[bytes], frozenset[bytes]]
 
@@ -63,7 +63,7 @@ def read_as(data: bytes | None, name: str) -> list[Message]:
 
 
 def no_text(data: bytes, name: str) -> Message:
-    """Return what a file is that is no text, and what to do about it."""
+    """Return what a file that is not text really is, and what to do about it."""
     if data.startswith(b"PK\x03\x04"):
         return Message(ZIP, name=name)
     for signature, kind in SIGNATURES.items():
@@ -75,7 +75,7 @@ def no_text(data: bytes, name: str) -> Message:
 
 
 def no_json(decoded: str, name: str, line: int) -> Message:
-    """Return what a text is that is no notebook, and what to do about it."""
+    """Return what a text that is not a notebook really is, and what to do about it."""
     start = decoded[:200].lstrip().lower()
     if start.startswith(("<!doctype", "<html", "<?xml")):
         return Message(HTML, name=name)
@@ -90,7 +90,7 @@ def no_json(decoded: str, name: str, line: int) -> Message:
 
 
 def features(data: bytes, wanted: Features | None = None) -> Features:
-    """Return the ids and subjects in a notebook, of those `wanted`: a look at bytes, which believes nothing."""
+    """Return the ids and subjects in a notebook, of those `wanted`: it only searches bytes, and trusts nothing."""
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
     found = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
     ids, subjects = (

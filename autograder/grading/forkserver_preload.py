@@ -1,4 +1,4 @@
-"""What worker processes have loaded when they are forked. Imported by the fork server, and by nobody else."""
+"""Loads the modules that worker processes have when they are forked. Only the fork server imports this."""
 
 from autograder import startup
 

@@ -1,7 +1,7 @@
 """The judge: runs check cells, asks the student's notebook for values, and alone decides what a cell is worth.
 
 A check cell reads here as it does in a student's Jupyter: a name that the cells before it define is a callable that
-asks the guest. What comes back is plain values; nothing that the guest says can be more than a wrong answer.
+asks the guest. Replies are plain values; nothing that the guest sends can be more than a wrong answer.
 """
 
 import ast
@@ -37,12 +37,12 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
-TOO_LONG = "it made the judge compute for more than {seconds} seconds."
+TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 
 
 @dataclass
 class Checked:
-    """What came of one check cell: points, outputs, the checks' report, and why its guest ended, if it did."""
+    """The outcome of one check cell: points, outputs, the checks' report, and why its guest ended, if it did."""
 
     points: float = 0.0
     outputs: list[dict[str, Any]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Judge:
         self.checked = Checked()
 
     def load(self) -> None:
-        """Load the checks while there is time; what is wrong with them is said when they run."""
+        """Load the checks while there is time; errors in them are reported when they run."""
         _read_checks_from(self.exercise.released)
         with contextlib.suppress(Exception):
             importlib.import_module("checks")
@@ -146,7 +146,7 @@ class Judge:
         return self.notebook.find(name, missing=None)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Let the course's answers stand under these names, as long as the context lasts."""
+        """Replace these names with the course's answers for the duration of the context."""
         return self.notebook.instead(answers)
 
     def show(self, report: Report) -> None:
@@ -177,9 +177,9 @@ class Judge:
 
 @contextlib.contextmanager
 def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
-    """Bound what a guest can make the judge compute: beyond it the guest is ended, and whatever runs is interrupted.
+    """Bound what a guest can make the judge compute: beyond it, the guest is ended and the check is interrupted.
 
-    Only the main thread of a process can be interrupted so, and only where there are such timers.
+    This works only in the main thread of a process, and only where such timers exist.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
@@ -244,7 +244,7 @@ def _parsed(source: str, name: str) -> tuple[types.CodeType, types.CodeType | No
 
 
 def _points(value: Any, most: float) -> float:
-    """Return what a check cell is worth that ran to its end: its own number, or all if it only asserts."""
+    """Return the points of a check cell that finished: its own number, or all if it only asserts."""
     if value is None or value is True:
         return most
     try:
@@ -257,7 +257,7 @@ def _points(value: Any, most: float) -> float:
 
 
 def _said_of(error: Exception, name: str) -> Message:
-    """Return what a student reads of an exception in a check cell: the assertion, and the line that made it."""
+    """Return the message to the student about an exception in a check cell: the error, and its line."""
     place = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:

@@ -1,4 +1,4 @@
-"""A line of JSON for each submission as it ends: for who watches a class being graded, or counts afterwards."""
+"""A line of JSON for each finished submission, to watch a class being graded or to count afterwards."""
 
 import json
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ class Log:
         self._file.close()
 
     def write(self, record: Record, outcome: Outcome | None) -> None:
-        """Add the line of a submission: what was made of it now, or None if it kept its grade."""
+        """Add the line of a submission: its new outcome, or None if it kept its grade."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "student": record.student,

@@ -1,4 +1,4 @@
-"""The notebook to grade: the released one with a student's cells in it, whatever was handed in."""
+"""Makes the notebook to grade: always the released one, with the student's cells in it."""
 
 import ast
 import copy
@@ -24,17 +24,17 @@ MOST_DIFF = 20_000
 MOST_DIFF_LINES = 40
 CELL_TYPES = ("code", "markdown", "raw")
 
-TWICE = "The cell {cell} stands twice; the first one counts."
-MISSING = "The cell {cell} was missing and has been put back."
-TEXT = "The text {cell} was not as given out, or comes from an older release, and has been restored."
+TWICE = "The cell {cell} appears twice; the first one counts."
+MISSING = "The cell {cell} was missing and has been restored."
+TEXT = "The text {cell} was changed or missing, or comes from an older release, and has been restored."
 CHANGED = "The locked cell {cell} had been changed and has been restored."
-OLDER = "The cell {cell} comes from another release of this notebook; today's stands in its place."
+OLDER = "The cell {cell} comes from another release of this notebook; it was replaced by the current one."
 MANY = {
-    TWICE: "These cells stand twice; the first of each counts: {cells}.",
-    MISSING: "These cells were missing and have been put back: {cells}.",
-    TEXT: "These texts were not as given out, or come from an older release, and have been restored: {cells}.",
+    TWICE: "These cells appear twice; the first of each counts: {cells}.",
+    MISSING: "These cells were missing and have been restored: {cells}.",
+    TEXT: "These texts were changed or missing, or come from an older release, and have been restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
-    OLDER: "These cells come from another release of this notebook; today's stand in their place: {cells}.",
+    OLDER: "These cells come from another release of this notebook; they were replaced by the current ones: {cells}.",
 }
 
 
@@ -71,9 +71,9 @@ def parse(data: bytes, name: str) -> Notebook:
             raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
         cells = raw["cells"]
         if not isinstance(cells, list):
-            raise TypeError("its cells are no list")
+            raise TypeError("its cells are not a list")
         if len(cells) > MOST_CELLS:
-            sentence = "{name} has {count} cells; {most} is the most."
+            sentence = "{name} has {count} cells; the maximum is {most}."
             raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
         metadata = {words.KEY[0]: {words.KEY[1]: words.language_of(raw)}}
         read: Notebook = nbformat.from_dict(
@@ -83,7 +83,7 @@ def parse(data: bytes, name: str) -> Notebook:
     except Malformed:
         raise
     except Exception as error:  # whatever nbformat makes of a file that is JSON, but no notebook
-        sentence = "{name} is JSON, but not a notebook ({kind}: {reason})."
+        sentence = "{name} is JSON but not a notebook ({kind}: {reason})."
         reason = text.line(str(error), 200)
         raise Malformed(Message(sentence, name=name, kind=type(error).__name__, reason=reason)) from None
 
@@ -125,7 +125,7 @@ def editions_of(exercise: Exercise) -> dict[str, Notebook]:
 
 
 def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
-    """Tell whether a file holds an exercise in which no answer was written, or cannot be read."""
+    """Tell whether a file is an exercise in which no answer was written, or cannot be read."""
     if data is None:
         return True
     given = {grade_id(cell): cell.source for cell in nbformat.read(exercise.notebook, as_version=4).cells}
@@ -178,7 +178,7 @@ def restore(submitted: Notebook, released: Notebook, beside: Mapping[str, bytes]
 
 
 def _gathered(repairs: list[Message]) -> list[Message]:
-    """Say in one sentence what was repaired in the same way in several cells."""
+    """Combine the same repair of several cells into one sentence."""
     alike: dict[str, dict[str, Message]] = {}
     for message in repairs:
         alike.setdefault(message.text, {})[str(message.values["cell"])] = message
@@ -289,7 +289,7 @@ def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str
 
 
 def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
-    """Fill in the keys of cells that stand between the same neighbours, and are of the same kind."""
+    """Fill in the keys of cells that are between the same neighbors, and are of the same kind."""
     order = [_key(cell) for cell in released.cells]
     for place, cell in enumerate(submitted.cells):
         before = keys[place - 1] if place else None
@@ -323,7 +323,7 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells say the same, however they are laid out, and whatever their docstrings say."""
+    """Tell whether two cells have the same code, apart from layout and docstrings."""
     if locked.source.split() == given.source.split():
         return True
     if len(given.source) > MOST_CODE:
@@ -335,7 +335,7 @@ def _same_code(locked: Cell, given: Cell) -> bool:
 
 
 def _bare(source: str) -> str:
-    """Return the syntax tree of code without its docstrings, which a release may word anew."""
+    """Return the syntax tree of code without its docstrings, which a release may reword."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False) is not None:

@@ -1,4 +1,4 @@
-"""What students do with cells: answers in other ones than those given for them, and code that Python cannot read."""
+"""Handles answers in other cells than the ones provided, and code that Python cannot read."""
 
 import ast
 import re
@@ -12,22 +12,20 @@ from autograder.checking.words import Message, joined
 from autograder.grading.file_kinds import MARK
 
 MOST_CODE = 1_000_000
-"""Characters that are read as Python: of one cell, and of all that a student added. Nobody writes more by hand, and
-reading it takes the judge seconds."""
+"""Characters that are read as Python: of one cell, and of all that a student added. No one writes more by hand, and
+parsing it takes the judge seconds."""
 MOST_PLACES = 6
 
 ELSEWHERE = (
-    "Written in other cells than those given for them, which are empty or as they were: {names}. "
-    "They count all the same, in every check."
+    "These answers are in added cells, and the cells provided for them are empty or unchanged: {names}. "
+    "They count in every check."
 )
 ODD = (
-    "Python does not take the character {character} ({code}), which stands in {places}: "
-    "type it anew as {plain}. Text that is copied from a page or a letter has such characters."
+    "Python does not accept the character {character} ({code}) in {places}: "
+    "retype it as {plain}. Text copied from a web page or a document often has such characters."
 )
-TAKE_OUT = "Python does not take the character {character} ({code}), which stands in {places}: take it out."
-IN_CONFLICT = (
-    "The mark of a merge conflict stands in {places}: keep one side of what it parts, and take the marks out."
-)
+TAKE_OUT = "Python does not accept the character {character} ({code}) in {places}: delete it."
+IN_CONFLICT = "There is a merge conflict marker in {places}: keep one side of the conflict, and delete the markers."
 PLACE = "line {line} of the cell {cell}"
 BLANK = "a plain space"
 
@@ -46,7 +44,7 @@ SIGNS = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-") | {
 }
 PUNCTUATION = {"\u3001": ",", "\u3002": ".", "\u3010": "[", "\u3011": "]", "\u2026": "..."}
 PLAIN = QUOTES | SIGNS | PUNCTUATION
-"""What Python takes in place of characters that word processors, pages and keyboards put there."""
+"""The Python characters for those that word processors, web pages and keyboards insert instead."""
 
 
 def defined_in(cell: Cell) -> set[str]:
@@ -60,16 +58,16 @@ def defined_in(cell: Cell) -> set[str]:
     return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
-# Answers that stand elsewhere.
+# Answers in other cells.
 
 
 def elsewhere(
     cells: Sequence[Cell], as_released: set[str], released: Notebook, beside: Mapping[str, bytes]
 ) -> list[Message]:
-    """Let answers count that stand in other cells than those given for them; return a sentence on these.
+    """Let answers in other cells than the ones provided count; return a sentence on them.
 
-    A given cell that was left as it was would define its function anew, as unwritten: where a cell above has written
-    it, the unwritten one is taken out. Where only a cell below its check has, its definition, and what this uses of
+    A provided cell that was left unchanged would redefine its function as unwritten: if a cell above has written it,
+    the unwritten definition is removed. Where only a cell below its check has, its definition, and what this uses of
     cells below, is written into the given cell as well, so that all checks see the same.
     """
     given = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
@@ -131,7 +129,7 @@ class _Code:
         return range(min([node.lineno, *(each.lineno for each in decorators)]) - 1, node.end_lineno or node.lineno)
 
     def text(self, node: ast.stmt) -> str:
-        """Return a statement as it stands there."""
+        """Return the source of a statement."""
         lines = self.span(node)
         return "\n".join(self.lines[lines.start : lines.stop])
 
@@ -233,7 +231,7 @@ class _Theirs:
 
 
 def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Message]:
-    """Return a sentence for each character that Python does not take, and one for marks of a merge conflict."""
+    """Return a sentence for each character that Python does not accept, and one for merge conflict markers."""
     odd: dict[str, list[Message]] = {}
     for place in sorted(_own(cells, as_released)):
         cell = cells[place]

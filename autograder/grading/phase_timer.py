@@ -1,4 +1,4 @@
-"""Where time goes: seconds by phase, each counted once."""
+"""Measures where time goes: seconds by phase, each counted once."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Where a session's submissions are graded: on this machine, or, in `autograder.grading.cluster`, on a cluster."""
+"""Places where a session's submissions are graded: this machine, or, in `autograder.grading.cluster`, a cluster."""
 
 import contextlib
 import dataclasses
@@ -23,17 +23,17 @@ import json
 for what in {wanted}:
     print(json.dumps([what, trial(what)]), flush=True)
 """
-UNUSABLE = "Checks that need {what} are not verified here, and their points wait: {reason}"
+UNUSABLE = "Checks that need {what} cannot run here; their points are pending: {reason}"
 MOST_FAULT = 200  # characters
 UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 
 
 class Place(Protocol):
-    """Where submissions are graded. What is asked of it comes in the order in which it stands here."""
+    """A place where submissions are graded. Its methods are called in the order in which they are listed here."""
 
     name: str
     option: str
-    """What it is called, and what `grade` needs for it besides."""
+    """Its name, and the extra option that `grade` needs for it."""
 
     def has(self, what: str) -> bool:
         """Tell whether it has what a check's `on=` names."""
@@ -53,7 +53,7 @@ class Place(Protocol):
         """Return the backend, for so many jobs at one time where it leaves that open."""
 
     def said(self) -> str:
-        """Return what progress should say of it besides."""
+        """Return an addition to the progress line."""
 
     def close(self) -> None:
         """End what was started."""
@@ -83,7 +83,7 @@ class Here:
         if lacks and not fall_back:
             raise UserError(
                 f"Submissions cannot be isolated on this machine: {'; '.join(lacks)}. "
-                "Mend that, or grade at your own risk with --no-sandbox."
+                "Fix that, or grade at your own risk with --no-sandbox."
             )
         isolated = wanted and not lacks
         setting = dataclasses.replace(setting, sandbox=isolated)
@@ -106,7 +106,7 @@ class Here:
         return backends.Local(jobs, self.setting, self.pool)
 
     def said(self) -> str:
-        """Return nothing: how many jobs there are at one time is known to who asked for them."""
+        """Return nothing: the caller knows the number of simultaneous jobs."""
         return ""
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
 
 
 def unusable(setting: WorkerConfig) -> list[str]:
-    """Return a sentence for each reason why something that is there does not work for guests."""
+    """Return a sentence for each reason why something that is installed does not work for guests."""
     reasons: dict[str, list[str]] = {}
     for what, reason in setting.faults:
         if reason:
@@ -151,7 +151,7 @@ def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     found: list[dict[str, Any]] = []
     guests = setting.bare_guests()
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
-    fault = "it ended without an answer"
+    fault = "it ended without answering"
     try:
         guests.guest().request({"op": "cell"}, [cell.encode()], on_output=found.append)
     except (Ended, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""When something was handed in, and whether that is since a time that somebody names."""
+"""Finds when something was submitted, and whether that is after a given time."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,14 +13,14 @@ UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def moment(said: str, now: datetime | None = None) -> datetime:
-    """Return the time that somebody names: a date, with or without a time of day, or how long ago it is.
+    """Return a given time: a date, with or without a time of day, or how long ago it is.
 
-    Without a zone it is of this machine's.
+    Without a time zone, it is in this machine's.
 
     Raises
     ------
     UserError
-        If that is no time, or one to come.
+        If it is not a time, or is in the future.
     """
     now = now or datetime.now().astimezone()
     try:
@@ -31,18 +31,18 @@ def moment(said: str, now: datetime | None = None) -> datetime:
             found = datetime.fromisoformat(said.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
         raise UserError(
-            f"--since {text.line(said, 50)} is no time. Write a date, 2026-11-25, a date and time, 2026-11-25T18:00, "
-            "or how long ago: 90m, 2h, 3d or 1w."
+            f"--since {text.line(said, 50)} is not a time. Write a date (2026-11-25), a date and time "
+            "(2026-11-25T18:00), or how long ago (90m, 2h, 3d or 1w)."
         ) from None
     if found > now:
-        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is still to come. Name a time that is past.")
+        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is in the future. Give a time in the past.")
     return found
 
 
 def handed_in(submission: Submission) -> datetime:
-    """Return when a submission was handed in: by its `timestamp.txt`, or else when its notebook was last written.
+    """Return when a submission was submitted: by its `timestamp.txt`, or else when its notebook was last written.
 
-    What cannot be read counts as handed in now, so that whoever looks at it says why.
+    Something unreadable counts as submitted now, so that grading it reports why.
     """
     raw, _ = read_file(submission.folder / "timestamp.txt", STAMP_MB)
     told, _ = read_stamp(raw.decode("utf-8", "replace") if raw else None)

@@ -1,6 +1,6 @@
-"""The student's notebook as the judge sees it: names, calls and attributes that are asked for over the wire.
+"""The student's notebook as the judge sees it: names, calls and attributes, requested over the wire.
 
-What comes back is plain values. Whatever no honest guest would send ends the guest, and is its own outcome.
+The replies are plain values. A reply that no honest guest would send ends the guest, and has its own outcome.
 """
 
 import builtins
@@ -25,7 +25,7 @@ from autograder.sanitize import text
 
 MOST_CALLBACKS = 10_000
 MOST_MEMORY = 1 << 30
-"""Bytes that a function of the judge's may take for what a guest calls it with."""
+"""Memory in bytes that a function of the judge may use when a guest calls it."""
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
@@ -36,7 +36,7 @@ class Fault(Exception):
 
 
 class Remote:
-    """An object of the guest: a name as it stands when it is used, or something that a call gave back."""
+    """An object of the guest: a name, looked up when it is used, or something that a call returned."""
 
     def __init__(
         self, notebook: "RemoteNotebook", target: dict[str, Any], kind: str = "function", size: int | None = None
@@ -53,7 +53,7 @@ class Remote:
         return self._notebook.ask("get", self._target, name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{name} of a student's object cannot be set from a check: call one of its methods")
+        raise AttributeError(f"a check cannot set {name} of a student's object: call one of its methods")
 
     def __len__(self) -> int:
         if self._size is None:
@@ -67,7 +67,7 @@ class Remote:
         return self
 
     def __repr__(self) -> str:
-        return f"<{self._kind} of the student's>"
+        return f"<the student's {self._kind}>"
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self._notebook.ask("backward", self._target, arguments, upstream=upstream)
@@ -87,7 +87,7 @@ class Remote:
 
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
-    """Return a `Remote`: callable, or a module of torch, only if what it stands for is, as the guest says."""
+    """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
     kind: dict[str, Any] = {"_is_module": value.get("module") is True}
     if not value.get("callable"):
         kind["__call__"] = None
@@ -98,14 +98,14 @@ def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict
 
 
 class RemoteNotebook:
-    """Asks one guest after another for what a notebook's names stand for.
+    """Asks one guest after another for the values of a notebook's names.
 
     Parameters
     ----------
     on_output : callable
         Called with each output that a guest sends while it answers.
     clock : PhaseTimer
-        Counts what calls take, in the guest and on the way.
+        Counts the time of calls, in the guest and in transit.
     """
 
     def __init__(self, on_output: Callable[[Any], None], clock: PhaseTimer):
@@ -115,7 +115,7 @@ class RemoteNotebook:
         self.guest: Guest | None = None
 
     def find(self, name: str, missing: Any = KeyError) -> Any:
-        """Return what the guest has under a name: a value, or a `Remote` that looks it up again at each use."""
+        """Return the guest's value of a name, or a `Remote` that looks it up again at each use."""
         answer, blobs = self._request({"op": "find", "name": name})
         if not answer.get("found"):
             if missing is KeyError:
@@ -128,7 +128,7 @@ class RemoteNotebook:
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Let functions or classes of the judge's stand under these names of the notebook, as long as this lasts."""
+        """Replace these names of the notebook by functions or classes of the judge, within this context."""
         standing = {name: StandIn(own) for name, own in answers.items()}
         self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
         try:
@@ -145,14 +145,14 @@ class RemoteNotebook:
         keywords: dict[str, Any] | None = None,
         **more: Any,
     ) -> Any:
-        """Have the guest do something, and return what it says came of it."""
+        """Have the guest do something, and return the reported result."""
         encoder = wire.Encoder(self._reference_to)
         message = _message(encoder, op, target, arguments, keywords, more)
         answer, blobs = self._request(message, encoder.blobs)
         return self._said(answer, blobs, encoder, message)
 
     def ask_several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
-        """Have the guest do several things in one message; return for each what gives, or raises, what came of it."""
+        """Have the guest do several things in one message; return functions that each return or raise a result."""
         encoders, messages = [], []
         blobs: list[bytes] = []
         for step in steps:
@@ -174,7 +174,7 @@ class RemoteNotebook:
     def _said(
         self, answer: dict[str, Any], blobs: list[memoryview], encoder: wire.Encoder, message: dict[str, Any]
     ) -> Any:
-        """Return what a reply says came of what was asked."""
+        """Return the result in a reply to a request."""
         self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
         self._taken(lambda: self._reshape(answer.get("reshaped"), encoder))
         if "error" in answer:
@@ -182,9 +182,9 @@ class RemoteNotebook:
         return self._taken(lambda: self._decoder(blobs).decode(answer.get("value")))
 
     def _taken(self, read: Callable[[], Any]) -> Any:
-        """Return what `read()` makes of a reply; what no honest guest sends ends the guest.
+        """Return the result of `read()` on a reply; a reply that no honest guest sends ends the guest.
 
-        Whatever goes wrong with a reply is the outcome of who sent it, never our fault.
+        Any error in reading a reply counts as the sender's, never as our fault.
         """
         try:
             return read()
@@ -201,13 +201,13 @@ class RemoteNotebook:
 
     def _request(self, message: dict[str, Any], blobs: Any = ()) -> tuple[dict[str, Any], list[memoryview]]:
         if self.answers:
-            raise TypeError("an object of the notebook's was used where only values can be")
+            raise TypeError("an object of the notebook was used where only values are allowed")
         calls = [0]
 
         def on_callback(answer: Any, data: Any) -> bytes:
             calls[0] += 1
             if calls[0] > MOST_CALLBACKS:
-                raise wire.Violation("more calls of the judge's functions than any answer needs")
+                raise wire.Violation("too many calls of the judge's functions")
             return self._called_back(answer, data)
 
         with self.clock("calls of functions"):
@@ -219,7 +219,7 @@ class RemoteNotebook:
     def _reference_from(self, value: dict[str, Any], decoder: wire.Decoder) -> Remote:
         place = value.get("v")
         if value.get("t") != "handle" or type(place) is not int or place < 0:
-            raise wire.Violation("a value of no known form")
+            raise wire.Violation("a value of unknown form")
         return plain_remote(self, {"handle": place}, value)
 
     def _reference_to(self, value: Any, encoder: wire.Encoder) -> dict[str, Any]:
@@ -240,12 +240,12 @@ class RemoteNotebook:
         if callable(value):
             self.callbacks.append(value)
             return {"t": "callback", "v": len(self.callbacks) - 1}
-        raise Fault(f"a {type(value).__name__} cannot cross to the guest")
+        raise Fault(f"a {type(value).__name__} cannot be sent to the guest")
 
     def _called_back(self, answer: Any, data: Any) -> bytes:
         place = answer.get("callback")
         if type(place) is not int or not 0 <= place < len(self.callbacks):
-            raise wire.Violation("a call of a function that was never sent")
+            raise wire.Violation("a call of a function that was not sent")
         decoder = self._decoder(data)
         arguments, keywords = decoder.decode(answer.get("arguments")), decoder.decode(answer.get("keywords"))
         if type(arguments) is not tuple or type(keywords) is not dict:
@@ -264,18 +264,18 @@ class RemoteNotebook:
         return wire.pack({"op": "reply", **result}, encoder.blobs)
 
     def _write_back(self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any) -> None:
-        """Do to the judge's arrays what the guest did to its own in place."""
+        """Repeat on the judge's arrays the changes that the guest made in place."""
         if changed is None:
             return
         if not isinstance(changed, dict):
-            raise wire.Violation("a change of nothing")
+            raise wire.Violation("a change without an array")
         for place, number in changed.items():
             if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays) or type(number) is not int:
-                raise wire.Violation("a change of an array that was never sent")
+                raise wire.Violation("a change of an array that was not sent")
             array = encoder.arrays[int(place)]
             sent = list(_sent(message, "array", "tensor"))[int(place)]
             if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
-                raise wire.Violation("a change of another size")
+                raise wire.Violation("a change of the wrong size")
             after = wire.Decoder([blobs[number]], self._reference_from)._tagged(sent["t"], {**sent, "b": 0}, 0)
             if isinstance(array, np.ndarray):
                 if array.flags.writeable:
@@ -287,18 +287,18 @@ class RemoteNotebook:
                     array.copy_(after)
 
     def _reshape(self, reshaped: Any, encoder: wire.Encoder) -> None:
-        """Give the judge's arrays the shapes that the guest gave its own in place."""
+        """Give the judge's arrays the shapes that the guest set in place."""
         if reshaped is None:
             return
         if not isinstance(reshaped, dict):
-            raise wire.Violation("a new shape of nothing")
+            raise wire.Violation("a new shape without an array")
         for place, shape in reshaped.items():
             if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
-                raise wire.Violation("a new shape of an array that was never sent")
+                raise wire.Violation("a new shape for an array that was not sent")
             array = encoder.arrays[int(place)]
             sizes = isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
             if not sizes or math.prod(shape) != math.prod(array.shape):
-                raise wire.Violation("a new shape of another size")
+                raise wire.Violation("a new shape of the wrong size")
             if isinstance(array, np.ndarray):
                 try:
                     array.shape = tuple(shape)
@@ -345,14 +345,14 @@ def _exception(told: Any) -> Exception:
         kind = _KINDS.setdefault((name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])}))
     try:
         error = kind(said)
-    except TypeError:  # a kind that wants more than a text, as UnicodeDecodeError does
+    except TypeError:  # a kind that needs more than a text, as UnicodeDecodeError does
         error = type(kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {})(said)
     error.from_guest = True  # type: ignore[attr-defined]
     return error
 
 
 def _sent(message: Any, *kinds: str) -> Iterator[dict[str, Any]]:
-    """Yield what stands for arrays in a message, in the order in which they were encoded."""
+    """Yield the entries for arrays in a message, in the order in which they were encoded."""
     if isinstance(message, dict):
         if message.get("t") in kinds:
             yield message

@@ -35,20 +35,20 @@ from autograder.sanitize.outputs import Collected
 
 STOPPED = "This cell was stopped: {reason}"
 STOPPED_IN_CHECK = "Stopped in this check: {reason}"
-CUT = "[More was put out than is kept.]"
-CELL_NOT_RUN = "This cell was not run, because cells of this notebook ended Python too often."
-CHECK_NOT_RUN = "This check was not run, because cells of this notebook ended Python too often."
-BEHIND = "From here on no cell changes a grade, and none was run."
+CUT = "[The rest of the output was cut off.]"
+CELL_NOT_RUN = "This cell was not run, because cells of this notebook made Python exit too often."
+CHECK_NOT_RUN = "This check was not run, because cells of this notebook made Python exit too often."
+BEHIND = "The cells from here on do not affect the grade and were not run."
 
 
 @dataclass
 class Execution:
-    """What came of running a notebook.
+    """The results of running a notebook.
 
     Attributes
     ----------
     checked : dict
-        What each check cell is worth, by grade id.
+        The outcome of each check cell, by grade id.
     stops : list of tuple
         The ids of cells that ended their guest, and why.
     """
@@ -74,7 +74,7 @@ def execute(
         As `notebook.restore` makes it.
     judge : Judge
     guests : Guests
-        Where guests come from.
+        The source of guests.
     unit : Unit
         Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
     limits : Limits
@@ -109,7 +109,7 @@ def execute(
 
 
 class _Run:
-    """One submission's run: its guests, one after another, and what came of its cells."""
+    """One submission's run: its guests, one after another, and the results of its cells."""
 
     def __init__(self, judge: Judge, guests: Guests, unit: Unit, limits: Limits, clock: PhaseTimer):
         self.judge, self.guests, self.unit, self.limits, self.clock = judge, guests, unit, limits, clock

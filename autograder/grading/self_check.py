@@ -28,7 +28,7 @@ class SelfCheck:
     path : Path
         The notebook.
     seed : int, optional
-        Where the checks' draws come from. Default: a new one.
+        The seed of the checks' inputs. Default: a new one.
     sandbox : bool
         Whether its cells run in a sandbox.
 
@@ -37,7 +37,7 @@ class SelfCheck:
     exercise : Exercise
         The one that the notebook answers.
     cells : int
-        How many code cells there are to run, for whoever shows progress.
+        How many code cells there are to run, for a progress bar.
     """
 
     def __init__(self, course: Course, path: Path, seed: int | None = None, sandbox: bool = False):

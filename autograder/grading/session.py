@@ -1,4 +1,4 @@
-"""One `grade` command: what is graded, where guests come from, the open gradebook, and what came of it."""
+"""One `grade` command: what is graded, where guests come from, the open gradebook, and the results."""
 
 import contextlib
 import shlex
@@ -23,18 +23,18 @@ MOST_NAMED = 5
 
 
 class Pending:
-    """The records with points that wait: those that can be settled where one grades, and the others.
+    """The records with pending points: those that can be settled where grading happens, and the others.
 
     Parameters
     ----------
     records : sequence of Record
     place : Place, optional
-        Where one grades; by default this machine.
+        Where grading happens; by default this machine.
 
     Attributes
     ----------
     settled_here, elsewhere : list of Record
-        Of the records, those that wait for nothing that the place lacks, and those that do.
+        The records that wait for nothing that the place lacks, and those that do.
     """
 
     def __init__(self, records: Sequence[Record], place: Place | None = None):
@@ -46,7 +46,7 @@ class Pending:
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
     def said(self) -> list[str]:
-        """Return a sentence on those that can be settled here, and one on the others, where there are any."""
+        """Return a sentence on the records that can be settled here, and one on the others, if there are any."""
         lines = []
         command = f"python -m autograder grade --pending{self.place.option}"
         here: list[Record] = []
@@ -64,12 +64,12 @@ class Pending:
             if records:
                 count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
                 needs = reasons.named(sorted({what for record in records for what in record.waits_for()}))
-                lines.append(f"{count} points that wait for {needs}{where}")
+                lines.append(f"{count} pending points that need {needs}{where}")
         return lines
 
 
 class Session:
-    """Grades what lies below a folder; use it in a `with` block.
+    """Grades the submissions below a folder; use it in a `with` block.
 
     Parameters
     ----------
@@ -81,31 +81,31 @@ class Session:
     jobs : int
         How many submissions to grade at one time; 0 for one on each core.
     force, redraw, pending : bool
-        Whether to grade again what has a grade that holds, whether with inputs drawn anew, and whether only what has
-        points that wait for a machine with what this one has.
+        Whether to regrade submissions with a valid grade, whether with new inputs, and whether only those with
+        pending points that this machine can settle.
     pages : bool
         Whether to make feedback pages.
     hide : sequence of Path
-        What else of this machine guests must not see.
+        Further paths on this machine that guests must not see.
     since : datetime, optional
-        Only what was handed in then or later.
+        Only submissions from then or later.
     log : Path, optional
-        Where a line is added for each submission as it ends.
+        A file to which a line is added as each submission is graded.
     place : Place, optional
         Where to grade; by default on this machine.
 
     Attributes
     ----------
     records : list of Record
-        What was graded, or kept, so far.
+        The records graded, or kept, so far.
     kept : int
         How many of these were kept.
     left_out : int
-        How many were handed in before `since`.
+        How many were submitted before `since`.
     renewed : int
-        How many of those that were kept got a new page, because the gradebook says something else now.
+        How many of the kept ones got a new page, because the gradebook has changed.
     seconds : dict
-        Where the time went: submissions, seconds in all, and seconds by phase, those of all workers added up.
+        Where the time went: submissions, total seconds, and seconds by phase, added up over all workers.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Session:
         self._open = contextlib.ExitStack()
 
     def _leave_pending(self) -> None:
-        """Leave of the submissions those whose points wait for what there is where they are graded."""
+        """Keep only the submissions whose pending points can be settled where they are graded."""
         from autograder import records
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
@@ -167,14 +167,14 @@ class Session:
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
     def _leave_recent(self, since: datetime) -> None:
-        """Leave of the submissions those that were handed in at that time or later."""
+        """Keep only the submissions from that time or later."""
         from autograder.grading import recent
 
         found = [item for item in self.submissions if recent.handed_in(item) >= since]
         self.left_out, self.submissions = len(self.submissions) - len(found), found
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
-        """Settle whether submissions run in a sandbox; where there can be none, refuse unless told otherwise."""
+        """Decide whether submissions run in a sandbox; if none is possible, refuse, unless `fall_back` is set."""
         self.warn = warn
         self.setting = self.place.settle(self.setting, wanted, fall_back, warn)
 
@@ -191,14 +191,14 @@ class Session:
         return self
 
     def _is_to_grade(self) -> bool:
-        """Tell, as far as a glance goes, whether anything will be graded."""
+        """Tell, from a quick look, whether anything will be graded."""
         if self.force or self.redraw:
             return True
         places = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
         return not all(place.record.exists() for place in places)
 
     def _prepare(self) -> None:
-        """Open the gradebook and make the batch; imports what takes long, while others warm up."""
+        """Open the gradebook and create the batch; import slow modules while others warm up."""
         from autograder import gradebook
         from autograder.grading import batch
 
@@ -219,7 +219,7 @@ class Session:
         )
 
     def misfiled(self) -> list[str]:
-        """Return a sentence on the notebooks of other exercises among what was graded, and how to place them."""
+        """Return a sentence on graded notebooks that belong to other exercises, and how to place them."""
         found = [record for record in self.records if record.reason.text == OF_ANOTHER]
         if not found:
             return []

@@ -1,6 +1,6 @@
-"""The course's own function or class, for a guest in which it stands in place of a student's that does not hold.
+"""The course's own function or class, as a replacement in a guest for a student's that fails.
 
-It stays here, and answers for values. The guest has a name for it, and of a class its parameters.
+It stays here and computes values on request. The guest has only a name for it, and the parameters of a class.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any
 from autograder.sandbox.inside.stand_ins import MODULE, described, floating, is_plain
 
 MOST_PARTS = 1000
-"""Modules that a module may hold: more are no honest layer."""
+"""The most modules that a module may contain: no honest layer has more."""
 
 
 class StandIn:
@@ -103,7 +103,7 @@ def _with_modules(torch: Any, value: Any) -> Any:
 def _shell(torch: Any, of: dict[str, Any], count: list[int]) -> Any:
     count[0] += 1
     if count[0] > MOST_PARTS:
-        raise ValueError("a module of more parts than any layer has")
+        raise ValueError("a module with too many parts")
     shell = torch.nn.Module()
     noted = {name: value for name, value in of["noted"].items() if is_plain(value) and not name.startswith("_")}
     vars(shell).update(noted)

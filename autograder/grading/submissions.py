@@ -1,4 +1,4 @@
-"""What students handed in: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
+"""Students' submissions: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
 
 import itertools
 import os
@@ -18,10 +18,10 @@ from autograder.limits import Limits
 from autograder.sanitize import text
 
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
-"""What lies beside a notebook and is the course's, whoever hands it in; the last two did before version 0.2."""
+"""Files next to a notebook that belong to the course, even in a submission; the last two did before version 0.2."""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
-"""How a notebook's name ends; browsers and Windows add an ending of their own."""
+"""The ending of a notebook's name; browsers and Windows add one of their own."""
 IMPORTS_TORCH = re.compile(rb"\b(?:import|from) +torch\b")
 PASSED_OVER = (".ipynb_checkpoints", "__pycache__")
 MOST_FILES = 1000
@@ -30,11 +30,13 @@ MOST_NAME = text.MOST_NAME
 MOST_NAMED = 3
 ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
 MISSING = "There is no {name} in the folder."
-SEVERAL = "There is no {name} in the folder, and more than one other notebook: {found}. Hand in one, under that name."
-PACKED = "There is no {name} in the folder, but {found}. Unpack it, and hand in the notebook that is in it."
-OTHERS = "There is no {name} in the folder, but {found}. Hand in the notebook itself, which ends in .ipynb."
+SEVERAL = (
+    "There is no {name} in the folder, but more than one other notebook: {found}. Submit one of them under that name."
+)
+PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
+OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
 STAMP_MB = 0.001
-UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as in time.")
+UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 
 
 @dataclass
@@ -45,19 +47,19 @@ class Unit:
     ----------
     student, assignment : str
     notebook : str
-        The name of the file handed in.
+        The name of the submitted file.
     data : bytes or None
-        What stands in it; None if it cannot be read, and then `problem` says why.
+        Its contents; None if it cannot be read, and then `problem` says why.
     stamp : str or None
         The text of its `timestamp.txt`.
     files : dict
-        The other files handed in: bytes by relative path.
+        The other submitted files: bytes by relative path.
     notes : list of Message
-        What its author should know of how it was read.
+        What its author should know about how it was read.
     digest : str
-        A fingerprint of all that was handed in.
+        A fingerprint of all submitted files.
     seed, guest_seed : int
-        Where the checks' draws and the student's random numbers come from.
+        The seeds of the checks' draws and of the student's random numbers.
     """
 
     student: str
@@ -75,7 +77,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's hand-in for one exercise: `submitted/STUDENT/EXERCISE/`."""
+    """One student's submission for one exercise: `submitted/STUDENT/EXERCISE/`."""
 
     student: str
     exercise: Exercise
@@ -84,7 +86,7 @@ class Submission:
     def read(self, limits: Limits) -> Unit:
         """Return the `Unit` of work that grades this submission: everything is read once, here.
 
-        Whatever is wrong with its folder or its files is this submission's problem, and nobody else's.
+        A problem with its folder or its files affects only this submission.
         """
         try:
             return self._read(limits)
@@ -98,7 +100,7 @@ class Submission:
             return self._unit(None, Message("{name} is a link to another folder.", name=text.name(self.folder.name)))
         if not stat.S_ISDIR(kind):
             problem = Message(
-                "{name} is a file, and should be a folder with the notebook in it.", name=text.name(self.folder.name)
+                "{name} is a file, but should be a folder with the notebook in it.", name=text.name(self.folder.name)
             )
             return self._unit(None, problem)
         path, data, problem, both = self._notebook(limits.notebook_mb)
@@ -109,7 +111,7 @@ class Submission:
         if both:
             notes.insert(0, both)
         elif data is not None and not another and edition_of(name)[0] != self.exercise.name:
-            notes.insert(0, Message("The notebook was called {name} and has been taken all the same.", name=name))
+            notes.insert(0, Message("The notebook was named {name}; it was graded all the same.", name=name))
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
@@ -121,9 +123,10 @@ class Submission:
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
-        """Return the file that is the notebook, and what `read_file` makes of it; and a note, if there is a choice.
+        """Return the file of the notebook, the result of `read_file`, and a note if there was a choice.
 
-        Of two languages, one in which no answer was written is none; if both have some, the one saved last counts.
+        A notebook without any answers is ignored if there is one in another language; otherwise the last saved
+        counts.
         """
         found = [(path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)]
         written = [item for item in found if not is_as_given(self.exercise, item[1])] if found[1:] else found
@@ -135,7 +138,7 @@ class Submission:
         if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
-        sentence = "{names} lie in the folder; {name}, which was saved last, is graded."
+        sentence = "The folder has {names}; {name}, which was saved last, is graded."
         return path, data, problem, Message(sentence, names=names, name=text.name(path.name))
 
     def _unit(
@@ -160,9 +163,9 @@ class Submission:
 
 
 def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
-    """Return which files of a folder may be the notebook: those of the exercise's name, one for each language.
+    """Return the files of a folder that may be the notebook: those of the exercise's name, one for each language.
 
-    Where there is none, it is the only notebook there is; or else the one that should be there.
+    If there are none, it is the only notebook in the folder, or else the one that should be there.
     """
     listed = sorted(filter(is_notebook, os.listdir(folder)))
     plain = [entry for entry in listed if entry.lower().endswith(".ipynb")]
@@ -179,12 +182,12 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
 
 def is_notebook(name: str) -> bool:
-    """Tell whether a file is called as notebooks are; what begins with a dot, systems leave beside them."""
+    """Tell whether a file has a notebook's name; systems leave names that begin with a dot next to notebooks."""
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
 
 
 def _missing(folder: Path, name: str) -> Message:
-    """Return a sentence on a notebook that is not there, which names what lies there in its place."""
+    """Return a sentence on a missing notebook, which names what is there instead."""
     left_out = (*OURS, *PASSED_OVER)
     entries = sorted(entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out)
     for found, sentence in (
@@ -204,13 +207,13 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
     try:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
-            return None, Message("{name} is not a plain file.", name=name)
+            return None, Message("{name} is not a regular file.", name=name)
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             data = file.read(most + 1)
             size = max(len(data), os.fstat(file.fileno()).st_size)
         if len(data) > most:
-            sentence = "{name} has {size} MB; {most} MB is the most."
+            sentence = "{name} has {size} MB; the maximum is {most} MB."
             return None, Message(sentence, name=name, size=f"{size / 1e6:.0f}", most=most_mb)
         return data, Message("")
     except FileNotFoundError:
@@ -220,7 +223,7 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
 
 
 def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message]]:
-    """Return the files beside a notebook that are not the course's, and what its author should know of them."""
+    """Return the files next to a notebook that are not the course's, and notes about them for its author."""
     files: dict[str, bytes] = {}
     size, unread = 0, ""
     for relative in _walk(folder):
@@ -230,19 +233,21 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
             continue
         size += len(data)
         if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
-            sentence = "The files beside the notebook are more than {most} MB or {count} and were left out."
+            sentence = (
+                "The files next to the notebook were left out: they exceed {most} MB, or are more than {count}."
+            )
             return {}, [Message(sentence, most=most_mb, count=MOST_FILES)]
         files[relative] = data
     if not unread:
         return files, []
-    sentence = "{name} beside the notebook could not be read, and was left out."
+    sentence = "{name} next to the notebook could not be read and was left out."
     return files, [Message(sentence, name=text.line(text.name(unread.rstrip("/")), 100))]
 
 
 def _walk(folder: Path) -> Iterator[str]:
     """Yield the relative paths of the files below a folder, links and notebooks left out, in a fixed order.
 
-    A folder that cannot be read, or lies too deep, is yielded in place of what is in it, with a slash at its end.
+    A folder that cannot be read, or is too deep, is yielded in place of its contents, with a slash at its end.
     """
     waiting = [""]
     while waiting:
@@ -273,7 +278,7 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
             if folder is None:
                 continue
             name = _fitting(text.name(student))
-            while (name, exercise.name) in taken:  # two names that read the same once they are text
+            while (name, exercise.name) in taken:  # two names that are equal once they are text
                 name += "~"
             taken.add((name, exercise.name))
             found.append(Submission(name, exercise, folder))
@@ -281,22 +286,22 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
 
 
 def strays(course: Course, submitted: Path) -> Iterator[str]:
-    """Yield a sentence on each entry of `submitted` with notebooks that are no exercise's, and so are not graded."""
+    """Yield a sentence on each entry of `submitted` whose notebooks belong to no exercise, and are not graded."""
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
-            yield f"{text.line(text.name(student))} is no student's folder, and was left out."
+            yield f"{text.line(text.name(student))} is not a student's folder and was left out."
         for first in itertools.islice(_unclaimed(submitted / student, known), 1):
             named = text.line(text.name(os.path.relpath(first, submitted)))
             yield (
-                f"{named} lies in no exercise's folder, and was left out. "
+                f"{named} is not in an exercise's folder and was left out. "
                 "To place such files, run: "
                 f"python -m autograder collect {shlex.quote(str(submitted))}; then remove them."
             )
 
 
 def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
-    """Yield the paths of the notebooks in a student's folder that lie in no exercise's folder."""
+    """Yield the paths of the notebooks in a student's folder that are not in the folder of an exercise."""
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
@@ -305,9 +310,9 @@ def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
 
 
 def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
-    """Return which of the modules that take seconds to load some of these submissions import.
+    """Return the slow modules that some of these submissions import.
 
-    A look at bytes, which believes nothing: it only decides what is loaded once instead of once for each of them.
+    This only looks at bytes and trusts nothing: it decides what is loaded once instead of once per submission.
     """
     for submission in found:
         try:
@@ -320,14 +325,14 @@ def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
 
 
 def _fitting(name: str) -> str:
-    """Return a student's name so short that every database and file system takes it."""
+    """Return a student's name, shortened so that every database and file system accepts it."""
     if len(name.encode()) <= MOST_NAME:
         return name
     return f"{name[: MOST_NAME // 4]}~{seeds.digest_of(name.encode())[:8]}"
 
 
 def _folder_of(student: Path, name: str) -> Path | None:
-    """Return where a student's hand-in for an exercise lies, whatever the case of its letters; None if nowhere."""
+    """Return where a student's submission for an exercise is, ignoring case; None if there is none."""
     if os.path.lexists(student / name):
         return student / name
     if not os.path.isdir(student):

@@ -1,6 +1,6 @@
-"""One submission in, its outcome out; and its feedback page. Whoever grades goes through here, and nobody else does.
+"""One submission in, its outcome out; and its feedback page. All grading goes through here.
 
-A worker holds the judges of the exercises it was made for, and where their guests come from. It never sees the
+A worker has the judges of the exercises it was made for, and the source of their guests. It never sees the
 gradebook: the unit of work and the outcome are plain values.
 """
 
@@ -46,11 +46,11 @@ from autograder.sanitize.outputs import bound, clean_markdown
 
 TRIES = 2
 MOST_FAULT = 300
-ALTERED = "a locked cell was altered; it was restored before grading."
+ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
-OUR_FAULT = "our own fault, so that these points wait for a person: {fault}"
+OUR_FAULT = "our own fault; a person will give these points: {fault}"
 NO_RESPONSE = Message("no response")
-TO_READ = "The points for {cell} are given by the person who reads it; until then they are 0."
+TO_READ = "A person grades {cell}; until then it has 0 points."
 
 
 class Worker:
@@ -210,7 +210,7 @@ def _outcome(
     checked: dict[str, Checked],
     stops: Sequence[tuple[str, Message]] = (),
 ) -> Outcome:
-    """Return the outcome that a graded notebook stands for; put what is to be said of all of it at its head."""
+    """Return the outcome of a graded notebook, and put the general remarks at its top."""
     notebook = restored.notebook
     cells = {
         grade_id(cell) or cell.id: _cell_result(

@@ -1,4 +1,4 @@
-"""Where a worker works: plain values that another process or machine can be given. Light to import."""
+"""The configuration of a worker: plain values that can be sent to another process or machine. Light to import."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from autograder.sandbox.guests import GuestPool, Guests, UnsandboxedGuests
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """Where a worker works.
+    """The configuration of a worker.
 
     Attributes
     ----------

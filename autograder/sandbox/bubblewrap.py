@@ -13,26 +13,26 @@ PROGRAM = Path(__file__).parent / "inside"
 SHARED = Path(__file__).parent.parent / "checking" / "shared.py"
 """All of ours that is inside: the guest's program, and the one file of the checks' runtime that it uses."""
 ROOT = "/guest"
-"""Where they lie there, as they do here below `autograder`."""
+"""The folder of the guest's program there, with the same layout as `autograder` here."""
 NOBODY = "65534"
 TEMPORARY = "/tmp"  # noqa: S108 (where programs look for it; within a sandbox it is that sandbox's own)
 EVERYWHERE = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
 }
-"""What guests find in their environment, isolated or not: figures stand in the notebook, and one takes one core."""
+"""Environment variables of guests, isolated or not: figures go into the notebook, and a guest uses one core."""
 WITHOUT_GPU = {"TRITON_INTERPRET": "1"}
-"""What guests without a GPU find there besides: kernels are interpreted. Triton reads it when it is imported."""
+"""More variables for guests without a GPU: kernels are interpreted. Triton reads this when it is imported."""
 WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""What guests with one find: to ask for it starts nothing, because CUDA that has started survives no fork."""
+"""More variables for guests with a GPU: asking for it does not start CUDA, which would not survive a fork."""
 KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
-"""Where a guest in a sandbox keeps kernels that it compiled: they are gone with it."""
+"""The folders for kernels that a guest in a sandbox compiles: they disappear with it."""
 PROBE_SECONDS = 60
 OPENED = (
     "this is a container, so start it with docker run --security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined --security-opt systempaths=unconfined"
 )
-"""What a container needs for a sandbox within it: to make namespaces, to mount in them, and to mount their /proc."""
+"""Permissions that a container needs for a sandbox: to make namespaces, mount in them, and mount their /proc."""
 
 
 def python(root: str = ROOT) -> list[str]:
@@ -41,7 +41,7 @@ def python(root: str = ROOT) -> list[str]:
 
 
 def missing() -> list[str]:
-    """Return what this machine lacks for the sandbox, each with its mend; an empty list if nothing."""
+    """Return what this machine lacks for the sandbox, each with its fix; an empty list if nothing."""
     if sys.platform != "linux":
         return ["grading in a sandbox needs Linux"]
     lacks = []

@@ -1,4 +1,4 @@
-"""What a submission may use in all, whatever number of guests it uses it in."""
+"""The limits on what a submission may use in total, with any number of guests."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from autograder.checking.words import Message
 from autograder.limits import Limits
 
 COMPUTED = "it computed for more than {seconds} seconds."
-WAITED = "it waited for more than {seconds} seconds, and nothing ran."
+WAITED = "it was idle for more than {seconds} seconds."
 COMPUTED_IN_ALL = "the notebook computed for more than {seconds} seconds in all."
-WAITED_IN_ALL = "the notebook waited for more than {seconds} seconds in all."
+WAITED_IN_ALL = "the notebook was idle for more than {seconds} seconds in all."
 TOOK_IN_ALL = "the notebook took more than {seconds} seconds in all."
-SENT_TOO_MUCH = "it sent more than can be taken."
+SENT_TOO_MUCH = "it sent more than the judge accepts."
 
 
 class Budget:
-    """What a submission has used; all its guests share one.
+    """The resources that a submission has used; all its guests share one.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Budget:
         self.received = 0
 
     def spent(self) -> Message | None:
-        """Return what there is too much of, as the end of a sentence, or None."""
+        """Return which limit was exceeded, as the end of a sentence, or None."""
         limits = self.limits
         if self.cpu > limits.cpu_seconds_in_all:
             return _seconds(COMPUTED_IN_ALL, limits.cpu_seconds_in_all)
@@ -72,7 +72,7 @@ class Meter:
         self.budget.wall += seconds
 
     def look(self, usage: dict[str, Any]) -> Message | None:
-        """Take account of what the guest uses now; return what it has too much of, or None."""
+        """Record what the guest uses now; return which limit it exceeds, or None."""
         budget, limits = self.budget, self.budget.limits
         budget.cpu += max(0.0, usage["cpu"] - self._cpu)
         budget.idle += min(max(0.0, usage["idle"] - self._idle), self._waited)

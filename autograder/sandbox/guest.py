@@ -22,14 +22,14 @@ HALF_A_MESSAGE = 3  # times the idle limit, for the rest of a message, and for a
 ANSWERS_BEFORE_AN_END = 100  # of a keeper, until a guest that has cut the wire is taken to live
 CHUNK = 1 << 16  # bytes that are read at a time
 
-FORGED = "on the wire to the judge came {what}: a forged reply."
-CANNOT_BE_TAKEN = "it sent what cannot be taken ({kind})."
-NO_ANSWER = "Python did not answer any more."
+FORGED = "the judge received {what}: a forged reply."
+CANNOT_BE_TAKEN = "it sent something that cannot be read ({kind})."
+NO_ANSWER = "Python stopped responding."
 OVER = "the run is over."
-MEMORY = "it took more than {most} MB of memory."
-ENDED_BY = "it ended Python itself, by {signal}."
-ENDED_WITH = "it ended Python itself, with status {status}."
-ENDED_ITSELF = "it ended Python itself."
+MEMORY = "it used more than {most} MB of memory."
+ENDED_BY = "it ended Python, with signal {signal}."
+ENDED_WITH = "it ended Python, with exit status {status}."
+ENDED_ITSELF = "it ended Python."
 
 
 class Ended(Exception):
@@ -105,7 +105,7 @@ class Guest:
                 elif kind == "done":
                     return answer, data
                 else:
-                    raise wire.Violation("a message of no known kind")
+                    raise wire.Violation("a message of unknown kind")
         except wire.Violation as error:
             raise self.fail(Message(FORGED, what=str(error)), Kind.HOSTILE) from None
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""Where guests come from: forks of a warm parent inside bubblewrap, or ordinary processes without a sandbox."""
+"""Sources of guests: forks of a warm parent inside bubblewrap, or ordinary processes without a sandbox."""
 
 import contextlib
 import dataclasses
@@ -27,11 +27,11 @@ PATIENCE = 60  # seconds for an answer that takes none: on a busy machine, a pro
 MOST_ANSWER = 4096  # bytes of an answer of a keeper's, or of the warm parent's
 MOST_REASON = 300
 WARM = b"warm"
-ENDED_SILENTLY = "it ended without a word; `python -m autograder doctor` tries it"
+ENDED_SILENTLY = "it ended without a message; `python -m autograder doctor` tests it"
 
 
 class Guests(Protocol):
-    """Whatever gives guests, one after another."""
+    """A source of guests, one after another."""
 
     @property
     def warm(self) -> bool:
@@ -124,7 +124,7 @@ class GuestPool:
         return ours
 
     def guest(self, budget: Budget | None = None) -> Guest:
-        """Return a new `Guest`, for whoever needs only one at a time; raise `Ended` if its budget is spent."""
+        """Return a new `Guest`, for callers that need only one at a time; raise `Ended` if its budget is spent."""
         if self._last is None or self.process is None or self.process.poll() is not None:
             self._last = Channel(self.channel(), self.limits)
         try:
@@ -141,7 +141,7 @@ class GuestPool:
         return " ".join(self._log.read().decode("utf-8", "replace").strip().splitlines()[-1:])
 
     def close(self) -> None:
-        """End the warm parent, and whatever it started."""
+        """End the warm parent, and everything that it started."""
         if self._last:
             self._last.close()
             self._last = None
@@ -255,7 +255,7 @@ class UnsandboxedGuests:
             connection, _ = listener.accept()
             connection.settimeout(10)
             if connection.recv(len(begun.token), socket.MSG_WAITALL) != begun.token:
-                raise RuntimeError("another program answered in place of the guest")
+                raise RuntimeError("another program answered instead of the guest")
         except OSError as error:
             _end_tree(process, begun.folder)
             raise RuntimeError(f"Python did not start for the notebook: {error}") from None
@@ -306,7 +306,7 @@ class _Started:
 
 
 class _Watched:
-    """Tells what an ordinary process and its children use."""
+    """Reports what an ordinary process and its children use."""
 
     def __init__(self, process: subprocess.Popen[bytes]):
         self.process, self.seen, self.tally = process, time.monotonic(), Tally(LONGEST_WAIT)

@@ -150,7 +150,7 @@ def as_base64(text: str) -> str:
 
 def as_picture(mime: str, encoded: str) -> str:
     """Return an `img` of base64 text."""
-    alt = html.escape(str(Message("A picture that this cell drew")))
+    alt = html.escape(str(Message("A figure from this cell")))
     return f'<img alt="{alt}" src="data:{mime};base64,{encoded}">'
 
 

@@ -1,5 +1,5 @@
 // Draws the rows of the report's tables from the data in the page, a screenful at a time; sorts, searches and turns pages.
-// All texts are set as text: names and messages are other people's.
+// All texts are set as plain text, because names and messages come from other people.
 const data = JSON.parse(document.getElementById("data").textContent);
 const HOW = {
   who: (row) => row[0],
@@ -20,7 +20,7 @@ function made(tag, attributes, ...children) {
   return element;
 }
 
-// What stands between backticks is code, as in feedback.
+// Text between backticks is code, as in feedback.
 function words(text) {
   const pieces = text.split("`");
   return pieces.length % 2 ? pieces.map((piece, at) => (at % 2 ? made("code", {}, piece) : piece)) : [text];
@@ -36,7 +36,7 @@ function student(row, part) {
   return data.base ? made("a", { href: page(row, part) }, name) : name;
 }
 
-// A row: student, points, points that wait, kind, a letter for each column, tags, reasons, evidence, change.
+// A row: student, points, pending points, kind, a letter for each column, tags, reasons, evidence, change.
 const DRAWN = {
   picture(row, part) {
     const cells = [made("th", { class: "who", scope: "row" }, student(row, part)), made("td", { class: "n" }, points(row))];
@@ -127,7 +127,7 @@ class Rows {
     this.draw();
   }
 
-  // Nothing that is folded up, and nothing again that is there.
+  // Skip what is folded, and what is already drawn.
   draw() {
     if (this.details && !this.details.open) return;
     const rows = this.found.slice(this.first, this.first + data.screen);

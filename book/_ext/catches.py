@@ -1,24 +1,23 @@
 """Which wrong answer is caught by which check, and with which hint: made by running the exercises' own checks.
 
-* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and recognised, and
+* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and recognized, and
   right answers that look different and are not rejected.
-* `{catches-mutants}` counts, for each exercise, what became of its mutants: as `autograder mutants` wrote it down,
+* `{catches-mutants}` counts, for each exercise, the outcomes of its mutants: as `autograder mutants` recorded them,
   because that takes minutes.
-* `{catches-accuracy}` counts, for each exercise, what is told to wrong answers that nobody listed, and how many right
-  ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` wrote it down.
-* `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` wrote it down.
-* `{catches-told}` says of the same answers, in a sentence, what share gets what, and which exercise is the weakest.
+* `{catches-accuracy}` counts, for each exercise, the feedback for wrong answers that are not listed, and how many
+  right ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` recorded them.
+* `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` recorded them.
+* `{catches-told}` says in a sentence what share of these answers gets what, and which exercise is the weakest.
 * `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of its functions there.
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
-The pages of the exercises are written before the book is read, from the listing of the exercises: nobody keeps them,
+The pages of the exercises are written before the book is read, from the list of the exercises: they are not tracked,
 and _toc.yml has all of them in one line.
 
-What became of each answer is `autograder.authoring.answer_trials`'s: as each exercise's record has it, or tried where
-none holds.
+The results for each answer come from `autograder.authoring.answer_trials`: from each exercise's record, or computed
+if none is valid.
 
-What is listed as wrong and caught by no check is a warning, and so are a right answer that is rejected and a mutant
-that passes.
+A wrong answer that no check catches is a warning, and so are a rejected right answer and a mutant that passes.
 """
 
 import functools
@@ -52,7 +51,7 @@ myst:
 
 These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers.
 *Caught by* is the first check that fails, in the words that the student reads; *also* names the others that fail.
-*Hint* is what the student reads besides. [What the checks catch](../catches.md) has the counts of all exercises.
+*Hint* is what the student also reads. [What the checks catch](../catches.md) has the counts for all exercises.
 
 ```{{catches}} {name}
 ```
@@ -61,7 +60,7 @@ These are the listed answers to exercise {number}, *{title}*. Open a function to
 
 @functools.cache
 def results():
-    """For each exercise what became of its listed answers; of several that are to be tried, some at once."""
+    """For each exercise the results for its listed answers; if several must be computed, some run in parallel."""
     untried = [folder for folder in reversed(FOLDERS.values()) if not verified.holds(folder)]  # the last take longest
     tried = {}
     if untried:
@@ -116,7 +115,7 @@ class SummaryDirective(_Directive):
             body.append(self.row(name, counts))
             total += counts
         body.append(self.row(_("All"), total))
-        head = [_("Exercise"), _("Functions"), _("Checks"), _("Wrong"), _("Recognised"), _("Right")]
+        head = [_("Exercise"), _("Functions"), _("Checks"), _("Wrong"), _("Recognized"), _("Right")]
         return [table(head, body, (30, 14, 14, 14, 14, 14), "abh-counts", "abh-summed")]
 
     @staticmethod
@@ -125,7 +124,7 @@ class SummaryDirective(_Directive):
 
 
 class MutantsDirective(_Directive):
-    """What became of the mutants of each exercise, as it was written down."""
+    """The recorded outcomes of each exercise's mutants."""
 
     KINDS = ("examined", "killed", "told", "advice", "equal", "survived")
 
@@ -143,12 +142,12 @@ class MutantsDirective(_Directive):
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Told why"), _("By advice"), _("Equal"), _("Passed")]
+        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Explained"), _("By advice"), _("Equal"), _("Passed")]
         return [table(head, body, (28, 12, 12, 12, 12, 12, 12), "abh-counts", "abh-summed")]
 
 
 class AccuracyDirective(_Directive):
-    """How often checks are wrong, and how often they say why: counts that were written down."""
+    """How often checks are wrong, and how often they explain a mistake: recorded counts."""
 
     RECORD = loader.ROOT / "book" / "data" / "accuracy.json"
 
@@ -172,7 +171,7 @@ class AccuracyDirective(_Directive):
 
     @staticmethod
     def counts(own):
-        """What is told to answers that were left out or have two mistakes, and how many right ones lost points."""
+        """The feedback for answers that were left out or have two mistakes, and how many right ones lost points."""
         counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
         counts |= {"wrong": own["left_out"], "words": own["error"] + own["what_came"]}
         right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
@@ -181,7 +180,7 @@ class AccuracyDirective(_Directive):
 
     @staticmethod
     def of_mutants(row):
-        """What is told to mutants. One that does not come to an end is told so."""
+        """The feedback for mutants. One that does not finish counts as explained."""
         wrong, told = row["killed"] + len(row["survived"]), row["told"] + row["endless"]
         return Counter(
             wrong=wrong, cause=row["cause"], relation=row["relation"], words=told - row["cause"] - row["relation"],
@@ -206,7 +205,7 @@ class ToldDirective(AccuracyDirective):
         cause, relation, own_words, nothing = (f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds)
         average = everything["nothing"] / everything["wrong"]
         said = (
-            f"**In short:** of {everything['wrong']:,} wrong answers that no list has, {cause} get a likely cause, "
+            f"**In short:** of {everything['wrong']:,} unlisted wrong answers, {cause} get a likely cause, "
             f"{relation} a relation, {own_words} the check's own words, and {nothing} only that a check failed. "
             f"Exercise {int(weakest[:2])} is the weakest: {share[weakest]:.0%} of its wrong answers get nothing, "
             f"{share[weakest] / average:.1f} times the average. "
@@ -216,7 +215,7 @@ class ToldDirective(AccuracyDirective):
 
 
 class UnseenDirective(_Directive):
-    """What became of answers that were never listed: counts that were written down."""
+    """The results for answers that were never listed: recorded counts."""
 
     KINDS = ("wrong", "accepted_at_first", "accepted", "told", "nothing", "right", "rejected")
 
@@ -229,7 +228,7 @@ class UnseenDirective(_Directive):
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Told why"), _("Nothing")]
+        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Explained"), _("Nothing")]
         head += [_("Right"), _("Rejected")]
         return [table(head, body, (28, 10, 11, 11, 10, 10, 10, 10), "abh-counts", "abh-summed")]
 
@@ -288,7 +287,7 @@ class CatchesDirective(_Directive):
         told = _("%d right answers that look different pass all of these checks.") % earning(own)
         row = mutants.recorded().get(name, {}).get(own.subject)
         if row:
-            killed = _("Of %d mutants, %d are rejected and %d behave as their original.")
+            killed = _("Of %d mutants, %d are rejected and %d behave like their original.")
             told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
         details += nodes.paragraph("", told, classes=["abh-recorded"])
         return details
@@ -317,7 +316,7 @@ def title_of(name):
 
 
 def write_pages(app, config):
-    """Write a page for each exercise, where it is not there already as it should be; remove others."""
+    """Write a page for each exercise, unless it is already there and current; remove others."""
     folder = Path(app.srcdir) / "book" / "catches"
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*.md"):

@@ -134,7 +134,7 @@ def check(app, env):
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-(?!.*-deeper$)", page)}
     for name in sorted(rows ^ pages):
-        logger.warning("%s: a chapter and its row in book/chapters.toml belong together", name, type="chapters")
+        logger.warning("%s: a chapter needs a row in book/chapters.toml, and a row a chapter", name, type="chapters")
 
 
 def rewrite(app, env):

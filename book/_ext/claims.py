@@ -186,9 +186,7 @@ def fill_ledgers(app, doctree, docname):
         for chapter, found in boxes.items():
             made.append(nodes.rubric("", heading(app, chapter), classes=["abh-ledger-chapter"]))
             made[-1]["heading-level"] = 3
-            made.append(
-                build_table([_("What it says"), _("Verdict"), _("Shown in")], ledger_rows(app, docname, found))
-            )
+            made.append(build_table([_("Claim"), _("Verdict"), _("Shown in")], ledger_rows(app, docname, found)))
         waiting = [item for item in place if item["claim"] not in answered]
         if waiting:
             made += folded(_("%d statements that no chapter answers yet") % len(waiting), waiting)

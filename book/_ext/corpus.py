@@ -1,10 +1,10 @@
 """The corpus of hostile and odd submissions, as tables: made from autograder/corpus/ whenever the book is built.
 
-* `{corpus-summary}` counts: what each group must get here, and what nbgrader's plain settings made of it.
+* `{corpus-summary}` counts the outcomes that each group must have here, and those of nbgrader's default settings.
 * `{corpus} forging` is one group, row by row, folded into a <details>.
 * `{corpus-filter}` is the place where corpus.js, in a browser, puts a filter for all groups.
 
-What has no recording in stock.json, and a group that the corpus doesn't have, are warnings.
+A case without a recording in stock.json, and a group that the corpus doesn't have, are warnings.
 """
 
 import functools
@@ -26,13 +26,13 @@ _ = get_translation("extensions")
 STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
-# What can come of a case without the engine: the key, the column's title, and what a row says.
+# The possible harms of a case without the engine: the key, the column's title, and the text of a row.
 HARMS = {
     "more": (_("more points than earned"), _("more than earned")),
     "less": (_("fewer points than earned"), _("fewer than earned")),
     "ungraded": (_("no grade"), _("no grade")),
-    "leaked": (_("shows what is not its own"), _("shows what is not its own")),
-    "altered": (_("alters what is not its own"), _("alters what is not its own")),
+    "leaked": (_("shows data that is not its own"), _("shows data that is not its own")),
+    "altered": (_("alters data that is not its own"), _("alters data that is not its own")),
     "left_behind": (_("leaves processes behind"), _("leaves processes behind")),
     "no_page": (_("no feedback page"), _("no feedback page")),
     "live_script": (_("a live script in the feedback"), _("a live script in the feedback")),
@@ -78,7 +78,7 @@ class _Directive(SphinxDirective):
 
 
 class SummaryDirective(_Directive):
-    """How many cases there are, and what became of them, here and there."""
+    """How many cases there are, and their outcomes, here and there."""
 
     def run(self):
         stock = self.recording()
@@ -96,8 +96,8 @@ class SummaryDirective(_Directive):
         first = table([_("Group"), _("Cases"), *KINDS], here, (30, *[12] * 6), "abh-counts", "abh-summed")
         body = [[_("the same points as here, and no harm"), str(there["same"])]]
         body += [[title, str(there[name])] for name, (title, _row) in HARMS.items()]
-        second = table([_("What came of it"), _("Cases")], body, (60, 12), "abh-counts")
-        recorded = _("Recorded until %s with nbgrader %s in its plain settings, on Python %s.")
+        second = table([_("Outcome"), _("Cases")], body, (60, 12), "abh-counts")
+        recorded = _("Recorded until %s with nbgrader %s and its default settings, on Python %s.")
         return [
             nodes.paragraph("", _("%d submissions, and the kind of outcome that each must have here:") % count),
             first,
@@ -107,7 +107,7 @@ class SummaryDirective(_Directive):
                 "",
                 recorded % (stock["date"], stock["nbgrader"], stock["python"])
                 + " "
-                + _("One submission can stand in several of these lines."),
+                + _("One submission can be in several of these lines."),
                 classes=["abh-recorded"],
             ),
         ]
@@ -118,7 +118,7 @@ class corpus_filter(nodes.General, nodes.Element):  # noqa: N801 (docutils names
 
 
 class FilterDirective(_Directive):
-    """An empty place: whoever has no JavaScript sees nothing there."""
+    """An empty place: readers without JavaScript see nothing there."""
 
     def run(self):
         return [corpus_filter()]
@@ -161,7 +161,7 @@ class CorpusDirective(_Directive):
 
     @staticmethod
     def there(case, stock, most):
-        """What became of a case without the engine: the points, and each harm with a sign and in words."""
+        """The outcome of a case without the engine: the points, and each harm with a sign and in words."""
         found = harms(case, stock)
         got = _("%g of %g") % (sum(own or 0 for own in stock["points"].values()), most)
         if stock["ungraded"]:
@@ -182,9 +182,9 @@ def _titles():
         "leaking": _("Reaching what is not theirs"),
         "denying": _("Dying, hanging, flooding"),
         "exhausting": _("Using what no limit sees"),
-        "showing": _("Trouble where it is shown"),
-        "malformed": _("Not the notebook given out"),
-        "naming": _("Odd names, marks and values"),
+        "showing": _("Trouble on the feedback page"),
+        "malformed": _("Not the released notebook"),
+        "naming": _("Odd names, metadata and values"),
         "honest": _("Odd, but honest"),
     }
 

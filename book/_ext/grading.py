@@ -44,7 +44,7 @@ class LimitsDirective(SphinxDirective):
                     [meaning],
                 ]
             )
-        return [table([_("Name"), _("Value"), _("What it bounds")], body, (26, 10, 60), "abh-limits")]
+        return [table([_("Name"), _("Value"), _("What it limits")], body, (26, 10, 60), "abh-limits")]
 
 
 def _value(default):
@@ -67,7 +67,7 @@ class BenchmarksDirective(SphinxDirective):
         measured = json.loads(results.read_text(encoding="utf8")) if results.exists() else {}
         cluster = self.arguments == ["cluster"]
         if not measured or (cluster and "cluster" not in measured):
-            text = _("It was not measured on this checkout yet: benchmarks/results.json has nothing of it.")
+            text = _("This has not been measured on this checkout yet: benchmarks/results.json has no such entry.")
             return [nodes.paragraph("", text, classes=["abh-unmeasured"], translatable=False)]
         lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
         missing = [] if cluster else unmeasured(measured)

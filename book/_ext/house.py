@@ -75,7 +75,7 @@ def copy_vendor(app):
         folder, _slash, name = package_path.rpartition("/")
         found = list((npm / folder).glob(name))
         if not found:
-            raise ExtensionError(f"_build/npm has no {package_path}: run `make book`, which fetches it")
+            raise ExtensionError(f"_build/npm has no {package_path}: run `make book`, which downloads it")
         for path in found:
             copy(path, vendor / place / path.name if place.endswith("/") else vendor / place)
     copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", vendor / "anywidget.js")
@@ -174,7 +174,9 @@ class ExerciseDirective(SphinxDirective):
         card += own("", _("Unpack and open it:"))
         card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{opened.name}")
         if elsewhere:
-            note = _("Colab and Binder need no install, and keep nothing: download your notebook before you leave.")
+            note = _(
+                "Colab and Binder need no installation, but keep nothing: download your notebook before you leave."
+            )
             card += own("", note)
         return [card]
 

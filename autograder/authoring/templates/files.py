@@ -1,6 +1,6 @@
-# @title The files that belong beside this notebook
-# Where the notebook was opened by itself, as in Colab, they are fetched; where they are there, nothing happens.
-# To hand in what you wrote in Colab: File > Download > Download .ipynb.
+# @title The files that belong next to this notebook
+# If the notebook was opened by itself, as in Colab, this cell fetches them; if they are there, it does nothing.
+# To submit your work from Colab: File > Download > Download .ipynb.
 def fetch_files(address):
     import importlib
     import io
@@ -20,11 +20,11 @@ def fetch_files(address):
                 Path(plain[1]).parent.mkdir(parents=True, exist_ok=True)
                 Path(plain[1]).write_bytes(download.read(name))
         importlib.invalidate_caches()
-        print(f"Fetched what belongs beside this notebook from {address}")
+        print(f"Fetched the files that belong next to this notebook from {address}")
     except Exception as problem:
         print(
-            f"checks.py and checking.zip are missing beside this notebook, and {address} could not be "
-            f"fetched ({problem}). Get that download in another way, and put the two files of it beside the notebook."
+            f"checks.py and checking.zip are missing next to this notebook, and {address} could not be "
+            f"fetched ({problem}). Download it in another way, and put these two files next to the notebook."
         )
 
 

@@ -1,1 +1,1 @@
-"""What runs inside the sandbox. These files are bound there, and import each other by their bare names."""
+"""Code that runs inside the sandbox. These files are mounted there, and import each other by their bare names."""

@@ -81,7 +81,7 @@ def still_beyond(processes: "Processes", most: int) -> bool:
 
 
 class Processes:
-    """What `/proc` shows of a guest.
+    """The data on a guest in `/proc`.
 
     Attributes
     ----------

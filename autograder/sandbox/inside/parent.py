@@ -287,7 +287,7 @@ def main(descriptor: str, *loaded: str) -> None:
                 )
                 os.set_inheritable(channels.fileno(), True)
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], PLAIN])  # noqa: S606 (this program, again)
-            raise RuntimeError(f"a module that was loaded beforehand has started threads: {threads}")
+            raise RuntimeError(f"a module that was loaded in advance has started threads: {threads}")
     except Exception as error:  # whoever asks for guests is told why there are none
         for _, (worker,) in received(channels, 1):
             worker.send(f"{type(error).__name__}: {error}".encode()[:MOST_MESSAGE])

@@ -1,7 +1,7 @@
 """The guest: runs a student's cells, and answers the judge's calls of what they define.
 
-It holds nothing but the student's own work. What it says is taken for what a student says: the judge believes none of
-it, so nothing here has to be kept from the code that runs beside it.
+It has nothing but the student's own work. Whatever it sends counts as sent by the student: the judge trusts none of
+it, so nothing here has to be protected from the code that runs next to it.
 """
 
 import builtins
@@ -131,7 +131,7 @@ class Responder:
             self.put_back()
 
     def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Look up a name as it stands now."""
+        """Look up the current value of a name."""
         found = message["name"] in self.shell.user_ns
         reply["found"] = found
         if found:
@@ -289,7 +289,7 @@ class Responder:
             return generator
         if kind == "module":
             return torch_modules.rebuild(decoder.decode(content))
-        raise wire.Violation(f"a value of no known form: {kind}")
+        raise wire.Violation(f"a value of unknown form: {kind}")
 
     def call_back(self, place: int, arguments: Sequence[Any], more: Plain) -> Any:
         """Ask the judge for the result of one of its functions."""
@@ -312,13 +312,13 @@ class Responder:
         try:
             text = str(error)
         except BaseException:
-            text = "(an exception that cannot be shown)"
+            text = "(the exception cannot be shown)"
         names = [kind.__name__[:100] for kind in type(error).__mro__ if kind not in (object, BaseException)]
         return {"names": names[:20], "text": text[:2000]}
 
 
 def _too_large(error: wire.TooLarge) -> Plain:
-    return {"names": ["ValueError"], "text": f"the result cannot be taken: {error}"}
+    return {"names": ["ValueError"], "text": f"the result cannot be read: {error}"}
 
 
 def _builtin(names: Sequence[str]) -> type[Exception]:

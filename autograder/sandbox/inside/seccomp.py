@@ -133,9 +133,7 @@ def main(profile: str, version: str) -> None:
     """Print the list made from a profile."""
     with open(profile, encoding="utf-8") as file:
         names = names_of(json.load(file))
-    print(
-        "# What a guest may ask of the kernel. Made by seccomp.py beside it, whose first lines say how; not by hand."
-    )
+    print("# The system calls that a guest may make. Written by seccomp.py, whose first lines say how; do not edit.")
     print(f"# From the default profile of {version}, less what seccomp.py refuses.")
     print(textwrap.fill(" ".join(names), 100))
 

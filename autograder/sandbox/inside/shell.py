@@ -31,7 +31,7 @@ BESIDE = ("checks", "specifications", "misconceptions", "checking")
 
 
 class Outputs:
-    """Where everything that a cell shows goes, in its order: over the link, or nowhere."""
+    """The destination of all outputs of a cell, in order: over the link, or nowhere."""
 
     def __init__(self, link: Link | None):
         self.link = link
@@ -93,7 +93,7 @@ class Stream(io.TextIOBase):
             self.outputs.left -= len(piece)
             self.parts.append(piece)
             if self.outputs.left <= 0:
-                self.parts.append("\n[more was printed than is kept]\n")
+                self.parts.append("\n[the rest of the output was cut off]\n")
             if time.monotonic() - self.sent_at > EVERY or len(self.parts) > MOST_PARTS:
                 self.flush()
         return len(text)
@@ -170,7 +170,7 @@ class Publisher(DisplayPublisher):
 
 
 class Shell(InteractiveShell):
-    """What a notebook's cells expect of IPython; its outputs go to `outputs`."""
+    """The parts of IPython that a notebook's cells expect; outputs go to `outputs`."""
 
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -203,7 +203,7 @@ class Shell(InteractiveShell):
         try:
             text = str(evalue)
         except Exception:
-            text = "(an exception that cannot be shown)"
+            text = "(the exception cannot be shown)"
         lines = [str(line)[:20_000] for line in stb][:100]
         self.outputs.send(
             {"output_type": "error", "ename": etype.__name__, "evalue": text[:2000], "traceback": lines},
@@ -228,7 +228,7 @@ class Shell(InteractiveShell):
 
 
 class Absent(types.ModuleType):
-    """Stands for the checks in a guest: a student's own line that calls them does nothing, and says so."""
+    """Replaces the checks in a guest: a student's own line that calls them does nothing, and says so."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

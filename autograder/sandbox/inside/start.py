@@ -1,4 +1,4 @@
-"""Where Python starts inside: gives the files here the names that they have outside, and no way to anything else.
+"""The program that starts inside: gives the files here their outside names, and no way to anything else.
 
     python start.py MODULE.FUNCTION ARGUMENTS
 
@@ -22,7 +22,7 @@ def name_packages(root: str) -> None:
 
 
 def main(function: str, *arguments: str) -> None:
-    """Call a function of a module beside this one."""
+    """Call a function of a module next to this one."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if path != here]
     name_packages(os.path.dirname(os.path.dirname(here)))

@@ -1,4 +1,4 @@
-"""What a guest has used, counted from one look at its processes to the next; it asks no system, so any can use it."""
+"""Counts what a guest has used, from one look at its processes to the next; independent of the operating system."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ DISK_SECONDS = 10.0  # of waiting for a disk that a guest may need: a process in
 
 @dataclass
 class Look:
-    """What a guest's processes show at one moment.
+    """The state of a guest's processes at one moment.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ def recipe(module: Any) -> dict[str, Any]:
 
     kind = type(module)
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"a {kind.__name__} cannot cross; modules of torch can")
+        raise TypeError(f"a {kind.__name__} cannot be sent; PyTorch modules can")
     noted = {
         name: attribute for name, attribute in vars(module).items() if type(attribute) in (bool, int, float, str)
     }
@@ -58,7 +58,7 @@ def rebuild(description: dict[str, Any]) -> Any:
         return _stand_in(description)
     path, _, name = description["class"].rpartition(".")
     if not path.startswith("torch.nn."):
-        raise ValueError("a module that is not torch's own")
+        raise ValueError("a module that is not PyTorch's own")
     kind = getattr(importlib.import_module(path), name)
     if "parts" in description:
         module = kind()

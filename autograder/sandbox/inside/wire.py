@@ -1,4 +1,4 @@
-"""What crosses between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
+"""The messages between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
 
 A frame is two lengths, a JSON text and raw bytes. Arrays cross as bytes with dtype, shape and strides, so that
 views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a handle, a function of
@@ -61,7 +61,7 @@ def pack(message: dict[str, Plain], blobs: Sequence[Any] = ()) -> bytes:
     text = dumps({**message, "blobs": [len(blob) for blob in blobs]}).encode("ascii")
     size = sum(len(blob) for blob in blobs)
     if len(text) > MOST_JSON or size > MOST_BYTES or len(blobs) > MOST_BLOBS:
-        raise TooLarge(f"{len(text) + size} bytes in {len(blobs)} arrays are more than may cross")
+        raise TooLarge(f"{len(text) + size} bytes in {len(blobs)} arrays are more than may be sent")
     return b"".join([HEAD.pack(len(text), size), text, *blobs])
 
 
@@ -71,7 +71,7 @@ def lengths(head: bytes | bytearray) -> tuple[int, int]:
     size: int
     text, size = HEAD.unpack(head)
     if text > MOST_JSON or size > MOST_BYTES:
-        raise Violation("a message larger than any may be")
+        raise Violation("a message that is too large")
     return text, size
 
 
@@ -81,13 +81,13 @@ def unpack(text: bytes, data: memoryview) -> tuple[dict[str, Plain], list[memory
         message = loads(text)
         sizes = message.pop("blobs")
         if type(sizes) is not list or len(sizes) > MOST_BLOBS:
-            raise Violation("a message in more pieces than any has")
+            raise Violation("a message in too many pieces")
         if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != len(data):
-            raise Violation("a message whose bytes do not add up")
+            raise Violation("a message whose lengths do not add up")
     except Violation:
         raise
     except Exception as error:  # whatever json makes of bytes that are none
-        raise Violation(f"bytes that are no message ({type(error).__name__})") from None
+        raise Violation(f"bytes that are not a message ({type(error).__name__})") from None
     view, blobs, start = memoryview(data), [], 0
     for size in sizes:
         blobs.append(view[start : start + size])
@@ -171,7 +171,7 @@ class Encoder:
     def _reference(self, value: Any) -> Plain:
         self._references += 1
         if self._references > MOST_REFERENCES:
-            raise TooLarge(f"more than {MOST_REFERENCES} objects that are no plain values")
+            raise TooLarge(f"more than {MOST_REFERENCES} objects that are not plain values")
         return self.handle(value, self)
 
     def _remember(self, value: Any, size: int, what: str) -> None:
@@ -283,17 +283,17 @@ class Decoder:
         """Return the value that JSON stands for; raise `Violation` for anything but what `Encoder` makes."""
         self._nodes += 1
         if self._nodes > MOST_NODES:
-            raise Violation("a value of more parts than any may have")
+            raise Violation("a value with too many parts")
         if value is None or isinstance(value, (bool, float)):
             return value
         if isinstance(value, int):
             if value.bit_length() >= MOST_BITS:
-                raise Violation("a number larger than any may be")
+                raise Violation("a number that is too large")
             return value
         if isinstance(value, str):
             return clean(value)
         if not isinstance(value, dict) or depth > MOST_DEPTH + 2:
-            raise Violation("a value of no known form")
+            raise Violation("a value of unknown form")
         try:
             return self._tagged(value.get("t"), value, depth)
         except Violation:
@@ -313,11 +313,11 @@ class Decoder:
         if kind == "complex":
             real, imaginary = content
             if len(real) > MOST_DIGITS or len(imaginary) > MOST_DIGITS:
-                raise Violation("a number longer than any is")
+                raise Violation("a number that is too long")
             return complex(float(real), float(imaginary))
         if kind == "same":
             if type(content) is not int or not 0 <= content < len(self.arrays):
-                raise Violation("an array that was never sent")
+                raise Violation("an array that was not sent")
             return self.arrays[content][0]
         if kind == "scalar":
             return np.frombuffer(self._bytes(value), _dtype(value["dtype"]), count=1)[0]
@@ -331,11 +331,11 @@ class Decoder:
             if kind == "device":
                 return torch.device(_short(content))
             if content not in TORCH_DTYPES:
-                raise Violation("a dtype of no known name")
+                raise Violation("a dtype of unknown name")
             return getattr(torch, content)
         self._references += 1
         if self._references > MOST_REFERENCES:
-            raise Violation("more objects than any value may have")
+            raise Violation("a value with too many objects")
         return self.reference(value, self)
 
     def _dict(self, pairs: Plain, depth: int) -> dict[Any, Any]:
@@ -353,14 +353,14 @@ class Decoder:
     def _bytes(self, value: dict[str, Plain]) -> memoryview:
         place = value["b"]
         if type(place) is not int or not 0 <= place < len(self.blobs) or place in self._taken:
-            raise Violation("bytes that were never sent")
+            raise Violation("bytes that were not sent")
         self._taken.add(place)
         return self.blobs[place]
 
     def _count(self, shape: Sequence[int], itemsize: int) -> None:
         self._bytes_made += math.prod(shape) * itemsize
         if self.copy and self._bytes_made > MOST_BYTES:
-            raise Violation("arrays larger than any may be")
+            raise Violation("arrays that are too large")
 
     def _sizes(self, value: dict[str, Plain]) -> tuple[list[int], list[int]]:
         shape, strides = value["shape"], value["strides"]
@@ -370,7 +370,7 @@ class Decoder:
             or not {*map(type, shape), *map(type, strides)} <= {int}
             or min(shape, default=0) < 0
         ):
-            raise Violation("an array of no possible shape")
+            raise Violation("an array of impossible shape")
         return shape, strides
 
     def _array(self, value: dict[str, Plain]) -> Any:
@@ -397,7 +397,7 @@ class Decoder:
 
         name, data = value["dtype"], self._bytes(value)
         if name not in TORCH_DTYPES:
-            raise Violation("a dtype of no known name")
+            raise Violation("a dtype of unknown name")
         dtype = getattr(torch, name)
         shape, strides = self._sizes(value)
         size = dtype.itemsize
@@ -422,7 +422,7 @@ class Decoder:
 def _dtype(name: Plain) -> np.dtype[Any]:
     """Return a dtype of numbers by its name."""
     if type(name) is not str or len(name) >= 5:
-        raise Violation("a dtype that is no number")
+        raise Violation("a dtype that is not numeric")
     return _known_dtype(name)
 
 
@@ -430,17 +430,17 @@ def _dtype(name: Plain) -> np.dtype[Any]:
 def _known_dtype(name: str) -> np.dtype[Any]:
     dtype = np.dtype(name)
     if dtype.kind not in KINDS or not dtype.isnative:
-        raise Violation("a dtype that is no number")
+        raise Violation("a dtype that is not numeric")
     return dtype
 
 
 def _items(value: Plain, most: int) -> list[Plain]:
     if type(value) is not list or len(value) > most:
-        raise Violation("a list that is none, or longer than any may be")
+        raise Violation("a list that is invalid or too long")
     return value
 
 
 def _short(text: Plain) -> str:
     if type(text) is not str or len(text) > MOST_DIGITS:
-        raise Violation("a name that is none")
+        raise Violation("an invalid name")
     return text

@@ -5,15 +5,16 @@
 #
 # *About 20 minutes · easy ●○○*
 #
-# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` by your
-# code, run that cell, then run the check below it, as often as you like: it draws new inputs every time.
+# **How to work.** Run the cells from the top, in order. Replace the line `raise NotImplementedError()` with your
+# code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
+# time.
 #
-# **Time and difficulty** stand below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three things bring no points and cost none: a question for a pencil, whose numbers are checked, a
+# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
+# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
 # question to think about, and a stretch task, which is not counted in the time above.
 #
-# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under the name that it
-# has, `NN-name.ipynb`. The cells that are locked stay as they are; add cells of your own where you like.
+# **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
+# `NN-name.ipynb`. Leave the locked cells as they are; add your own cells where you like.
 
 # %% given
 import numpy as np
@@ -23,12 +24,13 @@ import numpy as np
 #
 # *About 5 minutes · easy ●○○*
 #
-# The rows $(1, 0)$ and $(5, 2)$ are a sequence. Subtract from each column its mean. **Find four numbers**,
+# The rows $(1, 0)$ and $(5, 2)$ are a sequence. Subtract its mean from each column. **Find four numbers**,
 # row by row.
+
 
 # %% by_hand
 def by_hand():
-    """Return the rows, less the means of their columns, worked out with a pencil.
+    """Return the rows minus the means of their columns, worked out with a pencil.
 
     Returns
     -------
@@ -49,8 +51,8 @@ checks.run("by_hand", points=0)
 #
 # *About 10 minutes · easy ●○○*
 #
-# Say what is asked, and work one example by hand. With n = 2 and d = 1: the rows $(1)$ and $(5)$ have the mean $(3)$,
-# so the result is $(-2)$ and $(2)$.
+# State the task, and work out one example by hand. With n = 2 and d = 1: the rows $(1)$ and $(5)$ have the mean
+# $(3)$, so the result is $(-2)$ and $(2)$.
 
 
 # %% centred
@@ -64,7 +66,7 @@ def centred(X):
     Returns
     -------
     array, shape (..., n, d)
-        X, less the mean over its n rows.
+        X minus the mean over its n rows.
     """
     ### BEGIN SOLUTION
     return X - X.mean(axis=-2, keepdims=True)
@@ -72,7 +74,7 @@ def centred(X):
 
 
 # %%
-# Yours to play with. Write the function, then take the # away.
+# Yours to play with. Write the function, then remove the #.
 # centred(np.array([[1.0], [5.0]]))
 
 # %% check_centred
@@ -85,11 +87,11 @@ checks.run("centred", points=4)
 #
 # *About 5 minutes · medium ●●○*
 #
-# What does `centred` make of its own result? Ask something that needs a thought and no code, and hide the answer:
+# What does `centred` return for its own result? Ask something that needs thought but no code, and hide the answer:
 #
 # <details><summary>An answer</summary>
 #
-# The same: the means are 0 already.
+# The same: the means are already 0.
 #
 # </details>
 
@@ -98,5 +100,5 @@ checks.run("centred", points=4)
 #
 # *About 15 minutes · medium ●●○*
 #
-# Something that goes further, for those who want more; nobody checks it. Divide each column by its standard deviation
-# as well, and say what becomes of a column of equal numbers.
+# Something that goes further, for those who want more; nothing is checked here. Also divide each column by its
+# standard deviation, and say what happens to a column of equal numbers.

@@ -1,7 +1,8 @@
-"""Checks of exercise N. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise N. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Results are compared with `specifications`. They lie in checking.zip with the runtime, `checking`, so that nobody
-meets an answer in passing.
+Results are compared with `specifications`. It is in checking.zip together with the runtime, `checking`, so that no
+one sees an answer by accident.
 """
 
 import importlib.util
@@ -20,7 +21,7 @@ import numpy as np
 from checking import Suite, expect_array, expect_by_hand, expect_close, expect_dtypes, expect_unchanged
 from specifications import less_its_mean
 
-# For each function, the heading in its chapter to read: {"centred": "chapter N, What the heading says"}.
+# For each function, the heading to read in its chapter: {"centred": "chapter N, The heading"}.
 suite = Suite(__name__, read={})
 check = suite.check
 run = suite.run
@@ -28,14 +29,14 @@ run = suite.run
 
 @check()
 def two_columns_by_hand(by_hand, draw):
-    """The four numbers are the rows, less the means of their columns."""
+    """The four numbers are the rows minus the means of their columns."""
     X = np.array([[1.0, 0.0], [5.0, 2.0]])
     expect_by_hand(by_hand(), less_its_mean(X))
 
 
 @check()
 def keeps_the_shape(centred, draw):
-    """The result has the shape of X, if there is one row too."""
+    """Returns an array with the shape of X, even for one row."""
     n, d = draw.sizes(2)
     expect_array(centred(draw.array(n, d)), (n, d))
     expect_array(centred(draw.array(1, d)), (1, d))
@@ -43,7 +44,7 @@ def keeps_the_shape(centred, draw):
 
 @check(weight=2, needs=keeps_the_shape)
 def columns_lie_around_zero(centred, draw):
-    """Each column is what it was, less its own mean."""
+    """Subtracts its own mean from each column."""
     n, d = draw.sizes(2)
     X = draw.array(n, d)
     expect_close(centred(X), less_its_mean(X))
@@ -51,7 +52,7 @@ def columns_lie_around_zero(centred, draw):
 
 @check(needs=columns_lie_around_zero)
 def keeps_sequences_apart(centred, draw):
-    """Each sequence of a batch gives what it gives alone."""
+    """Gives the same for each sequence of a batch as for that sequence alone."""
     n, d = draw.sizes(2)
     X = draw.array(2, 3, n, d)
     expect_close(centred(X), np.array([[centred(sequence) for sequence in row] for row in X]))
@@ -59,13 +60,13 @@ def keeps_sequences_apart(centred, draw):
 
 @check(needs=keeps_the_shape)
 def leaves_its_input(centred, draw):
-    """X is left as it was."""
+    """Does not change its input."""
     n, d = draw.sizes(2)
     expect_unchanged(centred, ["X"], draw.array(n, d))
 
 
 @check(needs=keeps_the_shape)
 def keeps_the_dtype(centred, draw):
-    """The result has the dtype of X: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of X: float32 gives float32, float16 gives float16."""
     n, d = draw.sizes(2)
     expect_dtypes(centred, draw.array(n, d))

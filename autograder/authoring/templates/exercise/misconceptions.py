@@ -1,7 +1,7 @@
-"""Wrong answers that people really give, each with the hint it deserves. Released inside the archive only.
+"""Wrong answers that people really give, each with a hint. Students get this file only inside the archive.
 
-The tests ask that each check is failed by a wrong answer of this list, and that each wrong answer is told its own
-hint. `families` makes mistakes that any function can have from one right answer.
+The course's tests verify that every check is failed by a wrong answer here, and that each wrong answer gets its own
+hint. `families` makes the mistakes that any function can have from one right answer.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from checking import families, misconception, right
 
 @misconception(
     "by_hand",
-    label="means of the rows",
-    hint="From each row its own mean was taken. The mean of a column runs over the rows.",
+    label="row means",
+    hint="You subtracted each row's own mean. The mean of a column runs over the rows.",
 )
 def by_hand_rows():
     return [[0.5, -0.5], [1.5, -1.5]]
@@ -21,7 +21,7 @@ def by_hand_rows():
 @misconception(
     "by_hand",
     label="one mean for all numbers",
-    hint="One number was taken from all four. Each column has a mean of its own.",
+    hint="You subtracted the same number from all four. Each column has its own mean.",
 )
 def by_hand_one_mean():
     return [[-1, -2], [3, 0]]
@@ -29,8 +29,8 @@ def by_hand_one_mean():
 
 @misconception(
     "by_hand",
-    label="mean less the number",
-    hint="The numbers were taken from the means. Take the means from the numbers.",
+    label="mean minus number",
+    hint="You subtracted the numbers from the means. Subtract the means from the numbers.",
 )
 def by_hand_negated():
     return [[2, 1], [-2, -1]]
@@ -39,7 +39,7 @@ def by_hand_negated():
 @misconception(
     "centred",
     label="row means instead of column means",
-    hint="You subtract each row's mean. The mean of a column runs over the rows: over the axis before the last.",
+    hint="You subtract each row's mean. The mean of a column runs over the rows, which is the second-to-last axis.",
 )
 def centred_rows(X):
     return X - X.mean(axis=-1, keepdims=True)
@@ -48,7 +48,7 @@ def centred_rows(X):
 @misconception(
     "centred",
     label="one mean for everything",
-    hint="You subtract one number from all of X. Each column has a mean of its own.",
+    hint="You subtract one number from all of X. Each column has its own mean.",
 )
 def centred_by_one_number(X):
     return X - X.mean()
@@ -65,8 +65,8 @@ def centred_means(X):
 
 @misconception(
     "centred",
-    label="mean over the batch too",
-    hint="You take the mean over all axes but the last, and so mix the sequences of a batch.",
+    label="mean over the batch",
+    hint="You take the mean over all axes but the last, which mixes the sequences of a batch.",
 )
 def centred_across_sequences(X):
     return X - X.mean(axis=tuple(range(X.ndim - 1)))
@@ -75,7 +75,7 @@ def centred_across_sequences(X):
 @misconception(
     "centred",
     label="X changed in place",
-    hint="`X -= ...` writes into the array that you were given. Make a new one: `X - ...`.",
+    hint="`X -= ...` changes the input array in place. Make a new array: `X - ...`.",
 )
 def centred_in_place(X):
     X -= X.mean(axis=-2, keepdims=True)

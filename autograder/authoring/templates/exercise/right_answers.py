@@ -1,4 +1,4 @@
-"""Right answers that look different from ours; the tests hold the checks against them. No student is handed them."""
+"""Right answers that look different from ours; the tests run the checks on them. Students do not get this file."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The figure of chapter N computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter N computes the same as the chapter's own Python, under node and in the browser."""
 
 import figure_tools
 import numpy as np

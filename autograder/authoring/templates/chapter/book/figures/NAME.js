@@ -1,8 +1,8 @@
-// Numbers, of which the last is to be moved, and the same numbers less their mean.
+// Numbers, the last of which moves, and the same numbers minus their mean.
 //
 // The first part is the mathematics: pure functions, exported, compared with the chapter's Python in
-// tests/test_figure_NAME.py. The second part draws. Nothing here asks a kernel: the same code runs in the
-// book's static page and in JupyterLab.
+// tests/test_figure_NAME.py. The second part draws. Nothing here needs a kernel: the same code runs in
+// the book's static page and in JupyterLab.
 
 import { slider, tries } from "./common/controls.js";
 import { announcer, figure, h } from "./common/elements.js";
@@ -13,7 +13,7 @@ import { fill, show } from "./common/numbers.js";
 /** The mean of numbers (n,). */
 export const mean = (x) => x.reduce((sum, number) => sum + number, 0) / x.length;
 
-/** Each of the numbers (n,), less the mean of all. */
+/** Each of the numbers (n,), minus the mean of all. */
 export const centred = (x) => x.map((number) => number - mean(x));
 
 // ---- the figure ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The figure of chapter N: three numbers, one of them to be moved, and what each is less their mean.
+"""The figure of chapter N: three numbers, one of which moves, and each of them minus their mean.
 
-The figure computes in JavaScript, so it answers in a page without a kernel. What is here is its data and its words:
+The figure computes in JavaScript, so it works on a page without a kernel. This file has its data and its texts:
 everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
@@ -15,28 +15,28 @@ NUMBERS = [1.0, 5.0, 6.0]
 
 @functools.cache
 def chapter():
-    """Return what the page's cells define that are tagged `course-code`."""
+    """Return what the page's cells with the tag `course-code` define."""
     return of_chapter("NN-name")
 
 
 TEXT = {
-    "title": "Numbers less their mean",
+    "title": "Numbers minus their mean",
     "last": "last number",
     "number": "number",
-    "less": "less the mean",
+    "less": "minus the mean",
     "try": "Things to try",
-    "try_equal": "All but equal",
+    "try_equal": "Nearly equal",
     "try_far": "One far away",
-    "say": "The mean is {mean}. Less it, the numbers are {less}, which sum to 0.",
+    "say": "The mean is {mean}. Minus the mean, the numbers are {less}, which sum to 0.",
 }
 
 
 class NAMEFigure(Figure):
-    """Numbers, of which the last is to be moved, and the same numbers less their mean.
+    """Numbers, the last of which moves, and the same numbers minus their mean.
 
     Args:
-        numbers: as they are shown first.
-        text: other words for `TEXT`.
+        numbers: the first numbers to show.
+        text: texts that replace those in `TEXT`.
     """
 
     _esm = script("NAME")
@@ -48,5 +48,5 @@ class NAMEFigure(Figure):
 
 
 def demo():
-    """Return a figure that is quickly made, to be tried in JupyterLab."""
+    """Return a figure that is quick to make, for a try in JupyterLab."""
     return NAMEFigure()
