@@ -152,7 +152,8 @@ def faults(text):
             for found in re.finditer(rf"\b{british}\w*", sentence, re.IGNORECASE):
                 if not any(found[0].lower().startswith(kept) for kept in RULES["exceptions"]):
                     yield found[0], f"American spelling: {american}"
-        if len(words := re.findall(r"[A-Za-z']{2,}|\bx\b", sentence)) > RULES["max_words"]:
+        words = re.findall(r"[A-Za-z']{2,}|\bx\b", sentence)
+        if len(words) > RULES["max_words"] and re.search(r"[.!?:][\"')\]]*$", sentence):
             yield f"{sentence[:60]}...", f"{len(words)} words; make two sentences of it"
 
 

@@ -76,7 +76,7 @@ def _read(path: Path, language: str, _changed: int, _size: int) -> dict[Text, Te
         with path.open("rb") as file:
             catalogue = read_po(file, locale=language, abort_invalid=True)
     except (PoFileError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no catalogue: {error}.") from None
+        raise UserError(f"{path} is not a valid catalog: {error}.") from None
     found: dict[Text, Text] = {}
     for message in catalogue:
         text, said = (part if isinstance(part, str) else tuple(part or ()) for part in (message.id, message.string))

@@ -184,7 +184,7 @@ def test_a_broken_catalogue_is_one_line(course, tmp_path):
     path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
     path.parent.mkdir(parents=True)
     path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
-    with pytest.raises(UserError, match=r"01-toy\.po is no catalogue: "):
+    with pytest.raises(UserError, match=r"01-toy\.po is not a valid catalog: "):
         catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
 
 
@@ -194,7 +194,7 @@ def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
     before = sorted(folder.iterdir())
-    with pytest.raises(UserError, match=r"01-toy\.po is no catalogue: "):
+    with pytest.raises(UserError, match=r"01-toy\.po is not a valid catalog: "):
         archive.write(folder)
     assert sorted(folder.iterdir()) == before
 

@@ -30,7 +30,7 @@ def test_a_new_exercise_can_be_released(course):
     assert done.exit_code == 0 and "python -m autograder release 06-multi-head" in done.output
     folder = course.root / "solutions" / "06-multi-head"
     text = (folder / "06-multi-head.py").read_text(encoding="utf-8")
-    assert text.startswith("# %% title [markdown]\n# # 6. Multi head\n") and "## 6.1 `centred`" in text
+    assert text.startswith("# %% title [markdown]\n# # 6. Multi head\n") and "## 6.1 `centered`" in text
     assert "TITLE" not in text and "name" not in {path.stem for path in folder.iterdir()}
     assert Settings.read(folder) == Settings()
     assert run(course, "release").exit_code == 0

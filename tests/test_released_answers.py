@@ -221,5 +221,5 @@ print(checks.answer)
 """
     done = in_python(code, folder)
     assert done.returncode == 0, done.stderr
-    line = "checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release"
+    line = "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     assert done.stdout.splitlines() == [line, "a"]

@@ -15,7 +15,7 @@ needs = "write here the other prerequisites"
 learn = "Write here what a reader can do afterwards."
 about = "write here, in a few words, what it is about"
 """
-READ = 'read={{"by_hand": "chapter {number}, By hand", "centred": "chapter {number}, The code"}}'
+READ = 'read={{"by_hand": "chapter {number}, By hand", "centered": "chapter {number}, The code"}}'
 
 
 def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[Path], list[Path]]:

@@ -17,7 +17,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 

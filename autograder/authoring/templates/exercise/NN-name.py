@@ -1,7 +1,7 @@
 # %% title [markdown]
 # # N. TITLE
 #
-# One function: `centred`. Write here what it is for, and which chapter to read first.
+# One function: `centered`. Write here what it is for, and which chapter to read first.
 #
 # *About 20 minutes · easy ●○○*
 #
@@ -46,8 +46,8 @@ import checks
 
 checks.run("by_hand", points=0)
 
-# %% ask_centred [markdown]
-# ## N.1 `centred`: every column around zero
+# %% ask_centered [markdown]
+# ## N.1 `centered`: every column around zero
 #
 # *About 10 minutes · easy ●○○*
 #
@@ -55,8 +55,8 @@ checks.run("by_hand", points=0)
 # $(3)$, so the result is $(-2)$ and $(2)$.
 
 
-# %% centred
-def centred(X):
+# %% centered
+def centered(X):
     """Shift the rows of each sequence, so that each column's mean is zero.
 
     Parameters
@@ -74,20 +74,20 @@ def centred(X):
 
 
 # %%
-# Yours to play with. Write the function, then remove the #.
-# centred(np.array([[1.0], [5.0]]))
+# For your own experiments. Write the function, then remove the #.
+# centered(np.array([[1.0], [5.0]]))
 
-# %% check_centred
+# %% check_centered
 import checks
 
-checks.run("centred", points=4)
+checks.run("centered", points=4)
 
 # %% think [markdown]
 # ## To think about
 #
 # *About 5 minutes · medium ●●○*
 #
-# What does `centred` return for its own result? Ask something that needs thought but no code, and hide the answer:
+# What does `centered` return for its own result? Ask something that needs thought but no code, and hide the answer:
 #
 # <details><summary>An answer</summary>
 #

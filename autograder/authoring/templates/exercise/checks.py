@@ -14,14 +14,14 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 
 from checking import Suite, expect_array, expect_by_hand, expect_close, expect_dtypes, expect_unchanged
 from specifications import less_its_mean
 
-# For each function, the heading to read in its chapter: {"centred": "chapter N, The heading"}.
+# For each function, the heading to read in its chapter: {"centered": "chapter N, The heading"}.
 suite = Suite(__name__, read={})
 check = suite.check
 run = suite.run
@@ -35,38 +35,38 @@ def two_columns_by_hand(by_hand, draw):
 
 
 @check()
-def keeps_the_shape(centred, draw):
+def keeps_the_shape(centered, draw):
     """Returns an array with the shape of X, even for one row."""
     n, d = draw.sizes(2)
-    expect_array(centred(draw.array(n, d)), (n, d))
-    expect_array(centred(draw.array(1, d)), (1, d))
+    expect_array(centered(draw.array(n, d)), (n, d))
+    expect_array(centered(draw.array(1, d)), (1, d))
 
 
 @check(weight=2, needs=keeps_the_shape)
-def columns_lie_around_zero(centred, draw):
+def columns_lie_around_zero(centered, draw):
     """Subtracts its own mean from each column."""
     n, d = draw.sizes(2)
     X = draw.array(n, d)
-    expect_close(centred(X), less_its_mean(X))
+    expect_close(centered(X), less_its_mean(X))
 
 
 @check(needs=columns_lie_around_zero)
-def keeps_sequences_apart(centred, draw):
+def keeps_sequences_apart(centered, draw):
     """Gives the same for each sequence of a batch as for that sequence alone."""
     n, d = draw.sizes(2)
     X = draw.array(2, 3, n, d)
-    expect_close(centred(X), np.array([[centred(sequence) for sequence in row] for row in X]))
+    expect_close(centered(X), np.array([[centered(sequence) for sequence in row] for row in X]))
 
 
 @check(needs=keeps_the_shape)
-def leaves_its_input(centred, draw):
+def leaves_its_input(centered, draw):
     """Does not change its input."""
     n, d = draw.sizes(2)
-    expect_unchanged(centred, ["X"], draw.array(n, d))
+    expect_unchanged(centered, ["X"], draw.array(n, d))
 
 
 @check(needs=keeps_the_shape)
-def keeps_the_dtype(centred, draw):
+def keeps_the_dtype(centered, draw):
     """Keeps the dtype of X: float32 gives float32, float16 gives float16."""
     n, d = draw.sizes(2)
-    expect_dtypes(centred, draw.array(n, d))
+    expect_dtypes(centered, draw.array(n, d))

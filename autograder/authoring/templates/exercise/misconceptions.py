@@ -37,52 +37,52 @@ def by_hand_negated():
 
 
 @misconception(
-    "centred",
+    "centered",
     label="row means instead of column means",
     hint="You subtract each row's mean. The mean of a column runs over the rows, which is the second-to-last axis.",
 )
-def centred_rows(X):
+def centered_rows(X):
     return X - X.mean(axis=-1, keepdims=True)
 
 
 @misconception(
-    "centred",
+    "centered",
     label="one mean for everything",
     hint="You subtract one number from all of X. Each column has its own mean.",
 )
-def centred_by_one_number(X):
+def centered_by_one_number(X):
     return X - X.mean()
 
 
 @misconception(
-    "centred",
+    "centered",
     label="mean returned",
     hint="You return the means. Subtract them from X.",
 )
-def centred_means(X):
+def centered_means(X):
     return X.mean(axis=-2)
 
 
 @misconception(
-    "centred",
+    "centered",
     label="mean over the batch",
     hint="You take the mean over all axes but the last, which mixes the sequences of a batch.",
 )
-def centred_across_sequences(X):
+def centered_across_sequences(X):
     return X - X.mean(axis=tuple(range(X.ndim - 1)))
 
 
 @misconception(
-    "centred",
+    "centered",
     label="X changed in place",
     hint="`X -= ...` changes the input array in place. Make a new array: `X - ...`.",
 )
-def centred_in_place(X):
+def centered_in_place(X):
     X -= X.mean(axis=-2, keepdims=True)
     return X
 
 
 @families(but=["assert instead of ValueError"])
-@right("centred")
-def centred_by_einsum(X):
+@right("centered")
+def centered_by_einsum(X):
     return X - (np.einsum("...nd->...d", X) / X.shape[-2])[..., None, :]

@@ -10,7 +10,7 @@ def by_hand_in_one_row():
     return -2, -1, 2, 1
 
 
-@right("centred")
-def centred_row_by_row(X):
+@right("centered")
+def centered_row_by_row(X):
     mean = sum(X[..., i, :] for i in range(X.shape[-2])) / X.shape[-2]
     return np.stack([X[..., i, :] - mean for i in range(X.shape[-2])], axis=-2)

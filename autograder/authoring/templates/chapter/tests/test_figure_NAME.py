@@ -18,9 +18,9 @@ def course():
 def test_the_numbers_are_the_chapters(course, tmp_path):
     rng = np.random.default_rng(0)
     cases = [rng.normal(size=n).tolist() for n in (1, 2, 3, 10)]
-    answers = figure_tools.in_node(tmp_path, "NAME", "m.centred(c)", cases)
+    answers = figure_tools.in_node(tmp_path, "NAME", "m.centered(c)", cases)
     for numbers, answer in zip(cases, answers, strict=True):
-        np.testing.assert_allclose(answer, course["centred"](numbers), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(answer, course["centered"](numbers), rtol=1e-12, atol=1e-12)
 
 
 # ---- in the browser --------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_what_is_shown_follows_from_the_numbers(course, chapter):
         chapter.locator(f"{FIGURE} input").fill(str(x))
         numbers = [*figure.NUMBERS[:-1], x]
         assert shown(chapter, "of") == numbers
-        np.testing.assert_allclose(shown(chapter, "less"), course["centred"](numbers), atol=0.005)
+        np.testing.assert_allclose(shown(chapter, "less"), course["centered"](numbers), atol=0.005)
 
 
 @pytest.mark.browser

@@ -14,7 +14,7 @@ import { fill, show } from "./common/numbers.js";
 export const mean = (x) => x.reduce((sum, number) => sum + number, 0) / x.length;
 
 /** Each of the numbers (n,), minus the mean of all. */
-export const centred = (x) => x.map((number) => number - mean(x));
+export const centered = (x) => x.map((number) => number - mean(x));
 
 // ---- the figure ------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ function render({ model, el }) {
     tries(text.try, presses).node);
 
   function draw() {
-    const less = centred(numbers);
+    const less = centered(numbers);
     last.set(numbers.at(-1));
     rows.number.forEach((cell, i) => { cell.textContent = show(numbers[i]); });
     rows.less.forEach((cell, i) => { cell.textContent = show(less[i]); });
