@@ -466,9 +466,9 @@ def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
     own = Course(root=root)
     dask.start_worker()
     said = graded(own, into, "--cluster", dask.address)
-    assert "no worker declares one (--resources GPU=1)" in said and "2 submissions have points that wait" in said
+    assert "no worker declares one (--resources GPU=1)" in said and "2 submissions have pending points" in said
     said = graded(own, into, "--cluster", dask.address, "--pending", status=1)
-    assert "2 submissions have points that wait for a GPU: run" in said
+    assert "2 submissions have pending points that need a GPU: run" in said
     dask.start_worker("--resources", "GPU=1", AS_IF_WITH_GPU="1")
     deadline = time.monotonic() + 60
     while "Registered to" not in (dask.folder / "2.log").read_text() and time.monotonic() < deadline:

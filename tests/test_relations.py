@@ -380,7 +380,7 @@ def test_most_wrong_answers_that_are_not_listed_are_told_something():
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
     assert told["weighted_sum_columns"] == ("relation", "The transpose of the result is right.")
     assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")
-    assert told["weighted_sum_returns_nothing"][0] == "what came"
+    assert told["weighted_sum_returns_nothing"][0] == "difference"
     assert sum(said != "nothing" for said, _words in told.values()) > 0.7 * len(told)
 
 

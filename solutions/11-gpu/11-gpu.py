@@ -131,7 +131,7 @@ if hasattr(triton, "cdiv"):
 # **Start with lengths that fill their tiles**, multiples of `BLOCK`: most checks use those, and the checks of other
 # lengths are worth only a point or two.
 #
-# The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *not verified here*, and
+# The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *pending*, and
 # their points wait. Where Triton is not installed, the points of all kernel checks wait.
 
 # %% flash_attention_forward
