@@ -59,9 +59,7 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
         say(f"{done} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
-        line = (
-            f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify to verify all again"
-        )
+        line = f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify to verify all again"
         say(line)
 
 
