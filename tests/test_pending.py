@@ -360,7 +360,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
 
     # Then nothing waits.
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert "No points wait" in said(capsys)
+    assert "No points are pending" in said(capsys)
 
 
 @pytest.mark.slow
@@ -378,7 +378,7 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert "No points wait" in said(capsys)
+    assert "No points are pending" in said(capsys)
 
 
 @pytest.mark.slow
@@ -403,7 +403,7 @@ def test_nbgraders_own_autograde_marks_what_waits(course):
 def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
-    assert "their points wait" in doctor._triton().note
+    assert "their points are pending" in doctor._triton().note
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "3.7.1")
     assert doctor._triton().note == "kernels run in its interpreter, on the CPU, and can be traced"
