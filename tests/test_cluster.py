@@ -136,7 +136,7 @@ def test_without_dask_one_line_says_what_to_install(course, tmp_path):
     [
         (["--cluster", "local:many"], "--cluster local:many does not say how many workers"),
         (["--cluster", "local:0"], "--cluster local:0 does not say how many workers"),
-        (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs, or --cluster"),
+        (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs or --cluster"),
         (["--cluster", "tcp://127.0.0.1:9"], "No Dask scheduler can be reached at tcp://127.0.0.1:9"),
         (["--cluster", "nonsense"], "No Dask scheduler can be reached at nonsense"),
     ],

@@ -257,7 +257,7 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
         for pages_made in ("pages rewritten: 1", ""):
             result = run(course, "grade", "--submitted", folder, "--into", course.into)
             assert "Graded 0" in result.output and pages_made in result.output
-            assert bool(pages_made) == ("made anew" in result.output)
+            assert bool(pages_made) == ("rewritten" in result.output)
             assert "proof −0.5: graded by a person" in " ".join(result.output.split())
         renewed = [path for path, before in pages.items() if path.stat().st_mtime_ns != before]
         assert [path.parent.parent.name for path in renewed] == ["proved"]

@@ -1,4 +1,4 @@
-"""The plain values that `--json` prints for each command. The book's page *Operating it* has every field.
+"""The documents that `--json` prints for each command, as plain values. The page *Operating it* has every field.
 
 Programs rely on these fields. Adding one is fine; a new name or meaning of one raises `VERSION` in `console`.
 """
