@@ -391,7 +391,7 @@ def test_a_worker_that_must_not_grade_is_refused_by_name(course, by_hand, tmp_pa
         shutil.copytree(course.submitted / student, two / student)
     other = dask.start_worker(OTHER_NUMPY="1", PYTHONPATH=site_path)
     said = graded(course, into, "--cluster", dask.address, status=1)
-    assert "has numpy 1.26.4, and here it is" in said and f"on {socket.gethostname()}" in said
+    assert "has numpy 1.26.4, but here it is" in said and f"on {socket.gethostname()}" in said
     os.killpg(other.pid, signal.SIGKILL)
     dask.start_worker(NO_BUBBLEWRAP="1", PYTHONPATH=site_path)
     time.sleep(1)  # until the scheduler knows that the first is gone

@@ -347,7 +347,7 @@ class Cluster:
             self.on_gpus = set(gpu)
         elif gpu:
             warn(
-                f"{', '.join(gpu)} can ask for a GPU, and no worker declares one (--resources {GPU}=1): "
+                f"{', '.join(gpu)} may need a GPU, but no worker declares one (--resources {GPU}=1): "
                 "the points of checks that need one will be pending."
             )
         return dataclasses.replace(setting, sandbox=wanted)
@@ -668,8 +668,9 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
     for name in sorted({*here, *found["versions"]}):
         there = found["versions"].get(name)
         if there != here.get(name):
+            theirs = f"{name} {there}" if there else f"no {name}"
             yield (
-                f"has {name} {there or 'not at all'}, and here it is {here.get(name, 'not installed')}: "
+                f"has {theirs}, but here it is {here.get(name, 'not installed')}: "
                 "grades depend on it. Install the same on both, and restart the worker."
             )
     if found["lacks"]:
