@@ -1,9 +1,10 @@
-"""Checks of exercise 2. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 2. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Arrays are compared with `specifications`: what is asked, as sums over elements. They lie in checking.zip with the
-runtime, `checking`, so that nobody meets an answer in passing. The tolerance is `RTOL` in `checking/expect.py` unless
-a check says another. What is drawn at random is held to bounds that a right answer, in whatever order it draws,
-misses less than once in 10^9; each says how it was found.
+Arrays are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
+with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL` in
+`checking/expect.py` unless a check gives another. Random results are compared with bounds that a right answer, no
+matter in which order it draws, misses less than once in 10^9. Each check explains how its bound was found.
 """
 
 import importlib.util
@@ -15,7 +16,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import itertools
 import math
@@ -58,7 +59,7 @@ run = suite.run
 
 @check()
 def by_hand_coins(by_hand, draw):
-    """The mean, the variance, and the variance after the division are those of four tosses against four."""
+    """Returns mean and variance for four tosses against four, and the variance after the division."""
     tosses = np.array(list(itertools.product([0, 1], repeat=8)))  # all 256 outcomes, equally likely
     scores = (tosses[:, :4] * tosses[:, 4:]).sum(-1)
     expect_by_hand(by_hand(), [scores.mean(), scores.var(), (scores / math.sqrt(4)).var()])
@@ -76,20 +77,18 @@ def generator(draw):
 
 
 def measured(score_variance, *arguments):
-    """Return a result of `score_variance` as a float, or say what it is instead."""
+    """Return a result of `score_variance` as a float; fail if it is not a finite number."""
     result = score_variance(*arguments)
     array = as_array(result)
     expect(
         array is not None and not array.ndim,
-        Message("The result should be one number, and is {found}.", found=describe(result)),
+        Message("Expected one number, got {found}.", found=describe(result)),
     )
-    expect(
-        np.isfinite(array), Message("The result should be a finite number, and is {found}.", found=str(float(array)))
-    )
+    expect(np.isfinite(array), Message("Expected a finite number, got {found}.", found=str(float(array))))
     return float(array)
 
 
-AT_ONCE = 20  # results that are asked for together
+AT_ONCE = 20  # results that are requested together
 
 
 def several(score_variance, cases):
@@ -100,9 +99,9 @@ def several(score_variance, cases):
 
 
 def count_near(score_variance, draw, d_k, num_pairs, calls, within, settled):
-    """Return how many of so many results lie within this share of d_k from d_k, and how many do not.
+    """Return how many of `calls` results are within this share of d_k from d_k, and how many are not.
 
-    It stops as soon as `settled(near, far)` says that no further result can change what the check says.
+    It stops as soon as `settled(near, far)` says that no further result can change the outcome of the check.
     """
     near = far = 0
     while near + far < calls:
@@ -116,22 +115,22 @@ def count_near(score_variance, draw, d_k, num_pairs, calls, within, settled):
     return near, far
 
 
-# What wrong answers follow instead of d_k: named in the message, whatever the order of the draws.
+# The laws that wrong answers follow instead of d_k. The message names them, in any order of the draws.
 LAWS = [
     (Message("d_k squared"), lambda d_k, num_pairs: d_k**2),
     (Message("2 d_k, the variance of q . q"), lambda d_k, num_pairs: 2 * d_k),
-    (Message("the square root of d_k, as the standard deviation does"), lambda d_k, num_pairs: math.sqrt(d_k)),
-    (Message("1 for every d_k, as products of two entries and scaled scores do"), lambda d_k, num_pairs: 1),
+    (Message("the square root of d_k, like the standard deviation"), lambda d_k, num_pairs: math.sqrt(d_k)),
+    (Message("1 for every d_k, as with single products of two entries, or scaled scores"), lambda d_k, num_pairs: 1),
     (Message("1 / d_k"), lambda d_k, num_pairs: 1 / d_k),
-    (Message("d_k / 9, as entries that are uniform from -1 to 1 give"), lambda d_k, num_pairs: d_k / 9),
+    (Message("d_k / 9, as with entries that are uniform from -1 to 1"), lambda d_k, num_pairs: d_k / 9),
     # Uniform from 0 to 1: mean 1/2 and variance 1/12, so that a product has variance 1/144 + 2/48.
-    (Message("7 d_k / 144, as entries that are uniform from 0 to 1 give"), lambda d_k, num_pairs: 7 * d_k / 144),
+    (Message("7 d_k / 144, as with entries that are uniform from 0 to 1"), lambda d_k, num_pairs: 7 * d_k / 144),
     (Message("num_pairs instead of d_k"), lambda d_k, num_pairs: num_pairs),
 ]
 
 
 def followed(widths, num_pairs, results):
-    """Return a sentence on what wrong results follow instead of d_k, as far as three of them show it."""
+    """Return a sentence on the law that wrong results follow instead of d_k, as far as three of them show it."""
     for what, law in LAWS:
         if all(abs(result / law(d_k, num_pairs) - 1) < 0.2 for d_k, result in zip(widths, results, strict=True)):
             return Message("They follow {law}.", law=what)
@@ -140,37 +139,37 @@ def followed(widths, num_pairs, results):
         return Message("A variance is positive.")
     if max(shares) < 1.4 * min(shares):
         share = float(np.mean(shares))
-        message = "They are about {share} d_k, as if an entry's variance were {variance}."
+        message = "They are about {share} d_k, as if the variance of an entry were {variance}."
         return Message(message, share=f"{share:.2g}", variance=f"{math.sqrt(share):.2g}")
-    message = "They are no multiple of d_k: fewer pairs than num_pairs, or one query for all, leave them to chance."
+    message = "They are not proportional to d_k. Perhaps there are fewer pairs than num_pairs, or one query for all."
     return Message(message)
 
 
 @check(weight=0.5)
 def score_variance_number(score_variance, draw):
-    """The result is one number, with two pairs too."""
+    """Returns one number, even for only two pairs."""
     measured(score_variance, draw.sizes(1)[0], 20, generator(draw))
     two = measured(score_variance, draw.sizes(1)[0], 2, generator(draw))
     expect(
         two > 0,
-        Message("With two pairs the variance is above 0, and was {two}.", two=f"{two:.4g}"),
+        Message("With two pairs, expected a variance above 0, got {two}.", two=f"{two:.4g}"),
         ["the result is one number"],
     )
 
 
 @check(weight=3, needs=[score_variance_number])
 def score_variance_value(score_variance, draw):
-    """The result is near d_k, whatever d_k is: with 2000 pairs, and with 100 where d_k is above 500."""
+    """Returns a value near d_k for any d_k: with 2000 pairs, and with 100 pairs when d_k is above 500."""
     widths, num_pairs = draw.sizes(3), 2000
     results = list(several(score_variance, [(d_k, num_pairs, generator(draw)) for d_k in widths]))
-    # At d_k = 3, the worst, a right answer is further off less than once in 10^11: Chernoff's bound for the squared
-    # scores, those that come up less than once in 10^15 cut off. The mean's square takes off one part in 50 at most.
+    # At d_k = 3, the worst case, a right answer is further off less than once in 10^11: Chernoff's bound for the
+    # squared scores, truncated where they occur less than once in 10^15. The squared mean subtracts at most 1/50.
     right = [abs(result / d_k - 1) <= 0.4 for d_k, result in zip(widths, results, strict=True)]
     if not all(right):
         pairs = zip(widths, results, strict=True)
         shown = [Message("{result} for d_k = {d_k}", result=f"{result:.4g}", d_k=d_k) for d_k, result in pairs]
         message = (
-            "With {num_pairs} pairs of entries N(0, 1) the variance is about d_k. The results were {shown}. "
+            "With {num_pairs} pairs of N(0, 1) entries, the variance should be about d_k. The results were {shown}. "
             "{followed}"
         )
         follows = followed(widths, num_pairs, results)
@@ -181,7 +180,7 @@ def score_variance_value(score_variance, draw):
     wide = draw.long()
     result = measured(score_variance, wide, 100, generator(draw))
     message = Message(
-        "With 100 pairs of entries N(0, 1) the variance is about d_k = {wide}, and was {result}.",
+        "With 100 pairs of N(0, 1) entries, the variance should be about d_k = {wide}, but was {result}.",
         wide=wide,
         result=f"{result:.4g}",
     )
@@ -190,13 +189,13 @@ def score_variance_value(score_variance, draw):
 
 @check(weight=1, needs=[score_variance_value])
 def score_variance_generator(score_variance, draw):
-    """The same generator gives the same result, and different generators different ones: all draws are from `rng`."""
+    """Draws only from `rng`: the same generator gives the same result, different generators different results."""
     d_k = draw.sizes(1)[0]
     results = []
     for _ in range(6):
         rng = generator(draw)
         first, again = several(score_variance, [(d_k, 100, rng)] * 2)  # each call gets a copy
-        # Results differ by a tenth or so from draw to draw, so that 10^-6 is repeated by chance once in 10^5.
+        # Results differ by a tenth or so from draw to draw, so two agree to 10^-6 by chance once in 10^5.
         expect(
             abs(first - again) <= 1e-6 * abs(first),
             Message(
@@ -210,7 +209,7 @@ def score_variance_generator(score_variance, draw):
     expect(
         any(result % 1 for result in results),
         Message(
-            "All results are whole numbers, such as {result}: the decimals are cut off, or nothing was measured.",
+            "All results are integers, such as {result}. The decimals are cut off, or nothing was measured.",
             result=f"{results[0]:g}",
         ),
         ["the same generator gives the same result"],
@@ -219,8 +218,8 @@ def score_variance_generator(score_variance, draw):
     expect(
         len(set(results)) > 1,
         Message(
-            "Six generators in different states all gave {result}: the result does not depend on `rng`. It "
-            "is measured with numbers drawn from `rng`, without a seed of its own.",
+            "Six generators in different states all gave {result}, so the result does not depend on `rng`. Measure "
+            "it with numbers drawn from `rng`, without your own seed.",
             result=f"{results[0]:.6g}",
         ),
         ["the same generator gives the same result"],
@@ -229,15 +228,15 @@ def score_variance_generator(score_variance, draw):
 
 @check(weight=1, needs=[score_variance_generator])
 def score_variance_scatter(score_variance, draw):
-    """With 40 pairs results scatter as they must: 40 dot products, normal entries, nothing used twice."""
-    # A right answer's result is this near with probability 0.48 (by 20,000 draws). For 54 and more of 60 that makes
-    # less than 4 in 10^10 (binomial, with 0.52). All 1600 dot products of 40 queries with 40 keys come as near with
-    # probability 0.98.
+    """With 40 pairs, results scatter like the variance of 40 dot products of normal entries, none used twice."""
+    # A right answer's result is this near with probability 0.48 (by 20,000 draws). 54 or more of 60 are near less
+    # than 4 times in 10^10 (binomial, with 0.52). With all 1600 dot products of 40 queries and 40 keys, the
+    # probability of one near result is 0.98.
     near, far = count_near(score_variance, draw, 31, 40, calls=60, within=0.15, settled=lambda near, far: far >= 7)
     expect_scatter(far >= 7, 31, near, near + far, 0.48)  # of 60: fewer than 54 are near
     # At d_k = 1 it is 0.27 (by 200,000 draws), and 0.49 if the keys are left out: sums of normal entries have the
-    # same variance, but scatter less. Wald's test of 0.3 against 0.48 tells them apart: its ratio reaches e^21 for a
-    # right answer less than once in 10^9, and e^-5 for the other once in 150.
+    # same variance, but scatter less. Wald's test of 0.3 against 0.48 distinguishes them: its ratio reaches e^21 for
+    # a right answer less than once in 10^9, and e^-5 for the other once in 150.
     ratio = [math.log(0.48 / 0.3), math.log(0.52 / 0.7)]
     near, far = count_near(
         score_variance,
@@ -252,30 +251,31 @@ def score_variance_scatter(score_variance, draw):
 
 
 def expect_scatter(holds, d_k, near, calls, share):
-    """Fail unless a condition on how many of so many results with 40 pairs are near d_k holds."""
+    """Fail unless `holds`, a condition on how many of `calls` results with 40 pairs are near d_k."""
     message = Message(
-        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is "
-        "too good: with 40 pairs about {usual} are. It takes more dot products than num_pairs, or the "
-        "products are not those of two normal numbers.",
+        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is too good: "
+        "with 40 pairs, about {usual} should be. Either more than num_pairs dot products are used, or the products "
+        "are not those of two normal numbers.",
         d_k=d_k,
         near=near,
         calls=calls,
         usual=round(share * calls),
     )
-    expect(holds, message, ["the results are right in the mean", "all draws are from `rng`"])
+    expect(holds, message, ["the results are right on average", "all draws are from `rng`"])
 
 
 @check(weight=1, needs=[score_variance_scatter])
 def score_variance_precision(score_variance, draw):
-    """With 2000 pairs nearly all results are within a tenth of d_k: each pair has a query and a key of its own."""
-    # A right answer's result is this near with probability 0.987 (by 12,000 draws); 19 and fewer of 30 make less than
-    # 6 in 10^10 (binomial, with 0.97). With one query for all pairs the probability is 0.11, with 100 pairs 0.41.
+    """With 2000 pairs, nearly all results are within a tenth of d_k: each pair has its own query and key."""
+    # A right answer's result is this near with probability 0.987 (by 12,000 draws). 19 or fewer of 30 are near less
+    # than 6 times in 10^10 (binomial, with 0.97). The probability is 0.11 with one query for all pairs, and
+    # 0.41 with 100 pairs.
     near, _ = count_near(score_variance, draw, 5, 2000, calls=30, within=0.1, settled=lambda near, far: near > 19)
     expect(
         near > 19,
         Message(
-            "For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5; with 2000 "
-            "independent pairs nearly all are.",
+            "For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5. With 2000 "
+            "independent pairs, nearly all should be.",
             near=near,
         ),
         ["the results are roughly right", "all draws are from `rng`"],
@@ -287,19 +287,19 @@ def score_variance_precision(score_variance, draw):
 
 @check(weight=1)
 def scaled_scores_shape(scaled_scores, draw):
-    """`Q` (n_q, d_k) and `K` (n_k, d_k) give an array of shape (n_q, n_k)."""
+    """Returns an array of shape (n_q, n_k) for `Q` (n_q, d_k) and `K` (n_k, d_k)."""
     n_q, n_k, d_k = draw.sizes(3)
     expect_array(scaled_scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
 
 
 @check(weight=3, needs=[scaled_scores_shape])
 def scaled_scores_values(scaled_scores, draw):
-    """Entry (i, j) is the dot product of query i and key j, divided by the square root of d_k."""
+    """Entry (i, j) of the result is the dot product of query i and key j, divided by the square root of d_k."""
     n_q, n_k, d_k = draw.sizes(3)
-    # Three times as large, so that the scores' own standard deviation is nowhere near sqrt(d_k).
+    # Three times as large, so that the standard deviation of the scores is far from sqrt(d_k).
     Q, K = 3 * draw.array(n_q, d_k), draw.array(n_k, d_k)
     expect_agrees(scaled_scores, scaled_products, Q, K)
-    # All sizes alike, and queries and keys from 1e-6 to 1 in size: each score is held to its own.
+    # All sizes equal, and queries and keys from 1e-6 to 1: each score is compared relative to its own size.
     sizes_q, sizes_k = (draw.magnitudes(n_k, orders=6)[:, None] / 1000 for _ in "QK")
     Q, K = sizes_q * draw.array(n_k, n_k), sizes_k * draw.array(n_k, n_k)
     expect_agrees(scaled_scores, scaled_products, Q, K, unit=sizes_q * sizes_k.T)
@@ -311,7 +311,7 @@ def scaled_scores_values(scaled_scores, draw):
 
 @check(weight=2, needs=[scaled_scores_values])
 def scaled_scores_batch(scaled_scores, draw):
-    """Leading axes, one or several, are kept: queries meet the keys of their own sequence alone."""
+    """Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."""
     n_q, n_k, d_k, b = draw.sizes(4)
     cases = [(draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)) for lead in [(b,), (2, b)]]
     expect_all_agree(scaled_scores, scaled_products, cases)
@@ -319,7 +319,7 @@ def scaled_scores_batch(scaled_scores, draw):
 
 @check(weight=1, needs=[scaled_scores_values])
 def scaled_scores_ones(scaled_scores, draw):
-    """Sizes of 1 stay axes: one query, one key, one number in each, one sequence in the batch."""
+    """Keeps dimensions of size 1: one query, one key, one number in each, one sequence in the batch."""
     n_q, n_k, d_k = draw.sizes(3)
     shapes = [
         ((1, d_k), (n_k, d_k)),
@@ -332,7 +332,7 @@ def scaled_scores_ones(scaled_scores, draw):
 
 @check(weight=0.5, needs=[scaled_scores_values])
 def scaled_scores_large(scaled_scores, draw):
-    """Scores in the thousands stay as they are: nothing is cut off."""
+    """Does not clip scores in the thousands."""
     n_q, n_k, d_k = draw.sizes(3)
     Q, K = 40 * draw.array(n_q, d_k), 40 * draw.array(n_k, d_k)
     expect_agrees(scaled_scores, scaled_products, Q, K)
@@ -340,7 +340,7 @@ def scaled_scores_large(scaled_scores, draw):
 
 @check(weight=0, needs=[scaled_scores_values])
 def scaled_scores_refuses(scaled_scores, draw):
-    """Two sizes d_k that differ raise `ValueError`, a size of 1 too."""
+    """Raises `ValueError` when the inner dimensions (d_k) differ, even if one of them is 1."""
     n_q, n_k, d_k, other = draw.sizes(4)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         because = Message("d_k is {left} and {right}", left=left, right=right)
@@ -350,14 +350,14 @@ def scaled_scores_refuses(scaled_scores, draw):
 
 @check(weight=0.5, needs=[scaled_scores_shape])
 def scaled_scores_dtype(scaled_scores, draw):
-    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k = draw.sizes(3)
     expect_dtypes(scaled_scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
 
 
 @check(weight=0.5, needs=[scaled_scores_shape])
 def scaled_scores_inputs(scaled_scores, draw):
-    """`Q` and `K` are as they were after the call."""
+    """Does not change `Q` or `K`."""
     # The result has their shape, and could be written into them.
     (n,) = draw.sizes(1)
     expect_unchanged(scaled_scores, "QK", draw.array(n, n), draw.array(n, n))
@@ -367,29 +367,29 @@ def scaled_scores_inputs(scaled_scores, draw):
 
 
 def sharpened(draw, *shape):
-    """Return weights of which some rows are nearly even and others are not; none is below e^-3 / 13."""
+    """Return weights with some nearly even rows and some uneven ones; no weight is below e^-3 / 13."""
     raw = np.exp(draw.rng.uniform(0, 3, size=shape) * draw.rng.uniform(0.2, 1, size=(*shape[:-1], 1)))
     return raw / raw.sum(-1, keepdims=True)
 
 
 def with_zeros(draw, n_q, n_k):
-    """Return weights (n_q, n_k): row i looks at its first i + 1 keys alone, as under a causal mask."""
+    """Return weights (n_q, n_k): row i has weight only on its first i + 1 keys, as under a causal mask."""
     A = draw.weights(n_q, n_k) * np.tri(n_q, n_k)
     return A / A.sum(-1, keepdims=True)
 
 
 @check(weight=1)
 def weights_entropy_shape(weights_entropy, draw):
-    """`A` (n_q, n_k) gives an array of shape (n_q,): one number for each query."""
+    """Returns an array of shape (n_q,) for `A` (n_q, n_k): one number for each query."""
     n_q, n_k = draw.sizes(2)
     expect_array(weights_entropy(draw.weights(n_q, n_k)), (n_q,))
 
 
 @check(weight=3, needs=[weights_entropy_shape])
 def weights_entropy_values(weights_entropy, draw):
-    """Entry i is minus the sum of a ln a over the weights a of query i, with the natural logarithm."""
+    """Entry i of the result is minus the sum of a ln a over query i's weights a, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
-    # As many queries as keys, sorted so that columns add up to other numbers than rows; far more queries than keys.
+    # As many queries as keys, sorted so that column sums differ from row sums; then far more queries than keys.
     alike, many = np.sort(sharpened(draw, n_k, n_k)), noncontiguous(sharpened(draw, draw.long(), 3))
     expect_all_agree(weights_entropy, entropies, [(sharpened(draw, n_q, n_k),), (alike,), (many,)])
 
@@ -401,20 +401,20 @@ def weights_entropy_zeros(weights_entropy, draw):
     one, two = np.zeros((2, n_k, n_k))
     np.fill_diagonal(one, 1)
     two[:, 0] = two[:, 1] = 0.5
-    # Together, so that 0 is held to the tolerance of numbers near 1: 10^-6 inside the logarithm does no harm here.
+    # Together, so that 0 has the tolerance of numbers near 1: adding 10^-6 inside the logarithm does no harm here.
     expect_all_agree(weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)])
 
 
 @check(weight=2, needs=[weights_entropy_values])
 def weights_entropy_batch(weights_entropy, draw):
-    """Leading axes, one or several, are kept: `A` (..., n_q, n_k) gives (..., n_q)."""
+    """Keeps leading batch dimensions, one or several: `A` (..., n_q, n_k) gives (..., n_q)."""
     n_q, n_k, b = draw.sizes(3)
     expect_all_agree(weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in [(b,), (2, b)]])
 
 
 @check(weight=1, needs=[weights_entropy_values])
 def weights_entropy_ones(weights_entropy, draw):
-    """Sizes of 1 stay axes: one query, one sequence in the batch; a single key gives 0."""
+    """Keeps dimensions of size 1: one query, one sequence in the batch. A single key gives 0."""
     n_q, n_k = draw.sizes(2)
     shapes = [(1, n_k), (1, n_q, n_k), (n_q, 1), (1, 1)]
     expect_all_agree(weights_entropy, entropies, [(draw.weights(*own),) for own in shapes])
@@ -422,11 +422,11 @@ def weights_entropy_ones(weights_entropy, draw):
 
 @check(weight=1, needs=[weights_entropy_values])
 def weights_entropy_long(weights_entropy, draw):
-    """Small weights count: a thousand of them alike, and a hundred beside a large one."""
+    """Counts small weights: a thousand of similar size, and a hundred next to a large one."""
     # Ten times the usual tolerance: an answer that adds 10^-6 inside the logarithm is off by 1.5 in 10^4 here.
     A = draw.weights(draw.sizes(1)[0], 1009)
     expect_close(weights_entropy(A), entropies(A), rtol=1e-3)
-    # 90 % of the entropy is that of weights near 1e-4; 10^-6 inside the logarithm takes off 1 in 10^3.
+    # 90% of the entropy comes from weights near 1e-4; adding 10^-6 inside the logarithm changes it by 1 in 10^3.
     A = 1e-4 * draw.rng.uniform(0.5, 1.5, size=(3, 101))
     A[:, 0] = 1 - A[:, 1:].sum(-1)
     expect_close(weights_entropy(A), entropies(A), rtol=2.5e-3)
@@ -434,23 +434,23 @@ def weights_entropy_long(weights_entropy, draw):
 
 @check(weight=0.5, needs=[weights_entropy_shape])
 def weights_entropy_dtype(weights_entropy, draw):
-    """The result has the weights' dtype: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of the weights: float32 gives float32, float16 gives float16."""
     n_q, n_k = draw.sizes(2)
     expect_dtypes(weights_entropy, draw.weights(n_q, n_k))
 
 
 @check(weight=0.5, needs=[weights_entropy_zeros, weights_entropy_dtype])
 def weights_entropy_half(weights_entropy, draw):
-    """In float16 a weight of 0 adds nothing either."""
+    """A weight of 0 also adds nothing in float16."""
     n_q, n_k = draw.sizes(2)
     A = with_zeros(draw, n_q, n_k).astype(np.float16)
-    # Each step in float16 rounds by at most 2^-11: a logarithm, a product and n_k - 1 <= 12 sums of terms that have
-    # one sign make less than 15 / 2048 = 0.8%. A form that adds 2^-10 inside the logarithm is off by as much again.
+    # Each step in float16 rounds by at most 2^-11: a logarithm, a product and n_k - 1 <= 12 sums of terms of the
+    # same sign are off by less than 15 / 2048 = 0.8%. Adding 2^-10 inside the logarithm is off by as much again.
     expect_close(weights_entropy(A), entropies(A.astype(float)), rtol=0.03)
 
 
 @check(weight=0.5, needs=[weights_entropy_shape])
 def weights_entropy_inputs(weights_entropy, draw):
-    """`A` is as it was after the call, its zeros too."""
+    """Does not change `A`, including its zeros."""
     n_q, n_k = draw.sizes(2)
     expect_unchanged(weights_entropy, "A", with_zeros(draw, n_q, n_k))

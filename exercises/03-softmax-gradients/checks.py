@@ -1,10 +1,11 @@
-"""Checks of exercise 3. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 3. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Gradients are compared with slopes measured by central differences in float64, then, for batches and large scores,
-with `specifications`: what is asked, as sums over elements. They lie in checking.zip with the runtime, `checking`, so
-that nobody meets an answer in passing. Where no tolerance is given it is `RTOL` in `checking/expect.py`, relative to
-the largest expected magnitude: it leaves room for a right answer that computes in float32 inside, which is by far the
-largest difference between right answers.
+Gradients are compared with slopes measured by central differences in float64. For batches and large scores, they are
+compared with `specifications`, which computes them as sums over elements. It is in checking.zip together with the
+runtime, `checking`, so that no one sees an answer by accident. The default tolerance is `RTOL` in
+`checking/expect.py`, relative to the largest expected magnitude. It leaves room for a right answer that computes in
+float32 internally, which is by far the largest difference between right answers.
 """
 
 import importlib.util
@@ -16,7 +17,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 
@@ -55,34 +56,34 @@ check = suite.check
 run = suite.run
 
 # Slopes by central differences. With a third derivative f''' the formula is off by STEP^2 f''' / 6, and rounding adds
-# about 1e-16 |f| / STEP. Here |f| and |f'''| stay below 1000 and slopes reach 0.01 at least, so that the two errors
-# are below 2e-8 and 1e-8: both are far below RTOL.
+# about 1e-16 |f| / STEP. Here |f| and |f'''| stay below 1000 and slopes reach at least 0.01, so the two errors are
+# below 2e-8 and 1e-8: both are far below RTOL.
 STEP = 1e-5
 
-MOST_TERMS = 3  # of a sum that is told
+MOST_TERMS = 3  # of a sum that a message names
 
-# For a single row or column, where sums may come out small by chance, and float32's rounding is no longer small
-# beside them: of the order of 1e-7, while the largest number is below 1e-3 once in some 10^6 draws.
+# For a single row or column, where sums may be small by chance, so that float32 rounding is no longer small next to
+# them: it is of the order of 1e-7, while the largest number is below 1e-3 once in about 10^6 draws.
 SINGLE = 1e-3
 
 # For scores in the thousands. exp(s - logsumexp(s)) in float32 rounds a number below 16384 to within 5e-4, and a
-# weight changes by that share; in float64 nothing of the kind is seen.
+# weight changes by that share. In float64 this effect is negligible.
 LARGE = 2e-3
 
 
 def slopes(function, X):
-    """Return the slope of a number in every entry of `X`. `function` takes a stack of X and returns their numbers."""
+    """Return the slope of a number in every entry of `X`; `function` maps a stack of X to their numbers."""
     nudges = STEP * np.eye(X.size).reshape(X.size, *X.shape)
     return ((function(X + nudges) - function(X - nudges)) / (2 * STEP)).reshape(X.shape)
 
 
-# Inputs.
+# Inputs
 
 
 def spread(X):
     """Return X with its first column positive and its second negative: no row is nearly constant.
 
-    A gradient that is the same along a row passes nothing through softmax, and what is left would be rounding.
+    A gradient that is constant along a row gives 0 through softmax, so only rounding would remain.
     """
     X = X.copy()
     X[..., :1], X[..., 1:2] = np.abs(X[..., :1]), -np.abs(X[..., 1:2])
@@ -90,13 +91,13 @@ def spread(X):
 
 
 def sequences(draw, *lead, n_q, n_k, d_k, d_v):
-    """Return Q, K, V whose weights are neither even nor all on one key: there a wrong softmax or scale shows."""
+    """Return Q, K, V whose weights are neither even nor all on one key, so that a wrong softmax or scale shows."""
     V = np.swapaxes(spread(draw.array(*lead, d_v, n_k)), -1, -2).copy()
     return 1.5 * draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k), V
 
 
 def of_all_magnitudes(draw, *lead):
-    """Return Q, K, V with all sizes alike and weights from 1e-6 to 1: the smaller the weight the larger the value."""
+    """Return Q, K, V of equal sizes, with weights from 1e-6 to 1: the smaller the weight, the larger the value."""
     (n,) = draw.sizes(1)
     Q, K, V = sequences(draw, *lead, n_q=n, n_k=n, d_k=n, d_v=n)
     size = draw.magnitudes(n, orders=6)
@@ -105,17 +106,17 @@ def of_all_magnitudes(draw, *lead):
 
 
 def far_apart(draw, rows):
-    """Return whole numbers from -3750 to 3750, at least 1500 apart, one for each of six rows (or fewer).
+    """Return integers from -3750 to 3750, at least 1500 apart, one for each of six rows (or fewer).
 
-    e^-1500 is 0 in float64, so that a row whose own maximum is not subtracted becomes 0 / 0 or inf / inf.
+    e^-1500 is 0 in float64, so a row whose own maximum is not subtracted becomes 0 / 0 or inf / inf.
     """
     return 1500 * draw.rng.permutation(6)[:rows] - 3750
 
 
 def large_sequences(draw, *, n_k, d_v):
-    """Return Q, K, V of shape (2, 3, ...) whose scores are thousands, and thousands apart from query to query.
+    """Return Q, K, V of shape (2, 3, ...) whose scores are in the thousands, and differ by thousands between queries.
 
-    The numbers are whole and d_k is 16, whose root is exact: float32 holds the scores without rounding.
+    The numbers are integers and d_k is 16, whose root is exact, so float32 stores the scores without rounding.
     """
     Q, K = (draw.rng.integers(-1, 2, size=(2, n, 16)).astype(float) for n in (3, n_k))
     Q[..., 0], K[..., 0] = 4 * far_apart(draw, 6).reshape(2, 3), 1
@@ -127,7 +128,7 @@ def large_sequences(draw, *, n_k, d_v):
 
 @check()
 def by_hand_gradient(by_hand, draw):
-    """The three numbers are the gradient with respect to the scores."""
+    """Returns the gradient with respect to the three scores."""
     a, da = np.array([0.2, 0.3, 0.5]), np.array([10.0, 0, 2])
     slopes = np.array([[a[i] * ((i == j) - a[j]) for j in range(3)] for i in range(3)])
     expect_by_hand(by_hand(), [(da * slopes[:, j]).sum() for j in range(3)])
@@ -138,7 +139,7 @@ def by_hand_gradient(by_hand, draw):
 
 @check(weight=1)
 def softmax_shape(softmax, draw):
-    """Scores (n_q, n_k) give weights of the same shape."""
+    """Returns weights of the same shape as the scores (n_q, n_k)."""
     S = draw.array(*draw.sizes(2))
     expect_array(softmax(S), S.shape)
 
@@ -148,7 +149,7 @@ def softmax_values(softmax, draw):
     """Each weight is e^score, divided by the sum of e^score over its row."""
     n_q, n_k = draw.sizes(2)
     expect_agrees(softmax, weights_of, draw.array(n_q, n_k))
-    # As many rows as scores in a row, and weights from 1e-6 to 1: each is held to its own size.
+    # As many rows as scores in a row, and weights from 1e-6 to 1: each is compared relative to its own size.
     S = draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6))
     expect_agrees(softmax, weights_of, S, unit=weights_of(S))
     cases = [(noncontiguous(draw.array(*shape)),) for shape in [(2, draw.long()), (draw.long(), 3)]]
@@ -157,14 +158,14 @@ def softmax_values(softmax, draw):
 
 @check(weight=2, needs=[softmax_values])
 def softmax_batch(softmax, draw):
-    """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
+    """Keeps leading batch dimensions, several or none: a batch of matrices, a batch of batches, a single row."""
     n_q, n_k, b = draw.sizes(3)
     expect_all_agree(softmax, weights_of, [(draw.array(*lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]])
 
 
 @check(weight=1, needs=[softmax_values])
 def softmax_ones(softmax, draw):
-    """Sizes of 1 stay axes: one row, one score in a row (its weight is 1), one matrix in the batch."""
+    """Keeps dimensions of size 1: one row, one score in a row (its weight is 1), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
     cases = [(draw.array(*shape),) for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]]
     expect_all_agree(softmax, weights_of, cases)
@@ -172,20 +173,20 @@ def softmax_ones(softmax, draw):
 
 @check(weight=2, needs=[softmax_values])
 def softmax_large(softmax, draw):
-    """Scores in the thousands, of either sign, give the same weights as small ones with the same differences."""
+    """Scores in the thousands, positive or negative, give the same weights as small ones with equal differences."""
     n_q, n_k = draw.sizes(2)
-    # Whole numbers, which float32 holds exactly.
+    # Integers, which float32 stores exactly.
     S = draw.rng.integers(-2, 3, size=(n_q, n_k)).astype(float)
     expect_agrees(softmax, weights_of, S + 10_000, rtol=LARGE)
     expect_agrees(softmax, weights_of, S - 10_000, rtol=LARGE)
-    # Two scores of each row stand far above the rest, not the first: their differences count, and nothing else.
+    # Two scores of each row are far above the rest, not the first: only their difference matters.
     S[:, 1:3] += 5_000
     expect_agrees(softmax, weights_of, S, rtol=LARGE)
 
 
 @check(weight=2, needs=[softmax_values])
 def softmax_rows(softmax, draw):
-    """Rows whose scores lie thousands apart do not disturb each other, in a batch and in one matrix."""
+    """Rows whose scores differ by thousands do not affect each other, in a batch or in one matrix."""
     (n_k,) = draw.sizes(1)
     for lead in [(2, 3), (3,)]:
         S = draw.rng.integers(-2, 3, size=(*lead, n_k)) + far_apart(draw, np.prod(lead)).reshape(*lead, 1)
@@ -194,10 +195,10 @@ def softmax_rows(softmax, draw):
 
 @check(weight=1, needs=[softmax_values])
 def softmax_any_size(softmax, draw):
-    """Scores of any size give finite weights: 1e30 in float64, the largest numbers of float16."""
+    """Returns finite weights for scores of any size: 1e30 in float64, the largest numbers in float16."""
     (n,) = draw.sizes(1)
-    # In each row one score stands so far above the rest that it takes everything: by 1e30, or by 32, the distance
-    # between the largest float16 numbers (e^-32 is 1e-14), so that no rounding changes which one it is.
+    # In each row one score is so far above the rest that it gets all the weight: by 1e30, or by 32, the distance
+    # between the largest float16 numbers (e^-32 is 1e-14), so that no rounding changes which score it is.
     ranks = draw.rng.permuted(np.tile(np.arange(n), (3, 1)), axis=1)  # (3, n): 0 to n - 1 in each row
     everything = (ranks == n - 1).astype(float)
     S = 1e30 * np.stack([ranks[0], ranks[1] - n, 2 * ranks[2] - n])  # positive, negative, both
@@ -209,7 +210,7 @@ def softmax_any_size(softmax, draw):
 
 @check(weight=0, needs=[softmax_any_size])
 def softmax_equal(softmax, draw):
-    """Equal scores share the weight equally, however large they are: 1e17 in float64, thousands in float16."""
+    """Equal scores get equal weights, however large they are: 1e17 in float64, thousands in float16."""
     (n,) = draw.sizes(1)
     for S in (np.full((2, n), 1e17), np.full((2, n), -1e17), np.full((2, n), 4000, dtype=np.float16)):
         expect_close(softmax(S), np.full((2, n), 1 / n), rtol=LARGE)
@@ -217,10 +218,10 @@ def softmax_equal(softmax, draw):
 
 @check(weight=1, needs=[softmax_values])
 def softmax_infinite(softmax, draw):
-    """A score of -inf gets the weight 0, exactly; the other weights of its row are as if it were not there."""
+    """A score of -inf gets a weight of exactly 0 and does not affect the other weights of its row."""
     n_q, n_k = draw.sizes(2)
     S = draw.array(n_q, n_k)
-    S[0] = -1e30 * draw.rng.permutation(np.arange(1, n_k + 1))  # below most numbers that may stand in for -inf
+    S[0] = -1e30 * draw.rng.permutation(np.arange(1, n_k + 1))  # below most numbers that may replace -inf
     gone = draw.rng.permuted(np.arange(n_k) < np.arange(n_q)[:, None] % (n_k - 1) + 1, axis=1)
     S[gone] = -np.inf
     got = expect_array(softmax(S), S.shape)
@@ -228,20 +229,22 @@ def softmax_infinite(softmax, draw):
     held = [Message("the shape {shape} is right", shape=str(got.shape)), "the other weights are right"]
     expect(
         (got[gone] == 0).all(),
-        Message("Scores of -inf have weights up to {most}, not exactly 0.", most=f"{got[gone].max():.3g}"),
+        Message(
+            "Expected a weight of exactly 0 for every score of -inf, got up to {most}.", most=f"{got[gone].max():.3g}"
+        ),
         held,
     )
 
 
 @check(weight=0.5, needs=[softmax_shape])
 def softmax_dtype(softmax, draw):
-    """The result has the input's dtype: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of its input: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax, draw.array(*draw.sizes(2)))
 
 
 @check(weight=0.5, needs=[softmax_shape])
 def softmax_inputs(softmax, draw):
-    """`S` is as it was after the call, and may be an array that cannot be written to."""
+    """Does not change `S`, and accepts a read-only array."""
     expect_inputs_kept(softmax, "S", draw.array(*draw.sizes(2)))
 
 
@@ -256,22 +259,22 @@ def measured_jacobian(s):
 
 @check(weight=1)
 def jacobian_shape(softmax_jacobian, draw):
-    """Weights (n,) give an array of shape (n, n)."""
+    """Returns an array of shape (n, n) for weights (n,)."""
     (n,) = draw.sizes(1)
     expect_array(softmax_jacobian(draw.weights(n)), (n, n))
 
 
 @check(weight=2, needs=[jacobian_shape])
 def jacobian_diagonal(softmax_jacobian, draw):
-    """On the diagonal stands how much a weight grows with its own score, as measured on softmax."""
-    s = draw.array(sum(draw.sizes(2)))  # long enough to tell what a matrix is the sum of
+    """Each diagonal entry is the slope of a weight in its own score (positive), as measured on softmax."""
+    s = draw.array(sum(draw.sizes(2)))  # long enough to find the terms of a sum
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
     with told_by(made_of, J, weights_of(s)):
         expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
 
 
 def made_of(J, a):
-    """Return a sentence on the few simple matrices that what came is the sum of; "" if of none, or if it is right."""
+    """Return a sentence naming the few simple matrices whose sum is `J`; "" if there are none, or if `J` is right."""
     one = np.ones_like(a)
     terms = {"diag(a)": np.diag(a), "a a^T": np.outer(a, a), "diag(a^2)": np.diag(a**2), "I": np.eye(len(a))}
     terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
@@ -279,34 +282,36 @@ def made_of(J, a):
     found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
     if not 0 < len(found) <= MOST_TERMS or as_sum(found) == as_sum({"diag(a)": 1, "a a^T": -1}):
         return ""
-    return Message("What came is {sum}.", sum=as_sum(found))
+    return Message("The result is {sum}.", sum=as_sum(found))
 
 
 @check(weight=3, needs=[jacobian_shape])
 def jacobian_others(softmax_jacobian, draw):
-    """Beside the diagonal stands how much a weight shrinks with another's score, as measured on softmax."""
+    """Each entry off the diagonal is the slope of a weight in another score (negative), as measured on softmax."""
     for _ in range(2):
         s = draw.array(sum(draw.sizes(2)))
         own = np.eye(len(s), dtype=bool)
         J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
         expected = np.where(own, 0, measured_jacobian(s))
         with told_by(made_of, J, weights_of(s)):
-            expect_close(np.where(own, 0, J), expected, what=Message("the entries beside the diagonal (shown as 0)"))
+            expect_close(
+                np.where(own, 0, J), expected, what=Message("the entries off the diagonal (which is shown as 0)")
+            )
 
 
 @check(weight=1, needs=[jacobian_diagonal, jacobian_others])
 def jacobian_saturated(softmax_jacobian, draw):
-    """Weights that are 0, tiny or nearly 1 are weights too: one that is 1 gives zeros, and nothing is NaN."""
+    """Handles weights that are 0, tiny or nearly 1: a weight of 1 gives zeros, and nothing is NaN."""
     (n,) = draw.sizes(1)
     a = np.zeros(n)
     a[draw.rng.integers(n)] = 1
     expect_close(softmax_jacobian(a), np.zeros((n, n)))
-    # A softmax of scores 2000 apart: the weights of all but three are 0, to the last digit.
+    # A softmax of scores 2000 apart: all but three weights are exactly 0.
     s = draw.array(n)
     s[draw.rng.permutation(n)[3:]] -= 2000
     a = weights_of(s)
     expect_agrees(softmax_jacobian, entrywise_jacobian, a)
-    # Weights from 1e-8 to 1: each slope is held to the smaller of its two weights.
+    # Weights from 1e-8 to 1: each slope is compared relative to the smaller of its two weights.
     a = draw.magnitudes(n) * draw.weights(n)
     a /= a.sum()
     expect_agrees(softmax_jacobian, entrywise_jacobian, a, unit=np.minimum.outer(a, a))
@@ -314,9 +319,9 @@ def jacobian_saturated(softmax_jacobian, draw):
 
 @check(weight=1, needs=[jacobian_diagonal, jacobian_others])
 def jacobian_layouts(softmax_jacobian, draw):
-    """A single weight gives [[0]]; long rows, and rows that are a column of some matrix, work as well."""
+    """Returns [[0]] for a single weight, and works for long rows and for a row that is a column of a matrix."""
     expect_close(softmax_jacobian(np.ones(1)), np.zeros((1, 1)))
-    n = 129 + sum(draw.sizes(2))  # 512 would make a quarter of a million entries
+    n = 129 + sum(draw.sizes(2))  # 512 would need a quarter of a million entries
     a = draw.weights(n)
     expected = np.where(np.eye(n, dtype=bool), a * (1 - a), -np.multiply.outer(a, a))
     for own in (a, np.stack([a, a], axis=1)[:, 0]):
@@ -325,13 +330,13 @@ def jacobian_layouts(softmax_jacobian, draw):
 
 @check(weight=0.5, needs=[jacobian_shape])
 def jacobian_dtype(softmax_jacobian, draw):
-    """The result has the input's dtype: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of its input: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax_jacobian, draw.weights(*draw.sizes(1)))
 
 
 @check(weight=0.5, needs=[jacobian_shape])
 def jacobian_inputs(softmax_jacobian, draw):
-    """`a` is as it was after the call, and may be an array that cannot be written to."""
+    """Does not change `a`, and accepts a read-only array."""
     expect_inputs_kept(softmax_jacobian, "a", draw.weights(*draw.sizes(1)))
 
 
@@ -345,7 +350,7 @@ def weights_and_gradient(draw, *shape):
 
 @check(weight=1)
 def backward_shape(softmax_backward, draw):
-    """`A` and `dA` (n_q, n_k) give an array of the same shape."""
+    """Returns an array of the same shape as `A` and `dA` (n_q, n_k)."""
     A, dA = weights_and_gradient(draw, *draw.sizes(2))
     expect_array(softmax_backward(A, dA), A.shape)
 
@@ -358,7 +363,7 @@ def backward_values(softmax_backward, draw):
     expected = slopes(lambda stack: (dA * weights_of(stack)).sum((-2, -1)), S)
     expect_close(softmax_backward(weights_of(S), dA), expected)
     expect_close(softmax_backward(noncontiguous(weights_of(S)), noncontiguous(dA)), expected)
-    # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight the larger its gradient.
+    # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight, the larger its gradient.
     A = weights_of(draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k)))
     expect_agrees(softmax_backward, carried_back, A, spread(draw.array(n_k, n_k)) / A)
     cases = [(*weights_and_gradient(draw, *shape),) for shape in [(2, draw.long()), (draw.long(), 3)]]
@@ -367,7 +372,7 @@ def backward_values(softmax_backward, draw):
 
 @check(weight=2, needs=[backward_values])
 def backward_batch(softmax_backward, draw):
-    """Leading axes, several or none, are kept: a batch of matrices, a batch of batches, one row alone."""
+    """Keeps leading batch dimensions, several or none: a batch of matrices, a batch of batches, a single row."""
     n_q, n_k, b = draw.sizes(3)
     cases = [(*weights_and_gradient(draw, *lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]]
     expect_all_agree(softmax_backward, carried_back, cases)
@@ -375,7 +380,7 @@ def backward_batch(softmax_backward, draw):
 
 @check(weight=1, needs=[backward_values])
 def backward_ones(softmax_backward, draw):
-    """Sizes of 1 stay axes: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
+    """Keeps dimensions of size 1: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
     cases = [(*weights_and_gradient(draw, *shape),) for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]]
     expect_all_agree(softmax_backward, carried_back, cases)
@@ -383,7 +388,7 @@ def backward_ones(softmax_backward, draw):
 
 @check(weight=1, needs=[backward_values])
 def backward_saturated(softmax_backward, draw):
-    """Where a weight is 0, its score has no gradient; a row with all its weight in one place has none at all."""
+    """A score whose weight is 0 gets gradient 0; so does every score of a row with all its weight in one place."""
     n_q, n_k = draw.sizes(2)
     S = draw.array(n_q, n_k)
     S[draw.rng.permuted(np.arange(n_k) >= 1 + np.arange(n_q)[:, None] % n_k * np.ones(n_k), axis=1)] -= 2000
@@ -392,7 +397,7 @@ def backward_saturated(softmax_backward, draw):
 
 @check(weight=0, needs=[backward_values])
 def backward_refuses(softmax_backward, draw):
-    """Two sizes n that differ raise `ValueError`, a size of 1 too."""
+    """Raises `ValueError` when the two values of n differ, even if one of them is 1."""
     n_q, n_k, other = draw.sizes(3)
     refused = []  # arguments, and what is wrong with them
     for left, right in [(n_k, other), (n_k, 1), (1, n_k)]:
@@ -403,13 +408,13 @@ def backward_refuses(softmax_backward, draw):
 
 @check(weight=0.5, needs=[backward_shape])
 def backward_dtype(softmax_backward, draw):
-    """The result has the inputs' dtype: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of its inputs: float32 gives float32, float16 gives float16."""
     expect_dtypes(softmax_backward, *weights_and_gradient(draw, *draw.sizes(2)))
 
 
 @check(weight=0.5, needs=[backward_shape])
 def backward_inputs(softmax_backward, draw):
-    """`A` and `dA` are as they were after the call, and may be arrays that cannot be written to."""
+    """Does not change `A` or `dA`, and accepts read-only arrays."""
     expect_inputs_kept(softmax_backward, ["A", "dA"], *weights_and_gradient(draw, *draw.sizes(2)))
 
 
@@ -418,7 +423,7 @@ def backward_inputs(softmax_backward, draw):
 
 @check(weight=1)
 def forward_shape(attention_forward, draw):
-    """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
+    """Returns a tuple of two arrays: Z (n_q, d_v) and A (n_q, n_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     Z, A = expect_tuple(attention_forward(Q, K, V), "ZA")
@@ -436,7 +441,7 @@ def forward_weights(attention_forward, draw):
 
 @check(weight=2, needs=[forward_weights])
 def forward_result(attention_forward, draw):
-    """Row i of Z is the values, each times its weight in row i of A, added up."""
+    """Row i of Z is the sum of the values, each times its weight in row i of A."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     cases = [sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), of_all_magnitudes(draw)]
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
@@ -446,7 +451,7 @@ def forward_result(attention_forward, draw):
 
 @check(weight=2, needs=[forward_result])
 def forward_batch(attention_forward, draw):
-    """Leading axes, one or several, are kept: each sequence attends to its own keys and values."""
+    """Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
     expect_all_agree(attention_forward, attended, cases, names="ZA")
@@ -454,7 +459,7 @@ def forward_batch(attention_forward, draw):
 
 @check(weight=1, needs=[forward_result])
 def forward_ones(attention_forward, draw):
-    """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
+    """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
     cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [sequences(draw, 1, **sizes)]
@@ -463,18 +468,18 @@ def forward_ones(attention_forward, draw):
 
 @check(weight=1, needs=[forward_result])
 def forward_large(attention_forward, draw):
-    """Scores in the thousands, and thousands apart, give finite weights, and the right ones."""
+    """Returns the right, finite weights for scores in the thousands that also differ by thousands."""
     n_k, d_v = draw.sizes(2)
     Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
     expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
-    # One key's scores stand far above the others', or below them.
+    # One key's scores are far above the others', or below them.
     K[..., 0] = np.arange(n_k) == 1
     expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
 
 
 @check(weight=0, needs=[forward_result])
 def forward_refuses(attention_forward, draw):
-    """Sizes d_k that differ, and numbers of keys and values that differ, raise `ValueError`, a size of 1 too."""
+    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     refused = []  # arguments, and what is wrong with them
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
@@ -488,14 +493,14 @@ def forward_refuses(attention_forward, draw):
 
 @check(weight=0.5, needs=[forward_shape])
 def forward_dtype(attention_forward, draw):
-    """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    """Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     expect_dtypes(attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA")
 
 
 @check(weight=0.5, needs=[forward_shape])
 def forward_inputs(attention_forward, draw):
-    """`Q`, `K` and `V` are as they were after the call, and may be arrays that cannot be written to."""
+    """Does not change `Q`, `K` or `V`, and accepts read-only arrays."""
     # The results have their shape, and could be written into them.
     (n,) = draw.sizes(1)
     expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n, n_k=n, d_k=n, d_v=n))
@@ -514,7 +519,7 @@ def upstream(draw, *lead, n_q, n_k, d_k, d_v):
 def expect_slopes(attention_backward, draw, name):
     """Fail unless one of the three gradients is the slope of sum(dZ * Z), measured in every entry."""
     at = GRADIENTS.index(name)
-    # As many queries as keys: a product with a matrix turned over has a value then, and the value tells which.
+    # As many queries as keys, so that a product with a transposed matrix fits, and its value shows which one it is.
     n, d_k, d_v = draw.sizes(3)
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
 
@@ -527,7 +532,7 @@ def expect_slopes(attention_backward, draw, name):
 
 @check(weight=1)
 def gradients_shape(attention_backward, draw):
-    """The result is a tuple of three: dQ, dK and dV, of the shapes of `Q`, `K` and `V`."""
+    """Returns a tuple of three arrays: dQ, dK and dV, with the shapes of `Q`, `K` and `V`."""
     n, d_k, d_v = draw.sizes(3)
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
     parts = expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)
@@ -558,7 +563,7 @@ ALL_THREE = [gradient_of_values, gradient_of_queries, gradient_of_keys]
 
 @check(weight=1, needs=ALL_THREE)
 def gradients_lengths(attention_backward, draw):
-    """Any sizes will do: more keys than queries, or fewer, hundreds of either, or all sizes alike."""
+    """Works for any sizes: more keys than queries, or fewer, hundreds of either, or all sizes equal."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     cases = [upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v) for queries, keys in [(n_q, n_k), (n_k, n_q)]]
     Q, K, V = of_all_magnitudes(draw)
@@ -570,7 +575,7 @@ def gradients_lengths(attention_backward, draw):
 
 @check(weight=2, needs=[gradients_lengths])
 def gradients_batch(attention_backward, draw):
-    """Leading axes, one or several, are kept: each sequence has gradients of its own."""
+    """Keeps leading batch dimensions, one or several: each sequence has its own gradients."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     cases = [upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
     cases.append([*map(noncontiguous, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))])
@@ -579,7 +584,7 @@ def gradients_batch(attention_backward, draw):
 
 @check(weight=1, needs=[gradients_lengths])
 def gradients_ones(attention_backward, draw):
-    """Sizes of 1 stay axes: one query, one key (dQ and dK are 0), d_k = 1, d_v = 1, one sequence in the batch."""
+    """Keeps dimensions of size 1: one query, one key (dQ and dK are 0), d_k = 1, d_v = 1, a batch of one."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
     cases = [upstream(draw, **(sizes | {name: 1})) for name in sizes] + [upstream(draw, 1, **sizes)]
@@ -588,19 +593,19 @@ def gradients_ones(attention_backward, draw):
 
 @check(weight=1, needs=[gradients_lengths])
 def gradients_large(attention_backward, draw):
-    """Scores in the thousands, and thousands apart, give finite gradients, and the right ones."""
+    """Returns the right, finite gradients for scores in the thousands that also differ by thousands."""
     n_k, d_v = draw.sizes(2)
     Q, K, V = large_sequences(draw, n_k=n_k, d_v=d_v)
     dZ = draw.array(*Q.shape[:-1], d_v)
     expect_agrees(attention_backward, gradients, Q, K, V, dZ, names=GRADIENTS, rtol=LARGE)
-    # One key's scores stand far above the others', or below them.
+    # One key's scores are far above the others', or below them.
     K[..., 0] = np.arange(n_k) == 1
     expect_agrees(attention_backward, gradients, Q, K, V, dZ, names=GRADIENTS, rtol=LARGE)
 
 
 @check(weight=0, needs=[gradients_lengths])
 def gradients_refuse(attention_backward, draw):
-    """`Q`, `K`, `V` that do not fit, or a `dZ` that has not the shape of Z, raise `ValueError`, a size of 1 too."""
+    """Raises `ValueError` when `Q`, `K` and `V` do not fit, or `dZ` is not shaped like Z, even if a size is 1."""
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     fitting = {"Q": (n_q, d_k), "K": (n_k, d_k), "V": (n_k, d_v), "dZ": (n_q, d_v)}
     refused = []  # arguments, and what is wrong with them
@@ -609,7 +614,7 @@ def gradients_refuse(attention_backward, draw):
             shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
             arguments = [draw.array(*own) for own in (fitting | {name: shape}).values()]
             because = Message(
-                "axis {axis} of {name} should be {size}, and is {wrong}",
+                "axis {axis} of {name} should have size {size}, but has size {wrong}",
                 axis=axis,
                 name=name,
                 size=fitting[name][axis],
@@ -621,14 +626,14 @@ def gradients_refuse(attention_backward, draw):
 
 @check(weight=0.5, needs=[gradients_shape])
 def gradients_dtype(attention_backward, draw):
-    """dQ, dK and dV have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    """Returns dQ, dK and dV in the dtype of the inputs: float32 gives float32, float16 gives float16."""
     n, d_k, d_v = draw.sizes(3)
     expect_dtypes(attention_backward, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v), names=GRADIENTS)
 
 
 @check(weight=0.5, needs=[gradients_shape])
 def gradients_inputs(attention_backward, draw):
-    """`Q`, `K`, `V` and `dZ` are as they were after the call, and may be arrays that cannot be written to."""
+    """Does not change `Q`, `K`, `V` or `dZ`, and accepts read-only arrays."""
     # The results have their shape, and could be written into them.
     (n,) = draw.sizes(1)
     arguments = upstream(draw, n_q=n, n_k=n, d_k=n, d_v=n)

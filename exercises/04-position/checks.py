@@ -1,14 +1,15 @@
-"""Checks of exercise 4. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 4. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Results are compared with `specifications`, written differently from what you are asked to write: row by row for the
-gap, number by number for the encoding, as products of complex numbers for the rotation. They lie in checking.zip with
-the runtime, `checking`, so that nobody meets an answer in passing. Where nothing else is said the tolerance is `RTOL`
-in `checking/expect.py`; the tests of the course measure the distance on both sides.
+Results are compared with `specifications`, which computes them in another way than you are asked to: row by row for
+the gap, number by number for the encoding, and with complex numbers for the rotation. It is in checking.zip together
+with the runtime, `checking`, so that no one sees an answer by accident. The default tolerance is `RTOL` in
+`checking/expect.py`; the course's tests measure the distance on both sides.
 
-A right answer may compute its angles in float32. The frequency w = base^(-2i/d) then carries a relative error of a
-few times 2^-24, and so does the angle p w: it is off by at most about 4 * 6e-8 * p. (The exponent's own rounding
-counts ln(base) * 2i/d times, but w is smaller by e to that power, so the product stays below p.) For positions up
-to 100 that is 2.4e-5, below `RTOL`. `LONG` is for positions up to 1000: 2.4e-4, with a factor of 4 to spare.
+A right answer may compute its angles in float32. The frequency w = base^(-2i/d) then has a relative error of a few
+times 2^-24, and so does the angle p w, which is off by at most about 4 * 6e-8 * p. (The rounding of the exponent
+itself counts ln(base) * 2i/d times, but w is smaller by e to that power, so the product stays below p.) For positions
+up to 100 this is 2.4e-5, below `RTOL`. `LONG` is for positions up to 1000: 2.4e-4, with a factor of 4 to spare.
 """
 
 import importlib.util
@@ -20,7 +21,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import math
 
@@ -46,7 +47,7 @@ from specifications import encoding_by_number, gap_row_by_row, rotated
 LONG = 1e-3
 
 # float16 keeps 11 bits: half a unit in the last place is 2.4e-4 for a sine or cosine, and at most 4.9e-4 for a
-# product below 2 and 9.8e-4 for a sum below 4. With |x|, |y| <= 1.5 a right answer that multiplies in float16 is
+# product below 2 and 9.8e-4 for a sum below 4. With |x|, |y| <= 1.5, a right answer that multiplies in float16 is
 # off by at most 1.5 * 2 * 2.4e-4 + 2 * 4.9e-4 + 9.8e-4 = 2.7e-3, and the tolerance is relative to numbers near 1.5.
 HALF = 5e-3
 
@@ -68,7 +69,7 @@ run = suite.run
 
 @check()
 def by_hand_turned(by_hand, draw):
-    """The four numbers are the two pairs, each turned by its own angle."""
+    """Returns the two pairs, each rotated by its own angle."""
     expect_by_hand(by_hand(), rotated(np.array([[1.0, 2, 3, 1]]), np.array([math.pi]), base=4.0)[0])
 
 
@@ -76,7 +77,7 @@ def by_hand_turned(by_hand, draw):
 
 
 def cycle(draw, n):
-    """Return a permutation that leads round all n places: nothing stays, and it is not its own inverse."""
+    """Return a permutation that is one cycle of all n places: every place moves, and it is not its own inverse."""
     order = draw.rng.permutation(n)
     permutation = np.empty(n, dtype=np.int64)
     permutation[order] = np.roll(order, -1)
@@ -84,22 +85,22 @@ def cycle(draw, n):
 
 
 def long_and_narrow(draw):
-    """Return n and d, n the larger: from 5 places on, an inverse and a missing permutation tell apart."""
+    """Return n and d, with n > d: with at least 5 places, an inverse differs from a missing permutation."""
     d, n = sorted(draw.sizes(2))
     return n, d
 
 
 def rows(X, d):
-    """Return `X` as `attend` wants it, or say what it got instead."""
+    """Return `X` as an array of shape (n, d); raise `ValueError` for another shape."""
     if np.ndim(X) != 2 or np.shape(X)[1] != d:
         raise ValueError(f"attend takes an array of shape (n, {d}), and got one of shape {np.shape(X)}")
     return np.asarray(X)
 
 
 def self_attention(draw, d, d_v):
-    """Return self-attention (n, d) -> (n, d_v) that knows nothing of positions.
+    """Return self-attention (n, d) -> (n, d_v) without positions.
 
-    A word's own value is added to what it attends to, so that no two rows of the result are alike.
+    A word's own value is added to its result, so that no two rows of the result are equal.
     """
     W_q, W_k, W_v = (draw.array(d, width) / np.sqrt(d) for width in (d, d, d_v))
 
@@ -113,19 +114,19 @@ def self_attention(draw, d, d_v):
 
 
 def running_sum(W):
-    """Return a function that adds up the rows of `X` @ `W` from the first place to each."""
+    """Return a function that computes the running sum of the rows of `X` @ `W`."""
     return lambda X: np.cumsum(rows(X, len(W)) @ W, axis=0)
 
 
 def with_steps(draw, permutation, d, peak, size):
-    """Return a function that adds numbers of its own to each place, so that the gap is 3 |size|, at row `peak`.
+    """Return a function that adds different numbers at each place, so that the gap is 3 |size|, at row `peak`.
 
     Along the permutation the numbers rise in small steps and fall once: in one column the difference is 3 at
-    `peak` and at most 0.75 elsewhere, of the other sign. Other columns differ by less than 2.4. All times `size`.
+    `peak`, and at most 0.75, with the other sign, elsewhere. Other columns differ by less than 2.4. All times `size`.
     """
     n = len(permutation)
     table = 0.8 * draw.array(n, d)
-    # At the peak all columns differ by at least 0.8, so that a row's length is not its largest number.
+    # At the peak, all columns differ by at least 0.8, so that the norm of a row is not its largest number.
     table[peak], table[permutation[peak]] = np.abs(table[peak]), -np.abs(table[permutation[peak]])
     column, row = draw.rng.integers(1, d - 1), permutation[peak]
     for height in range(n):
@@ -135,11 +136,11 @@ def with_steps(draw, permutation, d, peak, size):
 
 
 def expect_gap(permutation_gap, attend, X, permutation, what):
-    """Fail unless the gap is the one that a comparison row by row finds; `what` names the function `attend`."""
+    """Fail unless the gap equals that of a row-by-row comparison; `what` names the function `attend`."""
     expected = gap_row_by_row(attend, X, permutation)
-    # Below 1e-9 it is rounding, of numbers around 1, and the gap is 0; the gaps drawn here are above 1e-4 or 0.
+    # Below 1e-9 it is rounding of numbers around 1, so the gap is 0; the gaps drawn here are above 1e-4 or 0.
     expected = np.asarray(expected if expected > 1e-9 else 0.0)
-    taken = []  # what `attend` is called with
+    taken = []  # the arguments of `attend`
 
     def noted(own):
         result = attend(own)
@@ -149,7 +150,7 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
     before = X.copy()
     got = as_number(permutation_gap(noted, X, permutation))
     if not np.abs(got - expected) <= RTOL * (expected or 1):
-        message = "The gap should be {wanted}, and is {got}, for {function}."
+        message = "Expected the gap {wanted}, got {got}, for {function}."
         values = {"wanted": f"{expected:.4g}", "got": f"{got:.4g}", "function": what}
         failed = Failed(Message(message, **values), (), expected, got, np.asarray(True))
         failed.relation = without_a_call(taken, before, permutation) or one_of_them(got, attend, before, permutation)
@@ -157,22 +158,22 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
 
 
 def without_a_call(taken, X, permutation):
-    """Return a sentence on what `attend` was not called with, of the two that are compared; "" if with both."""
+    """Return a sentence on which of the two compared inputs `attend` was not called with; "" if it got both."""
 
     def was_called_with(own):
         return any(one.shape == own.shape and np.allclose(one, own) for one in taken)
 
     if len(X) > 1 and taken and all(len(one) == 1 for one in taken):
-        return Message("`attend` was called with one word at a time, and a word alone has only itself to attend to.")
+        return Message("`attend` was called with one word at a time, and a single word can only attend to itself.")
     if was_called_with(X[permutation]):
-        return "" if was_called_with(X) else Message("`attend` was never called with X as it is.")
+        return "" if was_called_with(X) else Message("`attend` was never called with X itself.")
     if taken and all(one.shape == X.shape and np.allclose(one, X) for one in taken):
-        return Message("`attend` was called with X alone. Asked is as well what it makes of X[permutation].")
+        return Message("`attend` was called only with X. Also call it with X[permutation].")
     return Message("`attend` was never called with X[permutation].")
 
 
 def one_of_them(got, attend, X, permutation):
-    """Return a sentence on which difference the number is, or what of all of them; "" where it is none of these."""
+    """Return a sentence on which difference the number is, or which statistic of all of them; "" if none."""
     differences = attend(X[permutation]) - attend(X)[permutation]
     sizes = np.abs(differences)
     for what, number in [
@@ -182,35 +183,38 @@ def one_of_them(got, attend, X, permutation):
         (Message("the root of the sum of squares"), np.linalg.norm(sizes)),
     ]:
         if sizes.size > 1 and np.abs(got - number) <= RTOL * number:
-            return Message("The number is {what} of all differences, taken without their signs.", what=what)
+            return Message("The number is {what} of all absolute differences.", what=what)
     largest = np.unravel_index(sizes.argmax(), sizes.shape)
     found = np.argwhere(np.abs(sizes - np.abs(got)) <= RTOL * np.abs(got))
     if len(found) != 1 or tuple(found[0]) == largest:
         return ""
     (row, column), (i, j) = map(int, found[0]), map(int, largest)
     return Message(
-        "The number is one of the differences, that in row {row}, column {column}. The largest, {most}, is in "
+        "The number is one of the differences, the one in row {row}, column {column}. The largest, {most}, is in "
         "row {i}, column {j}.",
         row=row, column=column, most=f"{differences[i, j]:.4g}", i=i, j=j,
     )  # fmt: skip
 
 
 def as_number(gap):
-    """Return the result as an array without axes, or say why it is no number."""
+    """Return the result as an array without axes; fail if it is not a number."""
     if isinstance(gap, (bool, np.bool_)):
         raise Failed(
-            Message("The gap should be a number, and is {gap}: asked is how far apart, not whether.", gap=str(gap)),
-            tells=True,
+            Message(
+                "Expected a number, got {gap}. The gap says how far apart the results are, not whether they differ.",
+                gap=str(gap),
+            ),
+            explained=True,
         )
     array = np.asarray(gap)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise Failed(Message("The gap should be one number, and is {found}.", found=describe(gap)), tells=True)
+        raise Failed(Message("Expected one number, got {found}.", found=describe(gap)), explained=True)
     return array.astype(float)
 
 
 @check(weight=1)
 def gap_number(permutation_gap, draw):
-    """The result is one number: no array, no truth value."""
+    """Returns one number, not an array or a truth value."""
     n, d = long_and_narrow(draw)
     layer, P = self_attention(draw, d, d), draw.array(n, d)
     as_number(permutation_gap(lambda X: layer(rows(X, d) + P), draw.array(n, d), cycle(draw, n)))
@@ -218,7 +222,7 @@ def gap_number(permutation_gap, draw):
 
 @check(weight=2, needs=[gap_number])
 def gap_equivariant(permutation_gap, draw):
-    """Self-attention without positions has the gap 0, up to rounding: its rows move along with the words."""
+    """Returns 0, up to rounding, for self-attention without positions: its rows move along with the words."""
     n, d = long_and_narrow(draw)
     what = Message("self-attention without positions")
     expect_gap(permutation_gap, self_attention(draw, d, d), draw.array(n, d), cycle(draw, n), what)
@@ -226,16 +230,16 @@ def gap_equivariant(permutation_gap, draw):
 
 @check(weight=3, needs=[gap_equivariant])
 def gap_values(permutation_gap, draw):
-    """The gap is the largest size of any difference, above 0 or below, in whatever row and column it is."""
+    """Returns the largest absolute difference, in any row or column, whether it is positive or negative."""
     n, d = long_and_narrow(draw)
-    # As many places as numbers in a word, small numbers, and hundreds of places too.
+    # Also as many places as numbers in a word, small numbers, and hundreds of places.
     long = draw.long()
     middle, late = draw.rng.integers(1, n - 1), long - 3
     for shape, peak, size in [((n, d), middle, 1), ((n, n), 0, -1e-4), ((n, d), n - 1, -1), ((long, 3), late, 1)]:
         permutation = cycle(draw, shape[0])
         attend = with_steps(draw, permutation, shape[1], peak, size)
         what = Message(
-            "a function that adds numbers of its own to each place; the differences are largest in row {peak}",
+            "a function that adds different numbers at each place; the differences are largest in row {peak}",
             peak=str(peak),
         )
         expect_gap(permutation_gap, attend, noncontiguous(abs(size) * draw.array(*shape)), permutation, what)
@@ -243,7 +247,7 @@ def gap_values(permutation_gap, draw):
 
 @check(weight=2, needs=[gap_equivariant])
 def gap_functions(permutation_gap, draw):
-    """Any function of a sequence will do: one that counts places, looks back, or returns another width."""
+    """Works for any function of a sequence: one that counts places, looks back, or returns another width."""
     n, d, d_v = draw.sizes(3)
     X, permutation = draw.array(n, d), cycle(draw, n)
     P, W, layer = draw.array(n, d), draw.array(d, d_v), self_attention(draw, d, d_v)
@@ -252,7 +256,7 @@ def gap_functions(permutation_gap, draw):
         (Message("a running sum over the places"), running_sum(np.eye(d))),
         (Message("a function that reverses the places"), lambda X: (rows(X, d) @ W)[::-1].copy()),
         (
-            Message("a function that looks at the first place alone"),
+            Message("a function that looks only at the first place"),
             lambda X: np.tile(rows(X, d)[0] @ W, (len(X), 1)),
         ),
         (
@@ -265,7 +269,7 @@ def gap_functions(permutation_gap, draw):
 
 @check(weight=1, needs=[gap_values])
 def gap_ones(permutation_gap, draw):
-    """Sizes of 1 work: one place, one number in a vector, one in a result; nothing moved has the gap 0."""
+    """Works for sizes of 1: one place, one number in a vector, one in a result. The identity gives the gap 0."""
     n, d, d_v = draw.sizes(3)
     for length, width, out in [(1, d, d_v), (n, 1, d_v), (n, d, 1)]:
         what = Message(
@@ -279,17 +283,17 @@ def gap_ones(permutation_gap, draw):
 
 @check(weight=0, needs=[gap_equivariant])
 def gap_refuses(permutation_gap, draw):
-    """A permutation of another length than n raises `ValueError`: a shorter one, a longer one, one of length 1."""
+    """Raises `ValueError` when the permutation is not of length n: shorter, longer, or of length 1."""
     n, d = long_and_narrow(draw)
     attend, X = self_attention(draw, d, d), draw.array(n, d)
     for length in (n - 2, 1, n + 2):
-        because = Message("n is {n} in X and {length} in the permutation", n=n, length=length)
+        because = Message("n is {n} in X, but {length} in the permutation", n=n, length=length)
         expect_raises([ValueError], permutation_gap, attend, X, cycle(draw, length), because=because)
 
 
 @check(weight=0.5, needs=[gap_number])
 def gap_inputs(permutation_gap, draw):
-    """`X` and `permutation` are as they were after the call, and may be read-only."""
+    """Does not change `X` or `permutation`, and accepts read-only arrays."""
     n, d = long_and_narrow(draw)
     attend, X, permutation = self_attention(draw, d, d), draw.array(n, d), cycle(draw, n)
     expect_inputs_kept(permutation_gap, ["attend", "X", "permutation"], attend, X, permutation)
@@ -299,26 +303,26 @@ def gap_inputs(permutation_gap, draw):
 
 
 def table_sizes(draw):
-    """Return n, odd and long enough for the slower columns to move, and an even d_model."""
+    """Return n, odd and large enough for the slower columns to change, and an even d_model."""
     n, half = draw.sizes(2)
     return 16 + n, 2 * half
 
 
 @check(weight=1)
 def sinusoidal_shape(sinusoidal_encoding, draw):
-    """The result is an array of shape (n, d_model), of float32 or float64: a row for each position."""
+    """Returns an array of shape (n, d_model), in float32 or float64, with a row for each position."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model), (n, d_model))
     fine = P.dtype.kind == "f" and P.dtype.itemsize >= 4
     expect(
         fine,
-        Message("The numbers should be float32 or float64, and are {dtype}: decimals are lost.", dtype=str(P.dtype)),
+        Message("Expected float32 or float64, got {dtype}, which loses decimals.", dtype=str(P.dtype)),
     )
 
 
 @check(weight=1, needs=[sinusoidal_shape])
 def sinusoidal_start(sinusoidal_encoding, draw):
-    """Position 0 is the row 0, 1, 0, 1, and so on: the sine of 0 in even columns, the cosine of 0 in odd ones."""
+    """Row 0 is 0, 1, 0, 1, and so on: the sine of 0 in even columns, the cosine of 0 in odd columns."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model))
     expect_close(P[0], np.arange(d_model) % 2.0, what=Message("row 0"))
@@ -326,7 +330,7 @@ def sinusoidal_start(sinusoidal_encoding, draw):
 
 @check(weight=1, needs=[sinusoidal_start])
 def sinusoidal_first_pair(sinusoidal_encoding, draw):
-    """Columns 0 and 1 are sin p and cos p: there the power of 10000 is 1."""
+    """Columns 0 and 1 are sin p and cos p, because the power of 10000 is 1 there."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model))
     expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what=Message("columns 0 and 1"))
@@ -337,7 +341,7 @@ def sinusoidal_values(sinusoidal_encoding, draw):
     """Columns 2i and 2i + 1 are the sine and the cosine of p / 10000^(2i / d_model)."""
     n, d_model = table_sizes(draw)
     expect_agrees(sinusoidal_encoding, encoding_by_number, n, d_model)
-    # As wide as long. The sines of the slow hands are small: they are held to the size of their first step.
+    # As wide as long. The sines in the slow columns are small: they are compared relative to their first step.
     steps = 10000.0 ** -(np.arange(0, d_model, 2) / d_model)
     unit = np.stack([steps, np.ones_like(steps)], axis=-1).ravel()  # (d_model,)
     expect_agrees(sinusoidal_encoding, encoding_by_number, d_model, d_model, unit=unit)
@@ -347,7 +351,7 @@ def sinusoidal_values(sinusoidal_encoding, draw):
 
 @check(weight=1, needs=[sinusoidal_values])
 def sinusoidal_ones(sinusoidal_encoding, draw):
-    """Small sizes stay axes: one position is a row, and d_model = 2 is a single pair."""
+    """Keeps small dimensions: one position gives one row, and d_model = 2 gives a single pair."""
     n, d_model = table_sizes(draw)
     for sizes in [(1, d_model), (n, 2), (1, 2)]:
         expect_agrees(sinusoidal_encoding, encoding_by_number, *sizes)
@@ -355,14 +359,14 @@ def sinusoidal_ones(sinusoidal_encoding, draw):
 
 @check(weight=1, needs=[sinusoidal_values])
 def sinusoidal_long(sinusoidal_encoding, draw):
-    """Any length will do: positions beyond 512, a common size of a table, are as exact as float32 makes them."""
+    """Works for any length: positions beyond 512, a common table size, are accurate to float32 precision."""
     n, d_model = table_sizes(draw)
     expect_agrees(sinusoidal_encoding, encoding_by_number, 700 + 10 * n, d_model, rtol=LONG)
 
 
 @check(weight=0, needs=[sinusoidal_shape])
 def sinusoidal_refuses(sinusoidal_encoding, draw):
-    """An odd d_model raises `ValueError`, 1 too."""
+    """Raises `ValueError` when d_model is odd, even if it is 1."""
     n, d_model = table_sizes(draw)
     for odd in (d_model + 1, 1):
         error = sinusoidal_encoding.error(n, odd)
@@ -371,11 +375,11 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
         )
         if error is None:
             found = describe(sinusoidal_encoding.calls[-1].result)
-            raise Failed(Message("{asked}, and returned {found}.", asked=asked, found=found), tells=True)
+            raise Failed(Message("{asked}, but returned {found}.", asked=asked, found=found), explained=True)
         if not isinstance(error, ValueError):
             values = {"asked": asked, "kind": type(error).__name__, "error": str(error)}
-            message = Message("{asked}, and raised {kind}: {error}", **values)
-            raise Failed(message, ["the mistake is noticed"], tells=True)
+            message = Message("{asked}, but raised {kind}: {error}", **values)
+            raise Failed(message, ["the mistake is noticed"], explained=True)
 
 
 # rotary
@@ -388,22 +392,22 @@ def pair_sizes(draw, least=3):
 
 
 def places(draw, n, most=40):
-    """Return n different positions from 2 to `most` + 2, in no order."""
+    """Return n different positions from 2 to `most` + 2, in random order."""
     return 2 + draw.rng.permutation(most)[:n]
 
 
 @check(weight=1)
 def rotary_shape(rotary, draw):
-    """`X` (n, d) and `positions` (n,) give an array of shape (n, d)."""
+    """Returns an array of shape (n, d) for `X` (n, d) and `positions` (n,)."""
     n, d = pair_sizes(draw)
     result = rotary(draw.array(n, d), places(draw, n))
-    expect(not np.iscomplexobj(result), "The result's numbers should be real, and are complex.")
+    expect(not np.iscomplexobj(result), "Expected real numbers, got complex numbers.")
     expect_array(result, (n, d))
 
 
 @check(weight=1, needs=[rotary_shape])
 def rotary_start(rotary, draw):
-    """At position 0 nothing turns: the vectors come back as they are."""
+    """Returns the vectors unchanged at position 0."""
     n, d = pair_sizes(draw)
     X = draw.array(n, d)
     expect_close(rotary(X, np.zeros(n, dtype=np.int64)), X)
@@ -411,7 +415,7 @@ def rotary_start(rotary, draw):
 
 @check(weight=1, needs=[rotary_shape])
 def rotary_one_pair(rotary, draw):
-    """With d = 2 the vector (1, 0) turns by its position in radians, to (cos p, sin p)."""
+    """With d = 2, rotates the vector (1, 0) by its position in radians, to (cos p, sin p)."""
     n = draw.sizes(1)[0]
     positions = places(draw, n)
     expected = np.array([[math.cos(p), math.sin(p)] for p in positions])
@@ -420,7 +424,7 @@ def rotary_one_pair(rotary, draw):
 
 @check(weight=1, needs=[rotary_shape])
 def rotary_lengths(rotary, draw):
-    """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 is what it was."""
+    """Keeps the length of each pair: x^2 + y^2 of columns 2i and 2i + 1 does not change."""
     n, d = pair_sizes(draw)
     X = draw.array(n, d)
     turned = expect_array(rotary(X, places(draw, n)), (n, d)).astype(float)
@@ -430,12 +434,12 @@ def rotary_lengths(rotary, draw):
 
 @check(weight=1, needs=[rotary_shape])
 def rotary_distance(rotary, draw):
-    """Only the distance counts: when all positions move by the same amount, no dot product of two vectors changes."""
+    """Dot products depend only on the distance: they do not change when all positions move by the same amount."""
     n, d = pair_sizes(draw)
     X, positions = draw.array(n, d), places(draw, n)
     shift = int(draw.rng.integers(5, 50))
     here, there = (expect_array(rotary(X, at), (n, d)).astype(float) for at in (positions, positions + shift))
-    # A vector's product with itself is the largest of all, so that the tolerance is relative to the lengths.
+    # The largest product is that of a vector with itself, so the tolerance is relative to the squared norms.
     expect_close(
         there @ there.T, here @ here.T, what=Message("the dot products (all positions moved by {shift})", shift=shift)
     )
@@ -446,7 +450,7 @@ def rotary_values(rotary, draw):
     """Each pair (x, y) becomes (x cos t - y sin t, x sin t + y cos t) with t = position * 10000^(-2i / d)."""
     n, d = pair_sizes(draw)
     expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n))
-    # As many vectors as numbers in each; from 1e-4 to 1e4 in size, and each is held to its own.
+    # As many vectors as numbers in each, from 1e-4 to 1e4 in size: each is compared relative to its own size.
     size = draw.magnitudes(d)[:, None]
     X, positions = noncontiguous(size * draw.array(d, d)), np.repeat(places(draw, d), 2)[::2]
     expect_agrees(rotary, rotated, X, positions, unit=size)
@@ -455,7 +459,7 @@ def rotary_values(rotary, draw):
 
 @check(weight=1, needs=[rotary_values])
 def rotary_base(rotary, draw):
-    """Another base, the third argument, takes the place of 10000."""
+    """Uses the third argument, the base, in place of 10000."""
     n, d = pair_sizes(draw)
     for base in (float(draw.rng.uniform(50, 200)), 500000.0):
         expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n), base)
@@ -463,17 +467,17 @@ def rotary_base(rotary, draw):
 
 @check(weight=2, needs=[rotary_values])
 def rotary_batch(rotary, draw):
-    """Leading axes, one or several, are kept: every sequence is turned by the same positions."""
+    """Keeps leading batch dimensions, one or several, and rotates every sequence by the same positions."""
     n, half, b = draw.sizes(3)
     d = 2 * half
-    # n sequences of length n fit wherever the positions stand; there a wrong axis shows in the values alone.
+    # n sequences of length n fit for any axis of the positions, so a wrong axis shows only in the values.
     for lead in [(b,), (2, b), (n,), (n, n)]:
         expect_agrees(rotary, rotated, draw.array(*lead, n, d), places(draw, n))
 
 
 @check(weight=1, needs=[rotary_values])
 def rotary_any_positions(rotary, draw):
-    """Positions are any numbers: several alike, below 0 (which turns back), between whole numbers."""
+    """Accepts any positions: equal ones, negative ones (which rotate backward), and fractions."""
     n, d = pair_sizes(draw)
     X = draw.array(n, d)
     expect_agrees(rotary, rotated, X, np.full(n, draw.rng.integers(3, 20)))
@@ -483,7 +487,7 @@ def rotary_any_positions(rotary, draw):
 
 @check(weight=1, needs=[rotary_values])
 def rotary_ones(rotary, draw):
-    """Sizes of 1 stay axes: one vector, one sequence in the batch; and one pair in a vector."""
+    """Keeps dimensions of size 1: one vector, one sequence in the batch. Also works for one pair in a vector."""
     n, d = pair_sizes(draw)
     for shape in [(1, d), (1, n, d), (n, 2), (1, 1, 2)]:
         expect_agrees(rotary, rotated, draw.array(*shape), places(draw, shape[-2]))
@@ -491,45 +495,47 @@ def rotary_ones(rotary, draw):
 
 @check(weight=0.5, needs=[rotary_values])
 def rotary_long(rotary, draw):
-    """Hundreds of vectors, and positions in the hundreds and thousands, turn as exactly as float32 makes them."""
+    """Is accurate to float32 precision for hundreds of vectors, at positions in the hundreds and thousands."""
     n, d = pair_sizes(draw)
     expect_agrees(rotary, rotated, draw.array(n, d), 600 + places(draw, n, 398), rtol=LONG)
     n = draw.long()
     expect_agrees(rotary, rotated, draw.array(n, 4), places(draw, n, n), rtol=LONG)
-    # Beyond the lengths of usual models, 2048 to 16,384. With two pairs, angles in float32 are exact to 3e-5 there.
+    # Beyond the usual model lengths, 2048 to 16,384. With two pairs, float32 angles are accurate to 3e-5 there.
     expect_agrees(rotary, rotated, draw.array(3, 4), 16_400 + places(draw, 3, 4000), rtol=LONG)
 
 
 @check(weight=0, needs=[rotary_shape])
 def rotary_refuses(rotary, draw):
-    """An odd d, and positions of another length than n, raise `ValueError`, a size of 1 too."""
+    """Raises `ValueError` when d is odd, or the number of positions is not n, even if a size is 1."""
     n, half, other = draw.sizes(3)
     d = 2 * half
     for odd in (d + 1, 1):
         because = Message("d is {odd}, which is odd", odd=odd)
         expect_raises([ValueError], rotary, draw.array(n, odd), places(draw, n), because=because)
     for length, count in [(n, other), (1, n), (n, 1)]:
-        because = Message("n is {length} in X, and the positions are {count}", length=length, count=str(count))
+        because = Message(
+            "n is {length} in X, but the number of positions is {count}", length=length, count=str(count)
+        )
         expect_raises([ValueError], rotary, draw.array(length, d), places(draw, count), because=because)
 
 
 @check(weight=0.5, needs=[rotary_shape])
 def rotary_dtype(rotary, draw):
-    """The result has the dtype of `X`, also when the positions are int64: float32 gives float32, float16 float16."""
+    """Keeps the dtype of `X`, even if the positions are int64: float32 gives float32, float16 gives float16."""
     n, d = pair_sizes(draw)
     expect_dtypes(rotary, draw.array(n, d), places(draw, n))
 
 
 @check(weight=0.5, needs=[rotary_values])
 def rotary_half(rotary, draw):
-    """float16 vectors at places in the hundreds turn by exact angles, which need more digits than float16 has."""
+    """Rotates float16 vectors at positions in the hundreds by exact angles, which need more digits than float16."""
     n, d = pair_sizes(draw, least=7)
     expect_agrees(rotary, rotated, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
 
 
 @check(weight=0.5, needs=[rotary_shape])
 def rotary_inputs(rotary, draw):
-    """`X` and `positions` are as they were after the call, and may be read-only."""
+    """Does not change `X` or `positions`, and accepts read-only arrays."""
     n, d = pair_sizes(draw)
     X, positions = draw.array(n, d), places(draw, n)
     expect_inputs_kept(rotary, ["X", "positions"], X, positions)

@@ -1,13 +1,15 @@
-"""Checks of exercise 5. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 5. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Results are compared with `specifications`, which go entry by entry, or key by key, and lie in checking.zip with the
-runtime, `checking`, so that nobody meets an answer in passing. Unless a check says otherwise, the tolerance is `RTOL`
-in `checking/expect.py`, which says how it was chosen. Two others are needed:
+Results are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
+with the runtime, `checking`, so that no one sees an answer by accident. Unless a check says otherwise, the tolerance
+is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both
+sides. Two other tolerances are needed:
 
-- `LARGE`, for scores in the thousands. There float32 numbers lie up to 1e-3 apart, so that a right answer that is
-  computed in float32 inside may give weights that are 2e-3 off. Wrong answers are off by the whole weight.
-- `HALF`, for float16, which keeps 11 bits: each step is off by up to 2**-11 = 5e-4 of its value. Subtracting,
-  exponentials, a sum of at most 13 terms and a division make less than 1.5e-2 of the largest weight.
+- `LARGE`, for scores in the thousands. Neighboring float32 numbers are up to 1e-3 apart there, so a right answer that
+  computes in float32 internally may return weights that are 2e-3 off. Wrong answers are off by the whole weight.
+- `HALF`, for float16, which keeps 11 bits: each step is off by up to 2**-11 = 5e-4 of its value. A subtraction,
+  exponentials, a sum of at most 13 terms and a division add up to less than 1.5e-2 of the largest weight.
 """
 
 import importlib.util
@@ -19,7 +21,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 
@@ -55,11 +57,11 @@ check = suite.check
 run = suite.run
 
 
-# What is drawn.
+# Random inputs
 
 
 def some(draw, *shape):
-    """Return a mask whose every row allows at least one key, hides at least one, and differs from the next row."""
+    """Return a mask in which every row allows a key, hides a key, and differs from the next row."""
     mask = draw.rng.random(shape) < 0.5
     rows, n_k = mask.reshape(-1, shape[-1]), shape[-1]
     r = np.arange(len(rows))
@@ -69,25 +71,23 @@ def some(draw, *shape):
 
 
 def scores(draw, *shape):
-    """Return scores that differ by up to 6 in a row: no weight is so small that its absence would not show."""
+    """Return scores that differ by up to 6 in a row, so that no weight is too small to be missed."""
     return draw.array(*shape) * 2
 
 
 def qkv(draw, *lead, n_q, n_k, d_k, d_v):
-    """Return Q, K, V whose weights are neither even nor all on one key: there a wrong scale shows."""
+    """Return Q, K, V whose weights are neither even nor all on one key, so that a wrong scale is visible."""
     return draw.array(*lead, n_q, d_k) * 2, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
 
 
 def expect_boolean(got):
     """Fail unless `got` is an array of booleans."""
     dtype = expect_array(got, what=Message("the mask")).dtype
-    expect(
-        dtype == np.dtype(bool), Message("The mask should hold booleans, and its dtype is {dtype}.", dtype=str(dtype))
-    )
+    expect(dtype == np.dtype(bool), Message("Expected a mask of booleans, got dtype {dtype}.", dtype=str(dtype)))
 
 
 def expect_mask(got, expected):
-    """Fail unless `got` has the entries of a mask; whether they are booleans is another check's affair."""
+    """Fail unless `got` has the entries of a mask; another check looks at its dtype."""
     expect_close(got, expected.astype(float), what=Message("the mask"))
 
 
@@ -101,7 +101,7 @@ def expect_zero(got, hidden, what=WEIGHT):
         first = tuple(int(i) for i in wrong[0])
         values = {"part": what, "index": str(first), "got": f"{got[first]:.4g}"}
         values |= {"size": int(hidden.sum()), "count": len(wrong)}
-        message = "{part} at {index} should be exactly 0, and is {got}. Of {size} that should be 0, {count} are not."
+        message = "{part} at {index} should be exactly 0, got {got}. Of {size} that should be 0, {count} are not."
         expect(False, Message(message, **values))
 
 
@@ -110,7 +110,7 @@ def expect_zero(got, hidden, what=WEIGHT):
 
 @check()
 def by_hand_weights(by_hand, draw):
-    """The nine numbers are the weights of the three words, none of which looks ahead."""
+    """Returns the nine weights of the three words; no word attends to a later one."""
     S = np.log([[1.0, 2, 3], [2, 1, 3], [3, 2, 1]])
     expect_by_hand(by_hand(), shared_out(S, sees_past(3, 3)))
 
@@ -120,28 +120,28 @@ def by_hand_weights(by_hand, draw):
 
 @check(weight=1)
 def causal_mask_shape(causal_mask, draw):
-    """`n_q` queries and `n_k` keys give an array of shape (n_q, n_k)."""
+    """Returns an array of shape (n_q, n_k)."""
     n_q, n_k = draw.sizes(2)
     expect_array(causal_mask(n_q, n_k), (n_q, n_k), what=Message("the mask"))
 
 
 @check(weight=1, needs=[causal_mask_shape])
 def causal_mask_boolean(causal_mask, draw):
-    """The mask holds booleans: True where the query may attend, False elsewhere."""
+    """Returns booleans: True where the query may attend to the key, False elsewhere."""
     (n,) = draw.sizes(1)
     expect_boolean(causal_mask(n, n))
 
 
 @check(weight=2, needs=[causal_mask_shape])
 def causal_mask_square(causal_mask, draw):
-    """With as many queries as keys, each token sees itself and those before it, and none after it."""
+    """With as many queries as keys, each token may attend to itself and to earlier tokens, but not to later ones."""
     (n,) = draw.sizes(1)
     expect_mask(causal_mask(n, n), sees_past(n, n))
 
 
 @check(weight=2, needs=[causal_mask_square])
 def causal_mask_more_keys(causal_mask, draw):
-    """With more keys than queries, the last query is the last token: it sees every key."""
+    """With more keys than queries, aligns the mask at the end: the last query may attend to every key."""
     n_q, n_k = sorted(draw.sizes(2))
     for more in (n_k, n_q + 1, draw.long()):
         expect_mask(causal_mask(n_q, more), sees_past(n_q, more))
@@ -149,7 +149,7 @@ def causal_mask_more_keys(causal_mask, draw):
 
 @check(weight=1, needs=[causal_mask_square])
 def causal_mask_more_queries(causal_mask, draw):
-    """With more queries than keys, the last query sees every key, and the first n_q - n_k queries see none."""
+    """With more queries than keys, the last query may attend to every key, the first n_q - n_k queries to none."""
     n_k, n_q = sorted(draw.sizes(2))
     for more in (n_q, n_k + 1, draw.long()):
         expect_mask(causal_mask(more, n_k), sees_past(more, n_k))
@@ -157,7 +157,7 @@ def causal_mask_more_queries(causal_mask, draw):
 
 @check(weight=1, needs=[causal_mask_square])
 def causal_mask_ones(causal_mask, draw):
-    """One query sees every key; of several queries, the last alone sees a single key."""
+    """A single query may attend to every key; with a single key, only the last query may attend to it."""
     (n,) = draw.sizes(1)
     for n_q, n_k in [(1, n), (n, 1), (1, 1)]:
         expect_mask(causal_mask(n_q, n_k), sees_past(n_q, n_k))
@@ -167,39 +167,39 @@ def causal_mask_ones(causal_mask, draw):
 
 
 def lengths_below(draw, b, n):
-    """Return b lengths, of 1 to n - 2: the first two differ, and none reaches n - 1."""
+    """Return b lengths from 1 to n - 2; the first two differ."""
     lengths = draw.rng.integers(1, n - 1, size=b)
     lengths[0] = lengths[1] % (n - 2) + 1
     return lengths
 
 
 def batch(draw):
-    """Return a number of sequences and a number of tokens, which differ; there are at least 5 tokens."""
+    """Return the number of sequences and the number of tokens, which differ; there are at least 5 tokens."""
     b, n = sorted(draw.sizes(2))
     return (b, n) if draw.rng.random() < 0.5 or b < 5 else (n, b)
 
 
 @check(weight=1)
 def padding_mask_shape(padding_mask, draw):
-    """`batch` lengths and n tokens give an array of shape (batch, 1, n), also when every length is below n."""
+    """Returns an array of shape (batch, 1, n), even if every length is below n."""
     b, n = batch(draw)
     expect_array(padding_mask(lengths_below(draw, b, n), n), (b, 1, n), what=Message("the mask"))
 
 
 @check(weight=1, needs=[padding_mask_shape])
 def padding_mask_boolean(padding_mask, draw):
-    """The mask holds booleans: True where the token is real, False where it is padding."""
+    """Returns booleans: True where the token is real, False where it is padding."""
     b, n = batch(draw)
     expect_boolean(padding_mask(lengths_below(draw, b, n), n))
 
 
 @check(weight=3, needs=[padding_mask_shape])
 def padding_mask_values(padding_mask, draw):
-    """In each sequence the first `lengths[s]` tokens may be attended to, and those after them may not."""
+    """Allows the first `lengths[s]` tokens of sequence s and hides the rest."""
     b, n = batch(draw)
     lengths = lengths_below(draw, b, n)
     expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
-    # As many sequences as tokens, hundreds of either; every other entry of a longer array, and integers of 32 bits.
+    # As many sequences as tokens, and hundreds of either. The lengths are a strided view of 32-bit integers.
     for sequences, tokens in [(n, n), (draw.long(), 5), (3, draw.long())]:
         lengths = np.repeat(lengths_below(draw, sequences, tokens), 2)[::2].astype(np.int32)
         lengths[-1] = tokens - 2
@@ -218,7 +218,7 @@ def padding_mask_ends(padding_mask, draw):
 
 @check(weight=1, needs=[padding_mask_values])
 def padding_mask_ones(padding_mask, draw):
-    """Sizes of 1 stay axes: one sequence in the batch, one token in each sequence."""
+    """Keeps dimensions of size 1: one sequence in the batch, one token in each sequence."""
     b, n = batch(draw)
     one = lengths_below(draw, 2, n)[:1]
     expect_mask(padding_mask(one, n), real_tokens(one, n))
@@ -228,18 +228,18 @@ def padding_mask_ones(padding_mask, draw):
 
 @check(weight=0, needs=[padding_mask_values])
 def padding_mask_refuses(padding_mask, draw):
-    """A length above n raises `ValueError`, whichever sequence has it."""
+    """Raises `ValueError` when a length is above n, in any sequence."""
     b, n = batch(draw)
     for at, above in [(0, n + 1), (b // 2, 2 * n), (b - 1, n + 1)]:
         lengths = lengths_below(draw, b, n)
         lengths[at] = above
-        because = Message("n is {n}, and sequence {at} has {above} tokens", n=n, at=str(at), above=str(above))
+        because = Message("n is {n}, but sequence {at} has {above} tokens", n=n, at=str(at), above=str(above))
         expect_raises([ValueError], padding_mask, lengths, n, because=because)
 
 
 @check(weight=0.5, needs=[padding_mask_shape])
 def padding_mask_inputs(padding_mask, draw):
-    """`lengths` is as it was after the call, and may be an array that cannot be written to."""
+    """Does not change `lengths`, and accepts a read-only array."""
     b, n = batch(draw)
     expect_inputs_kept(padding_mask, ["lengths", "n"], lengths_below(draw, b, n), n)
 
@@ -249,14 +249,14 @@ def padding_mask_inputs(padding_mask, draw):
 
 @check(weight=1)
 def masked_softmax_shape(masked_softmax, draw):
-    """`S` and `mask` of shape (n_q, n_k) give an array of shape (n_q, n_k)."""
+    """Returns an array of shape (n_q, n_k) for `S` and `mask` of that shape."""
     n_q, n_k = draw.sizes(2)
     expect_array(masked_softmax(scores(draw, n_q, n_k), some(draw, n_q, n_k)), (n_q, n_k))
 
 
 @check(weight=2, needs=[masked_softmax_shape])
 def masked_softmax_zero(masked_softmax, draw):
-    """Where the mask is False, the weight is exactly 0."""
+    """Returns a weight of exactly 0 where the mask is False."""
     n_q, n_k = draw.sizes(2)
     S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
     expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
@@ -264,11 +264,11 @@ def masked_softmax_zero(masked_softmax, draw):
 
 @check(weight=3, needs=[masked_softmax_zero])
 def masked_softmax_values(masked_softmax, draw):
-    """Where the mask is True, the weights are the softmax among those keys: they sum to 1 along each row."""
+    """Where the mask is True, returns the softmax over those keys, so that each row sums to 1."""
     n_q, n_k = draw.sizes(2)
     S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask))
-    # As many queries as keys, and weights from 1e-6 to 1: each is held to its own size.
+    # As many queries as keys, and weights from 1e-6 to 1: each is compared relative to its own size.
     S, mask = scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)), some(draw, n_k, n_k)
     for own in (mask, np.ones_like(mask)):
         expected = shared_out(S, own)
@@ -280,7 +280,7 @@ def masked_softmax_values(masked_softmax, draw):
 
 @check(weight=2, needs=[masked_softmax_zero])
 def masked_softmax_nothing(masked_softmax, draw):
-    """A row that may attend to nothing gets weights 0, not NaN and not equal shares; the other rows get theirs."""
+    """A fully masked row gets zero weights, not NaN and not equal weights; the other rows are not affected."""
     n_q, n_k = draw.sizes(2)
     S, mask = scores(draw, n_q, n_k), np.zeros((n_q, n_k), dtype=bool)
     expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
@@ -289,14 +289,14 @@ def masked_softmax_nothing(masked_softmax, draw):
     got = expect_array(masked_softmax(S, mask), (n_q, n_k))
     expect_zero(got, ~mask)
     expect_close(got, shared_out(S, mask))
-    # As many queries as keys, and a mask (n, 1): it hides all from some queries, and not some keys from all.
+    # As many queries as keys, and a mask (n, 1): it hides all keys from some queries, not some keys from all queries.
     S, mask = scores(draw, n_k, n_k), some(draw, 1, n_k).T
     expect_close(masked_softmax(S, mask), shared_out(S, np.repeat(mask, n_k, axis=1)))
 
 
 @check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_batch(masked_softmax, draw):
-    """Leading axes, one or several, are kept: each matrix of scores meets its own mask."""
+    """Keeps leading batch dimensions, one or several: each matrix of scores has its own mask."""
     n_q, n_k, b = draw.sizes(3)
     for lead in [(b,), (2, b)]:
         S, mask = scores(draw, *lead, n_q, n_k), some(draw, *lead, n_q, n_k)
@@ -305,17 +305,17 @@ def masked_softmax_batch(masked_softmax, draw):
 
 @check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_broadcast(masked_softmax, draw):
-    """The mask broadcasts to the scores: (n_q, n_k), (1, n_k), (n_q, 1), (b, 1, n_k) and so on."""
+    """Broadcasts the mask to the scores: (n_q, n_k), (1, n_k), (n_q, 1), (b, 1, n_k) and so on."""
     n_q, n_k, b = draw.sizes(3)
     for lead in [(), (b,), (2, b)]:
         S = scores(draw, *lead, n_q, n_k)
         for shape in [(1, n_k), (n_q, n_k), (b, 1, n_k), (b, n_q, n_k)][: 4 if lead else 2]:
             mask = some(draw, *shape)
             expect_close(masked_softmax(S, mask), shared_out(S, mask))
-        # A mask (n_q, 1) hides all keys from a query, or none. Here none: queries without a key are another check's.
+        # A mask (n_q, 1) hides all keys from a query, or none. Here none: another check covers fully masked queries.
         mask = np.ones((n_q, 1), dtype=bool)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
-    # As many sequences as queries and keys: there a mask could stand for another axis than it does.
+    # As many sequences as queries and keys: here a mask could be applied to the wrong axis.
     S, mask = scores(draw, n_k, n_k, n_k), some(draw, n_k, n_k)
     for own in (mask, mask[:, None]):
         expect_close(masked_softmax(S, own), shared_out(S, own))
@@ -323,7 +323,7 @@ def masked_softmax_broadcast(masked_softmax, draw):
 
 @check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_garbage(masked_softmax, draw):
-    """What stands at a masked place has no influence: 1e30, infinite or NaN, the weights are the same."""
+    """Masked scores do not affect the result, even if they are 1e30, infinite or NaN."""
     n_q, n_k, b = draw.sizes(3)
     for garbage in (np.inf, np.nan, 1e30, -np.inf, -1e30):
         S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
@@ -335,14 +335,14 @@ def masked_softmax_garbage(masked_softmax, draw):
 
 @check(weight=2, needs=[masked_softmax_values])
 def masked_softmax_large(masked_softmax, draw):
-    """Scores of any size: around 10000 in one row, around -10000 in the next, or all below -1e10."""
+    """Returns the right weights for large scores: near 10000, near -10000, or all below -1e10."""
     n_q, n_k, b = draw.sizes(3)
-    # Whole numbers, which float32 holds exactly.
+    # Whole numbers, which float32 represents exactly.
     S = draw.rng.integers(0, 4, size=(b, n_q, n_k)).astype(float) - 800 * (draw.rng.random((b, n_q, n_k)) < 0.3)
     S += np.where((np.arange(b)[:, None] + np.arange(n_q)) % 2, 10000.0, -10000.0)[..., None]
     mask = some(draw, b, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask), rtol=LARGE)
-    # Finite, and far below whatever number a masked score may have been replaced by. One key wins in each row.
+    # Finite, and far below any number that may replace a masked score. One key wins in each row.
     order = draw.rng.permuted(np.broadcast_to(np.arange(1.0, n_k + 1), (n_q, n_k)), axis=-1)
     for low in (-1e10, -1e35):
         mask = some(draw, n_q, n_k)
@@ -352,7 +352,7 @@ def masked_softmax_large(masked_softmax, draw):
 
 @check(weight=1, needs=[masked_softmax_values])
 def masked_softmax_ones(masked_softmax, draw):
-    """Sizes of 1 stay axes: one query, one key, one matrix in the batch."""
+    """Keeps dimensions of size 1: one query, one key, one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
     for S_shape, mask in [
         ((1, n_k), some(draw, 1, n_k)),
@@ -365,18 +365,18 @@ def masked_softmax_ones(masked_softmax, draw):
 
 @check(weight=1, needs=[masked_softmax_values])
 def masked_softmax_refuses(masked_softmax, draw):
-    """A mask that does not broadcast to the scores raises `ValueError`."""
-    # Worth points: whoever cuts a mask, or turns it, takes one mask for another. NumPy raises by itself.
-    # Leading axes that do not fit are not tested.
+    """Raises `ValueError` when the mask does not broadcast to the scores."""
+    # Worth points: code that crops or transposes a mask applies a different one. NumPy raises by itself.
+    # Leading dimensions that do not match are not tested.
     n_q, n_k, other = draw.sizes(3)
     for mask_shape in [(n_q, other), (other, n_k), (n_k, n_q), (n_q, n_k + other), (n_q + other, n_k)]:
         expect_mask_refused(masked_softmax, draw, (n_q, n_k), mask_shape)
-    # As many sequences as the mask has rows: it lacks the axis of the queries.
+    # As many sequences as the mask has rows: it lacks the query axis.
     expect_mask_refused(masked_softmax, draw, (other, n_q, n_k), (other, n_k))
 
 
 def unfit(scores, mask):
-    """Return what does not fit, for scores and a mask of these shapes."""
+    """Return the reason why scores and a mask of these shapes do not match."""
     return Message("the scores are {scores} and the mask {mask}", scores=str(scores), mask=str(mask))
 
 
@@ -388,7 +388,7 @@ def expect_mask_refused(masked_softmax, draw, S_shape, mask_shape):
 
 @check(weight=0, needs=[masked_softmax_values])
 def masked_softmax_not_stretched(masked_softmax, draw):
-    """Scores of size 1 are not stretched to the mask: that raises `ValueError`."""
+    """Raises `ValueError` instead of stretching scores of size 1 to the mask."""
     n_q, n_k = draw.sizes(2)
     for S_shape in [(n_q, 1), (1, n_k)]:
         expect_mask_refused(masked_softmax, draw, S_shape, (n_q, n_k))
@@ -396,14 +396,14 @@ def masked_softmax_not_stretched(masked_softmax, draw):
 
 @check(weight=1, needs=[masked_softmax_shape])
 def masked_softmax_dtype(masked_softmax, draw):
-    """The result has the dtype of the scores: float32 gives float32, float16 gives float16."""
+    """Keeps the dtype of the scores: float32 gives float32, float16 gives float16."""
     n_q, n_k = draw.sizes(2)
     expect_dtypes(masked_softmax, scores(draw, n_q, n_k), some(draw, n_q, n_k))
 
 
 @check(weight=1, needs=[masked_softmax_values, masked_softmax_nothing])
 def masked_softmax_half(masked_softmax, draw):
-    """In float16 too: rows without a key, scores down at -60000, and 65504, infinite or NaN where masked."""
+    """Works in float16: fully masked rows, scores of -60000, and 65504, infinity or NaN at masked positions."""
     n_q, n_k = draw.sizes(2)
     for garbage in (65504, np.inf, np.nan):
         S, mask = scores(draw, n_q, n_k).astype(np.float16), some(draw, n_q, n_k)
@@ -418,7 +418,7 @@ def masked_softmax_half(masked_softmax, draw):
 
 @check(weight=0.5, needs=[masked_softmax_shape])
 def masked_softmax_inputs(masked_softmax, draw):
-    """`S` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
+    """Does not change `S` or `mask`, and accepts read-only arrays."""
     n_q, n_k, b = draw.sizes(3)
     S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
     expect_inputs_kept(masked_softmax, ["S", "mask"], S, mask)
@@ -428,7 +428,7 @@ def masked_softmax_inputs(masked_softmax, draw):
 
 
 def expect_attends(masked_attention, *arguments, **tolerance):
-    """Fail unless both results are those of the specification."""
+    """Fail unless both results match the specification."""
     Z_expected, A_expected = attended(*arguments)
     Z, A = expect_tuple(masked_attention(*arguments), "ZA")
     expect_close(A, A_expected, what="A", **tolerance)
@@ -437,7 +437,7 @@ def expect_attends(masked_attention, *arguments, **tolerance):
 
 @check(weight=1)
 def masked_attention_shape(masked_attention, draw):
-    """The result is a tuple of two: Z (n_q, d_v) and A (n_q, n_k)."""
+    """Returns a tuple of two arrays: Z of shape (n_q, d_v) and A of shape (n_q, n_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Z, A = expect_tuple(masked_attention(*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)), "ZA")
     expect_array(Z, (n_q, d_v), what="Z")
@@ -446,11 +446,11 @@ def masked_attention_shape(masked_attention, draw):
 
 @check(weight=2, needs=[masked_attention_shape])
 def masked_attention_unmasked(masked_attention, draw):
-    """Without a mask every query attends to every key: A is the softmax of the scaled scores, and Z is A V."""
+    """Without a mask, every query attends to every key: A is the softmax of the scaled scores, and Z is A V."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     expect_attends(masked_attention, *qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
     Q, K, V = map(noncontiguous, qkv(draw, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))
-    Q[0] = 0  # scores of exactly 0 are scores like others
+    Q[0] = 0  # scores of exactly 0 are ordinary scores
     expect_attends(masked_attention, Q, K, V)
 
 
@@ -460,7 +460,7 @@ def masked_attention_masked(masked_attention, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
-    # All sizes alike, and weights from 1e-10 to 1: the smaller the weight the larger the value, and all count.
+    # All sizes equal, and weights from 1e-10 to 1: the smaller the weight the larger the value, so that all count.
     n = max(n_q, n_k)
     Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n)
     size = draw.magnitudes(n, orders=10)
@@ -476,7 +476,7 @@ def masked_attention_masked(masked_attention, draw):
 
 @check(weight=2, needs=[masked_attention_masked])
 def masked_attention_leak(masked_attention, draw):
-    """Nothing leaks: with a causal mask, whatever the tokens from j on become, the results before j stay the same."""
+    """With a causal mask, changing token j and all later tokens does not change the results before j."""
     n, d = draw.sizes(2)
     X, mask = draw.array(n, d), sees_past(n, n)
     Z, A = expect_tuple(masked_attention(X, X, X, mask), "ZA")
@@ -485,14 +485,14 @@ def masked_attention_leak(masked_attention, draw):
         # Finite. A masked value that is infinite or NaN is not tested: 0 times infinity is NaN.
         changed[j:] = draw.array(n - j, d) * 1e4
         Z_changed, A_changed = expect_tuple(masked_attention(changed, changed, changed, mask), "ZA")
-        # The two calls do the same arithmetic before j; a little room, for processors that take it in another order.
+        # Both calls do the same arithmetic before j; the tolerance is for processors that do it in another order.
         expect_close(A_changed[:j], A[:j], rtol=1e-6, what=Message("A before token {j}", j=j))
         expect_close(Z_changed[:j], Z[:j], rtol=1e-6, what=Message("Z before token {j}", j=j))
 
 
 @check(weight=2, needs=[masked_attention_masked])
 def masked_attention_nothing(masked_attention, draw):
-    """A query that may attend to nothing gets weights 0 and the result 0, never NaN; the other queries get theirs."""
+    """A fully masked query gets zero weights and the result 0, not NaN; the other queries are not affected."""
     n_k, n_q, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     mask = some(draw, n_q, n_k)
@@ -506,14 +506,14 @@ def masked_attention_nothing(masked_attention, draw):
 
 @check(weight=2, needs=[masked_attention_masked])
 def masked_attention_batch(masked_attention, draw):
-    """Leading axes are kept, without a mask and with one: (n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)."""
+    """Keeps leading dimensions, without a mask or with (n_q, n_k), (1, n_k), (b, 1, n_k) or (b, n_q, n_k)."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     for lead in [(b,), (2, b)]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         expect_attends(masked_attention, Q, K, V)
         for shape in [(n_q, n_k), (1, n_k), (b, 1, n_k), (b, n_q, n_k)]:
             expect_attends(masked_attention, Q, K, V, some(draw, *shape))
-    # As many sequences as queries and keys: there a mask that loses its axis of size 1 fits as another.
+    # As many sequences as queries and keys: here a mask that loses its axis of size 1 still broadcasts, wrongly.
     Q, K, V = qkv(draw, n_k, n_q=n_k, n_k=n_k, d_k=d_k, d_v=d_v)
     for shape in [(n_k, n_k), (n_k, 1, n_k)]:
         expect_attends(masked_attention, Q, K, V, some(draw, *shape))
@@ -521,7 +521,7 @@ def masked_attention_batch(masked_attention, draw):
 
 @check(weight=1, needs=[masked_attention_masked])
 def masked_attention_ones(masked_attention, draw):
-    """Sizes of 1 stay axes: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
+    """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     for change in [{"n_q": 1}, {"d_k": 1}, {"d_v": 1}]:
         sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v} | change
@@ -534,26 +534,26 @@ def masked_attention_ones(masked_attention, draw):
 
 @check(weight=1, needs=[masked_attention_masked])
 def masked_attention_large(masked_attention, draw):
-    """Scaled scores in the thousands, of either sign, give the weights that their differences say."""
+    """Returns the right weights for scaled scores in the thousands, positive or negative."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K = (draw.rng.integers(-1, 2, size=(n, d_k)).astype(float) for n in (n_q, n_k))
-    # The first number of each query shifts its scaled scores by 2000 up or down, and no difference.
+    # The first number of each query shifts all its scaled scores by 2000 or -2000; their differences stay the same.
     K[:, 0] = 1
     Q[:, 0] = np.where(np.arange(n_q) % 2, -2000, 2000) * d_k**0.5
     V, mask = draw.array(n_k, d_v), some(draw, n_q, n_k)
     expect_attends(masked_attention, Q, K, V, mask, rtol=LARGE)
-    # One key's scores stand 2000 above the others', or below them.
+    # One key's scores are 2000 above or below the others.
     K[:, 0] = np.arange(n_k) == 1
     expect_attends(masked_attention, Q, K, V, mask, rtol=LARGE)
 
 
 @check(weight=1, needs=[masked_attention_masked])
 def masked_attention_refuses(masked_attention, draw):
-    """A mask that does not broadcast to (n_q, n_k) raises `ValueError`."""
-    # Worth points: whoever cuts a mask takes one for another. NumPy raises by itself.
+    """Raises `ValueError` when the mask does not broadcast to (n_q, n_k)."""
+    # Worth points: code that crops a mask applies a different one. NumPy raises by itself.
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     shapes = [(n_q, other), (other, n_k), (n_k, n_q), (n_q, n_k + other), (n_q + other, n_k)]
-    # The last mask has as many rows as there are sequences: it lacks the axis of the queries.
+    # The last mask has as many rows as there are sequences: it lacks the query axis.
     for lead, mask_shape in [*[((), shape) for shape in shapes], ((other,), (other, n_k))]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         because = unfit((n_q, n_k), mask_shape)
@@ -562,16 +562,16 @@ def masked_attention_refuses(masked_attention, draw):
 
 @check(weight=0, needs=[masked_attention_masked])
 def masked_attention_sizes(masked_attention, draw):
-    """Sizes d_k, or numbers of keys and values, that differ raise `ValueError`; a size of 1 is not stretched."""
-    # Leading axes that do not fit are not tested.
+    """Raises `ValueError` when two sizes d_k, or the numbers of keys and values, differ, even if one of them is 1."""
+    # Leading dimensions that do not match are not tested.
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
         Q, K, V = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        because = Message("d_k is {left} and {right}", left=left, right=right)
+        because = Message("d_k is {left} in Q and {right} in K", left=left, right=right)
         expect_raises([ValueError], masked_attention, Q, K, V, because=because)
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
         Q, K, V = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        because = Message("{keys} keys, values: {values}", keys=keys, values=values)
+        because = Message("n_k is {keys} in K and {values} in V", keys=keys, values=values)
         expect_raises([ValueError], masked_attention, Q, K, V, because=because)
     for queries, keys in [(n_q, 1), (1, n_k)]:
         Q, K, V = qkv(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
@@ -581,7 +581,7 @@ def masked_attention_sizes(masked_attention, draw):
 
 @check(weight=1, needs=[masked_attention_shape])
 def masked_attention_dtype(masked_attention, draw):
-    """Z and A have the inputs' dtype: float32 gives float32, float16 gives float16."""
+    """Returns Z and A in the inputs' dtype: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     arguments = [*qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)]
     expect_dtypes(masked_attention, *arguments, names="ZA")
@@ -589,7 +589,7 @@ def masked_attention_dtype(masked_attention, draw):
 
 @check(weight=0.5, needs=[masked_attention_masked, masked_attention_nothing])
 def masked_attention_half(masked_attention, draw):
-    """In float16 too, a query that may attend to nothing gets weights 0 and the result 0."""
+    """In float16, a fully masked query also gets zero weights and the result 0."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
     mask[0] = False
@@ -600,8 +600,8 @@ def masked_attention_half(masked_attention, draw):
 
 @check(weight=0.5, needs=[masked_attention_shape])
 def masked_attention_inputs(masked_attention, draw):
-    """`Q`, `K`, `V` and `mask` are as they were after the call, and may be arrays that cannot be written to."""
-    # The results have their shape, and could be written into them.
+    """Does not change `Q`, `K`, `V` or `mask`, and accepts read-only arrays."""
+    # The results have the shape of the inputs, so code could write them into these.
     (n,) = draw.sizes(1)
     arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), some(draw, n, n)]
     expect_inputs_kept(masked_attention, ["Q", "K", "V", "mask"], *arguments)

@@ -1,10 +1,11 @@
-"""Checks of exercise 6. Yours to read: each is one sentence about a function or a class, and inputs that would show
-it false.
+"""Checks of exercise 6. You may read them: each is one sentence about a function or a class, with inputs that would
+show that it is false.
 
-Results are compared with `specifications`, which are in checking.zip: they take each head's rows of the weights and
-multiply with einsum, without a split and without a merge. Parameters are drawn and loaded by name, in float64 where
-nothing else is said. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. The inputs are
-small: each mistake that is known shows by more than a hundred tolerances.
+Results are compared with `specifications`, which takes each head's rows of the weights and multiplies with einsum,
+without splitting or merging. It is in checking.zip together with the runtime, `checking`, so that no one sees an
+answer by accident. Parameters are drawn at random and loaded by name, in float64 unless a check says otherwise. The
+tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance
+on both sides. The inputs are small: each known mistake is off by more than a hundred tolerances.
 """
 
 import importlib.util
@@ -16,7 +17,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import inspect
 
@@ -45,7 +46,7 @@ from specifications import attended, columns, side_by_side
 
 torch.set_num_threads(1)  # everything here is small
 
-ALIKE = 0.9  # the correlation from which on numbers may be a multiple of others, or these plus a number
+ALIKE = 0.9  # from this correlation on, numbers may be a multiple of others, or these plus a constant
 
 suite = Suite(
     __name__,
@@ -72,7 +73,7 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 @check()
 def by_hand_two_heads(by_hand, draw):
-    """The four numbers are what both heads bring back, side by side, times W_o."""
+    """Returns the outputs of both heads, concatenated and multiplied by W_o."""
     scores = np.log([[3.0, 1.0], [1.0, 3.0]])  # (h, n_k)
     V = np.array([[4.0, 0, 0, 8], [0, 4, 8, 0]])  # (n_k, d_model)
     W_o = np.array([[1.0, 0, 1, 0], [0, 1, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0]])
@@ -89,7 +90,7 @@ def sizes(draw):
 
 
 def few(draw):
-    """Return b, n_q, n_k, h and d_head, all different, the last two small: a layer has as many parts as heads."""
+    """Return b, n_q, n_k, h and d_head, all different, the last two small, since each head is a part of the layer."""
     h = int(draw.rng.choice([2, 3]))
     d_head = int(draw.rng.choice([5 - h, 4]))
     others = [size for size in (2, 3, 4, 5, 7) if size not in (h, d_head)]
@@ -101,19 +102,19 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, stored in memory with the last two axes swapped."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 def some(draw, *shape):
-    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    """Return a mask that allows each query a key, and hides one from it where there are two."""
     mask = draw.rng.random(shape) < 0.5
     order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
 def parameters(draw, d_model, bias=True):
-    """Return parameters of a `MultiHeadAttention`, by name; scores come to about 1."""
+    """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
         values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
@@ -123,7 +124,7 @@ def parameters(draw, d_model, bias=True):
 
 
 def of_heads(values, h):
-    """Return the same parameters as a `MultiHeadAttentionLoop` has them: head i's are rows of the first three."""
+    """Return the same parameters as named in a `MultiHeadAttentionLoop`: head i has rows of the first three."""
     own = {}
     for name, value in values.items():
         if name.startswith("W_o"):
@@ -134,7 +135,7 @@ def of_heads(values, h):
 
 
 def splits(draw):
-    """Return numbers of heads and the width of one, above 1 or not, alike or not; and whether there are biases."""
+    """Return numbers of heads and head widths, equal or not, with some of them 1, and whether there are biases."""
     *_, h, d_head = few(draw)
     return [(h, d_head, True), (d_head, d_head, True), (1, d_head, False), (h, 1, True)]
 
@@ -144,7 +145,7 @@ def shapes(values):
 
 
 def tokens(draw, b, n_q, n_k, d_model):
-    """Return query, key and value, which all differ."""
+    """Return query, key and value, all different."""
     return tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model), tensor(draw, b, n_k, d_model)
 
 
@@ -153,7 +154,7 @@ def tokens(draw, b, n_q, n_k, d_model):
 
 @check(weight=1)
 def split_heads_shape(split_heads, draw):
-    """The result is a tensor of shape (b, h, n, d / h)."""
+    """Returns a tensor of shape (b, h, n, d / h)."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
     expect_tensor(split_heads(tensor(draw, b, n, d), h), (b, h, n, d_head))
@@ -161,7 +162,7 @@ def split_heads_shape(split_heads, draw):
 
 @check(weight=3, needs=[split_heads_shape])
 def split_heads_values(split_heads, draw):
-    """Head i holds columns i d/h to (i + 1) d/h of every token, in their order."""
+    """Head i gets columns i d/h to (i + 1) d/h of every token, in their order."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
     X = tensor(draw, b, n, d)
@@ -171,15 +172,15 @@ def split_heads_values(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_alike(split_heads, draw):
-    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    """Works when all dimensions are equal, and for long ones."""
     b = n = h = d_head = sizes(draw)[0]
     d = h * d_head
     X = tensor(draw, b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     X = tensor(draw, h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    # And widths that 64 divides, the width of a head in many models: `num_heads` alone says how many there are.
-    # So do 32, 96 and 128.
+    # Also widths that are multiples of 64, the head width in many models: only `num_heads` gives the number of heads.
+    # 768 is also a multiple of 32, 96 and 128.
     heads, more = (int(own) for own in draw.rng.choice([2, 4, 16, 32], size=2, replace=False))
     wide = [(2, heads, 768 // heads), (2, more, 64 // more)]
     cases = []
@@ -192,7 +193,7 @@ def split_heads_alike(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_ones(split_heads, draw):
-    """Sizes of 1 stay axes: one sequence, one token, one head, one column for each head."""
+    """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head."""
     for one in range(4):
         b, n, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
         d = h * d_head
@@ -202,8 +203,8 @@ def split_heads_ones(split_heads, draw):
 
 @check(weight=1)
 def split_heads_refuses(split_heads, draw):
-    """A width d that is no multiple of `num_heads` raises `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: heads that are cut out of such a width lose columns without a word. A reshape raises by itself.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when d is not a multiple of `num_heads`."""
+    # Worth points: cutting heads out of such a width silently loses columns. A reshape raises by itself.
     b, n, *_ = sizes(draw)
     for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
         because = Message("d is {d}, and there are {h} heads", d=d, h=h)
@@ -212,7 +213,7 @@ def split_heads_refuses(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_values])
 def split_heads_gradient(split_heads, draw):
-    """Gradients flow back: each entry of X gets that of the place where it went."""
+    """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
     X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
@@ -222,7 +223,7 @@ def split_heads_gradient(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_kept(split_heads, draw):
-    """The result has the dtype of `X`, and `X` is as it was after the call."""
+    """Keeps the dtype of `X`, and does not change `X`."""
     b, n, h, d_head, _ = sizes(draw)
     X = tensor(draw, b, n, h * d_head)
     for dtype in DTYPES:
@@ -235,25 +236,25 @@ def split_heads_kept(split_heads, draw):
 
 @check(weight=1)
 def merge_heads_shape(merge_heads, draw):
-    """The result is a tensor of shape (b, n, h d_head)."""
+    """Returns a tensor of shape (b, n, h d_head)."""
     b, h, n, d_head, _ = sizes(draw)
     expect_tensor(merge_heads(tensor(draw, b, h, n, d_head)), (b, n, h * d_head))
 
 
 @check(weight=3, needs=[merge_heads_shape])
 def merge_heads_values(merge_heads, draw):
-    """Each token's row has head 0's columns first, then head 1's, and so on: it undoes `split_heads`."""
+    """Puts the columns of head 0 first, then those of head 1, and so on; this reverses `split_heads`."""
     b, h, n, d_head, _ = sizes(draw)
     X = tensor(draw, b, n, h * d_head)
     heads = torch.tensor(columns(X.numpy(), h))
     expect_close(merge_heads(heads), X)
     expect_close(merge_heads(noncontiguous(heads)), X)
-    expect_close(merge_heads(heads.transpose(1, 2).contiguous().transpose(1, 2)), X)  # as `split_heads` may give it
+    expect_close(merge_heads(heads.transpose(1, 2).contiguous().transpose(1, 2)), X)  # as `split_heads` may return it
 
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_alike(merge_heads, draw):
-    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    """Works when all dimensions are equal, and for long ones."""
     size, long = sizes(draw)[0], draw.long()
     for b, h, n, d_head in [(size,) * 4, (2, 2, long, 3), (2, long, 3, 2), (2, 3, 2, long)]:
         X = tensor(draw, b, n, h * d_head)
@@ -262,7 +263,7 @@ def merge_heads_alike(merge_heads, draw):
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_ones(merge_heads, draw):
-    """Sizes of 1 stay axes: one sequence, one head, one token, one column for each head."""
+    """Keeps dimensions of size 1: one sequence, one head, one token, one column for each head."""
     for one in range(4):
         b, h, n, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
         X = tensor(draw, b, n, h * d_head)
@@ -271,7 +272,7 @@ def merge_heads_ones(merge_heads, draw):
 
 @check(weight=1, needs=[merge_heads_values])
 def merge_heads_gradient(merge_heads, draw):
-    """Gradients flow back: each entry of X gets that of the place where it went."""
+    """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, h, n, d_head, _ = sizes(draw)
     X, upstream = tensor(draw, b, h, n, d_head), tensor(draw, b, n, h * d_head)
     _, gradients, _ = backward(merge_heads, X, upstream=upstream)
@@ -280,7 +281,7 @@ def merge_heads_gradient(merge_heads, draw):
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_kept(merge_heads, draw):
-    """The result has the dtype of `X`, and `X` is as it was after the call."""
+    """Keeps the dtype of `X`, and does not change `X`."""
     b, h, n, d_head, _ = sizes(draw)
     X = tensor(draw, b, h, n, d_head)
     for dtype in DTYPES:
@@ -288,11 +289,11 @@ def merge_heads_kept(merge_heads, draw):
     expect_unchanged(merge_heads, ["X"], X)
 
 
-# MultiHeadAttentionLoop and MultiHeadAttention, which are asked the same
+# MultiHeadAttentionLoop and MultiHeadAttention, which have the same checks
 
 
 def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; the check `values` of the class NAME is called `NAME_values`."""
+    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
 
     def declare(body):
         for name in ("MultiHeadAttentionLoop", "MultiHeadAttention"):
@@ -313,21 +314,21 @@ def _of(name, body):
 
 
 def named(made, values, h):
-    """Return parameters under the names that the class under test has for them."""
+    """Return parameters under the names that they have in the class under test."""
     return of_heads(values, h) if made.name == "MultiHeadAttentionLoop" else values
 
 
 def loaded(made, values, h, bias=True, ahead=()):
-    """Return a layer of the class under test with these parameters, set to be used and not to be trained.
+    """Return a layer of the class under test with these parameters, in evaluation mode.
 
-    `ahead` has the arguments of the calls that come next: they go with it in one message, where it lives elsewhere.
+    `ahead` has the arguments of the next calls: they are sent in the same message if the layer is in another process.
     """
     arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
     return made.loaded(arguments, named(made, values, h), torch.float64, training=False, ahead=ahead)
 
 
 def expect_attends(layer, values, h, *arguments):
-    """Fail unless a layer returns what the specification does; of two wrong results, the weights are named."""
+    """Fail unless a layer returns what the specification does; if both results are wrong, name the weights."""
     expect_results(layer(*arguments), attended(values, h, *arguments))
 
 
@@ -338,14 +339,14 @@ def expect_results(result, expected):
 
 
 def expect_all(made, values, h, cases, bias=True):
-    """Do as `expect_attends` for one layer and several lists of arguments."""
+    """Do the same as `expect_attends` for one layer and several lists of arguments."""
     layer = loaded(made, values, h, bias, ahead=cases)
     for case in cases:
         expect_attends(layer, values, h, *case)
 
 
 def expect_refused(made, values, h, refused):
-    """Fail unless a layer raises for each of these arguments; with each comes what is wrong with them."""
+    """Fail unless a layer raises for each of these arguments, which come with the reason."""
     layer = loaded(made, values, h, ahead=[arguments for arguments, _ in refused])
     for arguments, because in refused:
         expect_raises(REFUSED, layer, *arguments, because=because)
@@ -353,7 +354,7 @@ def expect_refused(made, values, h, refused):
 
 @of_both(weight=2)
 def parameters_named(made, draw):
-    """Its parameters have the names and the shapes of the text, and no others."""
+    """Has exactly the parameters that the text names, with these shapes."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
@@ -361,19 +362,19 @@ def parameters_named(made, draw):
 
 @of_both(weight=0.5)
 def attributes(made, draw):
-    """`d_model` and `num_heads` can be read from the layer."""
+    """Has attributes `d_model` and `num_heads`."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     layer = made.module(d_model, h)
     for name, size in [("d_model", d_model), ("num_heads", h)]:
-        message = "`{name}` should be {size}, and is {found}."
+        message = "`{name}` should be {size}, got {found}."
         found = layer.read(name)
         expect(found == size, Message(message, name=name, size=size, found=str(found)[:50]))
 
 
 @of_both(weight=1, needs=[parameters_named])
 def parameters_without_bias(made, draw):
-    """With `bias=False` there are the weights alone."""
+    """Has no biases with `bias=False`."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
@@ -381,7 +382,7 @@ def parameters_without_bias(made, draw):
 
 @of_both(weight=0)
 def refuses_heads(made, draw):
-    """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
+    """The constructor raises `ValueError` or similar when d_model is not a multiple of num_heads."""
     cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
     made.ahead(cases)
     for d_model, h in cases:
@@ -391,7 +392,7 @@ def refuses_heads(made, draw):
 
 @of_both(weight=1, needs=[parameters_named])
 def shapes_of_results(made, draw):
-    """The result is a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
+    """Returns a tuple of two tensors: out (b, n_q, d_model) and weights (b, h, n_q, n_k)."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values, arguments = parameters(draw, d_model), tokens(draw, b, n_q, n_k, d_model)
@@ -403,7 +404,7 @@ def shapes_of_results(made, draw):
 
 @of_both(weight=3, needs=[shapes_of_results])
 def values(made, draw):
-    """Each head has weights of its own, from its own columns; `W_o` mixes what all found. With biases and without."""
+    """Each head computes weights from its own columns, and `W_o` mixes the results; with and without biases."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -415,7 +416,7 @@ def values(made, draw):
 
 @of_both(weight=1, needs=[shapes_of_results])
 def defaults(made, draw):
-    """With a query alone it is self-attention; with query and key, the keys are the values too."""
+    """With only a query, computes self-attention; with query and key, uses the keys as values."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -425,7 +426,7 @@ def defaults(made, draw):
 
 @of_both(weight=1, needs=[defaults])
 def by_name(made, draw):
-    """Arguments may be given by name, any of them without the others: `layer(x, mask=mask)`, `layer(x, value=v)`."""
+    """Accepts arguments by name, in any combination: `layer(x, mask=mask)`, `layer(x, value=v)`."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -447,7 +448,7 @@ def by_name(made, draw):
 
 @of_both(weight=2, needs=[values])
 def masked(made, draw):
-    """With a mask (n_q, n_k), weights are 0 where it is False; the next call, without a mask, hides nothing."""
+    """With a mask (n_q, n_k), weights are 0 where it is False; a later call without a mask hides nothing."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -458,12 +459,12 @@ def masked(made, draw):
 
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
-    """A mask (b, n_q, n_k) or (b, 1, n_k) is one for each sequence, as many heads as sequences or not."""
+    """Applies a mask (b, n_q, n_k) or (b, 1, n_k) per sequence, also if there are as many heads as sequences."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     cases = []
-    for sequences in (b, h, n_q):  # with the last, (b, 1, n_k) would fit without its 1 as well, as another mask
+    for sequences in (b, h, n_q):  # in the last, (b, 1, n_k) without its 1 would also broadcast, as another mask
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
         cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
     expect_all(made, own, h, cases)
@@ -471,21 +472,21 @@ def masked_sequences(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def masked_heads(made, draw):
-    """A mask may have four axes, each of the first three full or 1: (b, h, n_q, n_k), (1, h, 1, n_k) and so on."""
+    """Accepts a mask with four axes, each of the first three full or 1, as in (b, h, n_q, n_k) or (1, h, 1, n_k)."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     shapes = [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]
     cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
-    arguments = tokens(draw, h, h, n_k, d_model)  # sequences, heads and queries alike: axes of 1 tell masks apart
+    arguments = tokens(draw, h, h, n_k, d_model)  # equal sizes: only the axes of size 1 distinguish the masks
     cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
     expect_all(made, own, h, cases)
 
 
 @of_both(weight=2, needs=[masked])
 def nothing_to_attend_to(made, draw):
-    """A query that may attend to nothing gets weights 0 and the weighted sum 0: what comes out is `W_o`'s bias."""
+    """A fully masked query gets zero weights, so its output is the bias of `W_o`."""
     b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -497,7 +498,7 @@ def nothing_to_attend_to(made, draw):
 
 @of_both(weight=1, needs=[values])
 def sizes_alike(made, draw):
-    """Where all sizes are alike, as in self-attention, and along a long axis, the axes still mean what they mean."""
+    """Works when all dimensions are equal, as in self-attention, and for long sequences."""
     size = int(draw.rng.integers(3, 5))
     for h, d_head in [(size, 1), (size, size)]:
         d_model = h * d_head
@@ -513,7 +514,7 @@ def sizes_alike(made, draw):
 
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
-    """Sizes of 1 stay axes: one sequence, one query, one key, one head, one column for each head."""
+    """Keeps dimensions of size 1: one sequence, one query, one key, one head, one column for each head."""
     *three, h, d_head = few(draw)
     ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
     for heads, width, cases in [(h, d_head, ones), (1, d_head, [three]), (h, 1, [three])]:
@@ -524,7 +525,7 @@ def sizes_of_one(made, draw):
 
 @of_both(weight=1, needs=[values])
 def large_scores(made, draw):
-    """Scores of any size and sign give the weights that their differences say, and none where the mask is False."""
+    """Handles large positive and negative scores, and still gives masked keys no weight."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -537,7 +538,7 @@ def large_scores(made, draw):
 
 @of_both(weight=1.5, needs=[values])
 def gradients(made, draw):
-    """Gradients flow to each parameter and each input, without a mask, with one, and where it leaves nothing."""
+    """Gradients flow to all parameters and inputs: without a mask, with one, and with a fully masked query."""
     b, n_k, n_q, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -552,7 +553,7 @@ def gradients(made, draw):
         expected = named(made, {name: part.grad for name, part in parts.items()}, h)
         _, came, of_parameters = backward(layer, *inputs, *last, upstream=upstream)
         for name, part in expect_gradients(layer, of_parameters, expected).items():
-            # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
+            # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
             unit = max(np.abs(expected[name].numpy()).max(), 1.0)
             expect_close(part, expected[name], what=Message("the gradient of {name}", name=name), unit=np.array(unit))
         for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
@@ -560,7 +561,7 @@ def gradients(made, draw):
 
 
 def through_weights(module, inputs, upstream):
-    """Return the gradients of inputs and parameters of a loss that asks for the weights alone; None for none."""
+    """Return the gradients of inputs and parameters for a loss of the weights alone; None if there are none."""
     import torch
 
     leaves = [part.detach().clone().requires_grad_() for part in inputs]
@@ -576,7 +577,7 @@ def through_weights(module, inputs, upstream):
 
 @of_both(weight=0.5, needs=[gradients])
 def gradients_of_weights(made, draw):
-    """Gradients flow back from the weights that are returned as well, to queries, keys and their projections."""
+    """Gradients also flow from the returned weights to queries, keys and their projections."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -585,7 +586,7 @@ def gradients_of_weights(made, draw):
     parts = {name: part.clone().requires_grad_() for name, part in own.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
     came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
-    message = "No gradient comes back from the weights that are returned: `detach`, `.data` or NumPy cut them off."
+    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -596,27 +597,29 @@ def gradients_of_weights(made, draw):
 
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
-    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    """Returns the same results in training mode, the mode of a new layer: there is no dropout."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     cases = [arguments, (*arguments, some(draw, n_q, n_k))]
     layer = loaded(made, own, h, ahead=cases * 2)
-    for case in cases * 2:  # twice, lest what a call leaves behind be taken for the mode's doing
+    for case in cases * 2:  # twice, so that state left by a call is not blamed on the mode
         expect_attends(layer, own, h, *case)
     layer.train()
     try:
         for case in cases:
             expect_attends(layer, own, h, *case)
     except Failed as failure:
-        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        message = (
+            "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
+        )
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @of_both(weight=1, needs=[shapes_of_results])
 def dtype(made, draw):
-    """Both results have the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
+    """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, with and without a mask."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
@@ -634,8 +637,8 @@ def dtype(made, draw):
 
 @of_both(weight=1, needs=[values])
 def refuses_masks(made, draw):
-    """A mask for another number of queries or keys raises `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: whoever cuts such a mask takes one for another. PyTorch raises by itself.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when the mask is for another number of queries or keys."""
+    # Worth points: code that crops such a mask applies a different one. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = few(draw)
     values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
     shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
@@ -645,11 +648,11 @@ def refuses_masks(made, draw):
 
 @of_both(weight=0, needs=[values])
 def refuses_sizes(made, draw):
-    """Another width, other numbers of keys and values, and a mask for more heads raise; no size of 1 is stretched."""
+    """Raises when the widths, the numbers of keys and values, or a mask's heads differ, even if one of them is 1."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    refused = []  # arguments, and what is wrong with them
+    refused = []  # arguments, and the reason
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
         n = n_q, n_k, n_k
@@ -657,11 +660,13 @@ def refuses_sizes(made, draw):
         refused.append((inputs, Message("d_model is {d_model}", d_model=d_model)))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
-        refused.append((inputs, Message("{keys} keys, values: {values}", keys=keys, values=values)))
+        refused.append(
+            (inputs, Message("n_k is {keys} in the key and {values} in the value", keys=keys, values=values))
+        )
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         because = Message("the mask is {shape}", shape=str(shape))
         refused.append(((query, key, value, some(draw, *shape)), because))
-    for queries, keys in [(1, n_k), (n_q, 1)]:  # these may not be stretched to the mask
+    for queries, keys in [(1, n_k), (n_q, 1)]:  # must not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
         because = Message("the mask is {shape}", shape=str((n_q, n_k)))
         refused.append(((*inputs, some(draw, n_q, n_k)), because))
@@ -670,8 +675,8 @@ def refuses_sizes(made, draw):
 
 @of_both(weight=0.5, needs=[shapes_of_results])
 def kept(made, draw):
-    """Query, key, value, mask and parameters are as they were after the call."""
-    b, n, _, h, d_head = few(draw)  # queries and results of one shape, which one could be written into
+    """Does not change query, key, value, mask or parameters."""
+    b, n, _, h, d_head = few(draw)  # queries and results have one shape, so code could overwrite its input
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -688,7 +693,7 @@ def kept(made, draw):
 
 
 def list_of_heads(values, h):
-    """Return what `fuse` is given: a module with `heads`, `W_o`, `d_model` and `num_heads`, made of torch's parts."""
+    """Return the argument of `fuse`: a module of torch's parts with `heads`, `W_o`, `d_model` and `num_heads`."""
     bias = "W_o.bias" in values
     d_model = len(values["W_o.weight"])
 
@@ -715,13 +720,13 @@ def expect_moved(layer, values):
         except Failed as failure:
             failure.parts = {name: part.numpy() for name, part in values.items()}
             if is_new(after[name], part, values):
-                text = "None of the numbers in `{name}` is among those that were given. Was it copied?"
+                text = "None of the given numbers is in `{name}`. Was it copied?"
                 failure.relation = Message(text, name=name)
             raise
 
 
 def is_new(came, wanted, values):
-    """Tell whether none of a parameter's numbers is given, and it is no multiple of what it should be."""
+    """Return whether a parameter contains none of the given numbers and is not a multiple of what it should be."""
     came, given = came.detach().float(), torch.cat([part.flatten() for part in values.values()]).float()
     if came.shape != wanted.shape or torch.isin(came, given).any():
         return False
@@ -729,7 +734,7 @@ def is_new(came, wanted, values):
 
 
 def expect_its_own(subject, module, values, name, *inputs):
-    """Fail unless a module is left as it was, and stays so when what came of it is changed."""
+    """Fail unless a module is unchanged, and stays so when the result is changed."""
     before = {name: part.clone() for name, part in module.state_dict().items()}
     given = subject.given(module, name)
     with left_as_it_was(given, *inputs):
@@ -743,7 +748,7 @@ def expect_its_own(subject, module, values, name, *inputs):
 
 @check(weight=1)
 def fuse_parameters(fuse, draw):
-    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
+    """Returns a `MultiHeadAttention` with the right parameter names and shapes, with biases if `loop` has them."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -753,7 +758,7 @@ def fuse_parameters(fuse, draw):
 
 @check(weight=3, needs=[fuse_parameters])
 def fuse_values(fuse, draw):
-    """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` are head i's; biases likewise; `W_o` is the same."""
+    """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` and their biases are head i's; `W_o` is copied."""
     for h, d_head, bias in splits(draw):
         values = parameters(draw, h * d_head, bias)
         expect_moved(fuse.module(list_of_heads(values, h)), values)
@@ -761,7 +766,7 @@ def fuse_values(fuse, draw):
 
 @check(weight=1, needs=[fuse_values])
 def fuse_outputs(fuse, draw):
-    """If your `MultiHeadAttention` holds, the fused layer gives the outputs, weights and gradients of the list."""
+    """If your `MultiHeadAttention` is right, the fused layer has the outputs, weights and gradients of the list."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -784,7 +789,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
 
 @check(weight=1, needs=[fuse_values])
 def fuse_own(fuse, draw):
-    """`loop` is left as it was, all of it, and training the new layer changes nothing in `loop`."""
+    """Does not change `loop` in any way, and training the new layer does not change `loop` either."""
     *_, h, d_head = few(draw)
     for heads in (h, 1):
         values = parameters(draw, heads * d_head)
@@ -793,7 +798,7 @@ def fuse_own(fuse, draw):
 
 @check(weight=1, needs=[fuse_parameters])
 def fuse_dtype(fuse, draw):
-    """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
+    """The new layer has the dtype of the old one: float32, float64 or bfloat16."""
     *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
@@ -821,7 +826,7 @@ def of_torch(values, h, batch_first=True, dropout=0.0):
 
 @check(weight=1)
 def from_torch_parameters(from_torch, draw):
-    """The result is a `MultiHeadAttention`, with its parameters' names and shapes, and biases if there were some."""
+    """Returns a `MultiHeadAttention` with the right parameter names and shapes, with biases if `module` has them."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
     for bias in (True, False):
@@ -831,7 +836,7 @@ def from_torch_parameters(from_torch, draw):
 
 @check(weight=3, needs=[from_torch_parameters])
 def from_torch_values(from_torch, draw):
-    """Rows of `in_proj_weight` and `in_proj_bias` are W_q's, W_k's and W_v's, in this order; `out_proj` is `W_o`."""
+    """Splits `in_proj_weight` and `in_proj_bias` into W_q, W_k and W_v, in this order; `out_proj` becomes `W_o`."""
     for h, d_head, bias in splits(draw):
         values = parameters(draw, h * d_head, bias)
         expect_moved(from_torch.module(of_torch(values, h)), values)
@@ -839,7 +844,7 @@ def from_torch_values(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_outputs(from_torch, draw):
-    """If your `MultiHeadAttention` holds, PyTorch's results come out, for either `batch_first`, sequences first."""
+    """If your `MultiHeadAttention` is right, returns PyTorch's results, batch first, for either `batch_first`."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -860,7 +865,7 @@ def from_torch_outputs(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_own(from_torch, draw):
-    """`module` is left as it was, all of it, and training the new layer changes nothing in `module`."""
+    """Does not change `module` in any way, and training the new layer does not change `module` either."""
     b, n_q, n_k, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     inputs = tokens(draw, b, n_q, n_k, h * d_head)
@@ -873,7 +878,7 @@ def from_torch_own(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_parameters])
 def from_torch_dtype(from_torch, draw):
-    """The new layer's parameters have the dtype of the old one's: float32, float64 or bfloat16."""
+    """The new layer has the dtype of the old one: float32, float64 or bfloat16."""
     *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):

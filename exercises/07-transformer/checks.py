@@ -1,11 +1,13 @@
-"""Checks of exercise 7. Yours to read: each is one sentence about a function or a class, and inputs that would show
-it false.
+"""Checks of exercise 7. You may read them: each is one sentence about a function or a class, with inputs that would
+show that it is false.
 
-`EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers, and where these have no answer, with
-`specifications` that attend with einsum and norm by hand; they are in checking.zip. Parameters are drawn and loaded
-by name, in float64 where nothing else is said. `TinyGPT` has parameters of its own choice, which are drawn as well;
-it is asked what depends on what, and whether it learns. `generate` is given a model whose next token depends on all
-that it is shown. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
+`EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers or, where these have no answer, with
+`specifications`, which computes attention with einsum and the norms by hand. It is in checking.zip together with the
+runtime, `checking`, so that no one sees an answer by accident. Parameters are drawn at random and loaded by name, in
+float64 unless a check says otherwise. You choose the parameters of `TinyGPT`, which are also drawn at random; its
+checks test what depends on what, and whether it learns. `generate` gets a model whose next token depends on all
+tokens that it sees. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's
+tests measure the distance on both sides.
 """
 
 import importlib.util
@@ -17,7 +19,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import inspect
 import math
@@ -70,7 +72,7 @@ PARTS = {"EncoderLayer": ("self_attn",), "DecoderLayer": ("self_attn", "multihea
 
 @check()
 def by_hand_one_token(by_hand, draw):
-    """The four numbers are what the layer makes of the token: twice, a part adds to the stream what it finds."""
+    """Returns the output of the layer for the token: two parts each add their result to the stream."""
     x = np.array([1.0, 1, 5, 5])
     W_o = np.array([[0.0, 0, 1, 0], [0, 1, 1, 0], [2, 1, 0, 2], [0, 0, 0, 2]])
     W_1 = np.array([[0.0, 3], [0, 9], [0, 0], [6, 0]])
@@ -88,7 +90,7 @@ def by_hand_one_token(by_hand, draw):
 
 
 def sizes(draw):
-    """Return five small sizes, all different: for example b, n, m, h and d_head. Their products are no `wide`."""
+    """Return five small sizes, all different, for example b, n, m, h and d_head. Their products are never `wide`."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
 
 
@@ -102,24 +104,24 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, stored in memory with the last two axes swapped."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 def some(draw, *shape):
-    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    """Return a mask that allows each query a key, and hides one from it where there are two."""
     mask = draw.rng.random(shape) < 0.5
     order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
 def late(n_q, n_k):
-    """Return a mask that leaves only the last three keys: along a long axis, few others would hardly show."""
+    """Return a mask that allows only the last three keys: in a long sequence, the effect of a few others is tiny."""
     return (torch.arange(n_k) >= n_k - 3).expand(n_q, n_k).clone()
 
 
 def linear(draw, name, d_in, d_out):
-    """Return weight and bias of an `nn.Linear` by name; of inputs of about 1 it makes outputs of about 1."""
+    """Return weight and bias of an `nn.Linear` by name; for inputs of about 1 its outputs are about 1."""
     return {f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5, f"{name}.bias": tensor(draw, d_out)}
 
 
@@ -144,9 +146,9 @@ def shapes(values):
 
 
 def inputs(draw, kind, b, n, m, d_model):
-    """Return what a layer is given beside masks: x, and to a decoder layer a memory.
+    """Return a layer's arguments without masks: x, and the memory for a decoder layer.
 
-    The numbers of x differ by more than 1: what a norm adds to the variance counts only where that is asked for.
+    Numbers in x differ by more than 1, so the constant that a norm adds to the variance matters only in one check.
     """
     x = 4 * tensor(draw, b, n, d_model)
     return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
@@ -156,7 +158,7 @@ def inputs(draw, kind, b, n, m, d_model):
 
 
 def loaded_network(FeedForward, values, ahead=()):
-    """Return a network with these parameters; `ahead` has the arguments of the calls that come next."""
+    """Return a network with these parameters; `ahead` has the arguments of the next calls."""
     d_ff, d_model = values["linear1.weight"].shape
     return FeedForward.loaded((d_model, d_ff), values, torch.float64, training=False, ahead=ahead)
 
@@ -169,7 +171,7 @@ def expect_fed(FeedForward, values, *inputs):
 
 @check(weight=1)
 def FeedForward_parameters(FeedForward, draw):
-    """Its parameters are `linear1` from d_model to d_ff and `linear2` back, both with a bias, and no others."""
+    """Has two layers with biases and nothing else: `linear1` from d_model to d_ff, and `linear2` back."""
     d_model, *_ = sizes(draw)
     d_ff = wide(draw)
     expect_parameters(FeedForward.module(d_model, d_ff), shapes(of_feed_forward(draw, d_model, d_ff)))
@@ -177,7 +179,7 @@ def FeedForward_parameters(FeedForward, draw):
 
 @check(weight=1, needs=[FeedForward_parameters])
 def FeedForward_shape(FeedForward, draw):
-    """The result is a tensor of shape (b, n, d_model)."""
+    """Returns a tensor of shape (b, n, d_model)."""
     b, n, d_model, *_ = sizes(draw)
     values, x = of_feed_forward(draw, d_model, wide(draw)), tensor(draw, b, n, d_model)
     expect_tensor(loaded_network(FeedForward, values, [(x,)])(x), (b, n, d_model))
@@ -185,7 +187,7 @@ def FeedForward_shape(FeedForward, draw):
 
 @check(weight=1, needs=[FeedForward_shape])
 def FeedForward_curve(FeedForward, draw):
-    """Between the two layers stands GELU, t times the share of a normal distribution below t: also where t is -3."""
+    """Applies GELU between the two layers, also near t = -3: t times the share of a normal distribution below t."""
     b, n, d_model, *_ = sizes(draw)
     d_ff = wide(draw)
     values = of_feed_forward(draw, d_model, d_ff)
@@ -200,7 +202,7 @@ def FeedForward_curve(FeedForward, draw):
 
 @check(weight=2, needs=[FeedForward_curve])
 def FeedForward_values(FeedForward, draw):
-    """Each token is widened by `linear1`, bent by GELU, and brought back by `linear2`; nothing else is done to it."""
+    """Applies `linear1`, GELU and `linear2` to each token, and nothing else."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     x = tensor(draw, b, n, d_model)
@@ -209,7 +211,7 @@ def FeedForward_values(FeedForward, draw):
 
 @check(weight=1, needs=[FeedForward_values])
 def FeedForward_sizes(FeedForward, draw):
-    """Where all sizes are alike, along a long axis, and where sizes are 1, the axes still mean what they mean."""
+    """Works when all dimensions are equal, for long dimensions, and for dimensions of size 1."""
     size, other, *_ = sizes(draw)
     long = draw.long()
     cases = [
@@ -227,7 +229,7 @@ def FeedForward_sizes(FeedForward, draw):
 
 @check(weight=0, needs=[FeedForward_shape])
 def FeedForward_refuses(FeedForward, draw):
-    """A last size that is not d_model raises `ValueError`, `RuntimeError` or `IndexError`; 1 is no exception."""
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when the last size is not d_model, even if it is 1."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     cases = [(tensor(draw, b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
@@ -238,7 +240,7 @@ def FeedForward_refuses(FeedForward, draw):
 
 @check(weight=1, needs=[FeedForward_values])
 def FeedForward_gradients(FeedForward, draw):
-    """Gradients flow to each parameter and to x."""
+    """Gradients flow to all parameters and to x."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     network = loaded_network(FeedForward, values)
@@ -247,13 +249,13 @@ def FeedForward_gradients(FeedForward, draw):
 
 
 def expect_backward(layer, specification, values, floating, masks, upstream):
-    """Fail unless the gradients of parameters and inputs are those of a specification of (values, *inputs)."""
+    """Fail unless the gradients of parameters and inputs match those of a specification of (values, *inputs)."""
     leaves = [part.clone().requires_grad_() for part in floating]
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
     (specification(parts, *leaves, *masks) * upstream).sum().backward()
     _, came, of_parameters = backward(layer, *floating, *masks, upstream=upstream)
     for name, part in expect_gradients(layer, of_parameters, parts).items():
-        # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
+        # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
         unit = max(np.abs(parts[name].grad.numpy()).max(), 1.0)
         expect_close(part, parts[name].grad, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
     for name, part, leaf in zip(("x", "memory"), came, leaves, strict=False):
@@ -261,20 +263,22 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
 
 
 def expect_same_in_training(layer, expected, *arguments):
-    """Fail unless a layer gives what is expected after `eval()`, and in training mode, where a new one begins."""
-    for _ in range(2):  # lest what a call leaves behind be taken for the mode's doing
+    """Fail unless a layer returns the expected result after `eval()` and in training mode, a new layer's mode."""
+    for _ in range(2):  # so that state left by a call is not blamed on the mode
         expect_close(layer(*arguments), expected)
     layer.train()
     try:
         expect_close(layer(*arguments), expected)
     except Failed as failure:
-        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        message = (
+            "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
+        )
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @check(weight=0.5, needs=[FeedForward_values])
 def FeedForward_in_training(FeedForward, draw):
-    """In training mode, where a new module begins, the results are the same: nothing is dropped at random."""
+    """Returns the same results in training mode, the mode of a new module: there is no dropout."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     x = tensor(draw, b, n, d_model)
@@ -283,7 +287,7 @@ def FeedForward_in_training(FeedForward, draw):
 
 @check(weight=0.5, needs=[FeedForward_shape])
 def FeedForward_kept(FeedForward, draw):
-    """The result has the dtype of parameters and x, in four of them, and x is as it was after the call."""
+    """Keeps the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
     b, n, d_model, *_ = sizes(draw)
     network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
     x = tensor(draw, b, n, d_model)
@@ -293,11 +297,11 @@ def FeedForward_kept(FeedForward, draw):
         expect_tensor(network(x.to(dtype)), (b, n, d_model), dtype)
 
 
-# EncoderLayer and DecoderLayer, which are asked much the same
+# EncoderLayer and DecoderLayer, which share most checks
 
 
 def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; the check `values` of the class NAME is called `NAME_values`."""
+    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
 
     def declare(body):
         for name in PARTS:
@@ -318,9 +322,9 @@ def _of(name, body):
 
 
 def loaded(made, values, h, ahead=()):
-    """Return a layer of the class under test with these parameters, set to be used and not to be trained.
+    """Return a layer of the class under test with these parameters, in evaluation mode.
 
-    `ahead` has the arguments of the calls that come next: they go with it in one message, where it lives elsewhere.
+    `ahead` has the arguments of the next calls: they are sent in the same message if the layer is in another process.
     """
     d_ff, d_model = values["feed_forward.linear1.weight"].shape
     return made.loaded((d_model, h, d_ff), values, torch.float64, training=False, ahead=ahead)
@@ -334,7 +338,7 @@ def expect_layer(made, values, h, *cases, specification=specified):
 
 
 def expect_refused(made, values, h, refused):
-    """Fail unless a layer raises for each of these arguments; with each comes what is wrong with them."""
+    """Fail unless a layer raises for each of these arguments, which come with the reason."""
     layer = loaded(made, values, h, [arguments for arguments, _ in refused])
     for arguments, because in refused:
         expect_raises(REFUSED, layer, *arguments, because=because)
@@ -342,7 +346,7 @@ def expect_refused(made, values, h, refused):
 
 @of_both(weight=2)
 def parameters_named(made, draw):
-    """Its parameters have the names and the shapes of the text, and no others."""
+    """Has exactly the parameters that the text names, with these shapes."""
     h, d_head, *_ = sizes(draw)
     d_model, d_ff = h * d_head, wide(draw)
     expect_parameters(made.module(d_model, h, d_ff), shapes(parameters(draw, made.name, d_model, d_ff)))
@@ -350,7 +354,7 @@ def parameters_named(made, draw):
 
 @of_both(weight=0)
 def refuses_heads(made, draw):
-    """A d_model that is no multiple of num_heads raises when the layer is made: `ValueError` or its like."""
+    """The constructor raises `ValueError` or similar when d_model is not a multiple of num_heads."""
     cases = [(7, 3), (6, 4), (8, 3), (3, 6)]
     made.ahead([(d_model, h, 5) for d_model, h in cases])
     for d_model, h in cases:
@@ -360,7 +364,7 @@ def refuses_heads(made, draw):
 
 @of_both(weight=1, needs=[parameters_named])
 def shape_of_result(made, draw):
-    """The result is a tensor of shape (b, n, d_model), and no tuple."""
+    """Returns a tensor of shape (b, n, d_model), not a tuple."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own, arguments = parameters(draw, made.name, d_model, wide(draw)), inputs(draw, made.name, b, n, m, d_model)
@@ -369,9 +373,9 @@ def shape_of_result(made, draw):
 
 @of_both(weight=3, needs=[shape_of_result])
 def values(made, draw):
-    """With the same weights, the results are those of PyTorch's layer with `norm_first=True, activation="gelu"`."""
+    """With the same weights, matches PyTorch's layer with `norm_first=True, activation="gelu"`."""
     b, n, m = (int(size) for size in draw.rng.permutation([4, 5, 7]))
-    h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, where n is not n - 1
+    h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, so that n - 1 instead of n shows
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, d_model)
@@ -379,13 +383,13 @@ def values(made, draw):
 
 
 def silenced(values, *parts):
-    """Return the same parameters, except that these linear layers are all 0: what comes through them adds nothing."""
+    """Return the same parameters, except that these linear layers are all 0 and so add nothing."""
     return {name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()}
 
 
 @of_both(weight=1, needs=[shape_of_result])
 def attention_alone(made, draw):
-    """Where `linear2` is all 0 the feed-forward network adds nothing: x is left and what attention finds."""
+    """If `linear2` is all 0, the feed-forward network adds nothing: the result is x plus the output of attention."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -394,7 +398,7 @@ def attention_alone(made, draw):
 
 @of_both(weight=1, needs=[shape_of_result])
 def feed_forward_alone(made, draw):
-    """Where `W_o` is all 0 attention adds nothing: x is left and what the feed-forward network finds."""
+    """If `W_o` is all 0, attention adds nothing: the result is x plus the output of the feed-forward network."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -404,7 +408,7 @@ def feed_forward_alone(made, draw):
 
 @of_both(weight=1, needs=[values])
 def small_differences(made, draw):
-    """Where a token's numbers hardly differ, the 10⁻⁵ counts that a layer norm adds to the variance."""
+    """Layer norm adds 10⁻⁵ to the variance, which matters when a token's numbers are nearly equal."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -417,7 +421,7 @@ def small_differences(made, draw):
 
 @of_both(weight=1.5, needs=[attention_alone])
 def masked(made, draw):
-    """With a `mask` (n, n) a token attends only where it is True; without, and in the next call, everywhere."""
+    """With a `mask` (n, n), tokens attend only where it is True; without one, or in a later call, everywhere."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -428,7 +432,7 @@ def masked(made, draw):
 
 @of_both(weight=0.5, needs=[masked])
 def by_name(made, draw):
-    """The mask, and all the rest, may be given by name: `layer(x, mask=mask)`."""
+    """Accepts the mask and all other arguments by name: `layer(x, mask=mask)`."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -441,7 +445,7 @@ def by_name(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def masked_otherwise(made, draw):
-    """A `mask` may also be one for each sequence, (b, n, n) or (b, 1, n), or have four axes, as in exercise 6."""
+    """Accepts one `mask` per sequence, (b, n, n) or (b, 1, n), or a mask with four axes, as in exercise 6."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -452,7 +456,7 @@ def masked_otherwise(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def nothing_to_attend_to(made, draw):
-    """A token that may attend to nothing still goes through: attention adds `W_o`'s bias to it, and no NaN."""
+    """For a fully masked token, attention adds only the bias of `W_o`, and no NaN."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -463,7 +467,7 @@ def nothing_to_attend_to(made, draw):
 
 @of_both(weight=1, needs=[values])
 def sizes_alike(made, draw):
-    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    """Works when all dimensions are equal, and for long ones."""
     size = int(draw.rng.integers(3, 5))
     long = draw.long()
     for b, n, m, h, d_model, d_ff in [
@@ -480,7 +484,7 @@ def sizes_alike(made, draw):
 
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
-    """Sizes of 1 stay axes: one sequence, one token, one head, one column for each head, one hidden unit."""
+    """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head, one hidden unit."""
     *three, h, d_head = sizes(draw)
     ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
     layers = [(h, d_head, 11, ones), (1, d_head, 11, [three]), (h, 1, 11, [three]), (h, d_head, 1, [three])]
@@ -492,7 +496,7 @@ def sizes_of_one(made, draw):
 
 @of_both(weight=2, needs=[values])
 def gradients(made, draw):
-    """Gradients flow to each parameter and each input, without a mask, and with one that leaves a token nothing."""
+    """Gradients flow to all parameters and inputs, without a mask and with a fully masked token."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -510,7 +514,7 @@ def gradients(made, draw):
 
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
-    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    """Returns the same results in training mode, the mode of a new layer: there is no dropout."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -520,7 +524,7 @@ def in_training(made, draw):
 
 @of_both(weight=1, needs=[shape_of_result])
 def dtype(made, draw):
-    """The result has the dtype of parameters and inputs: float32, float64, float16, bfloat16, with a mask too."""
+    """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
@@ -532,8 +536,8 @@ def dtype(made, draw):
 
 @of_both(weight=1, needs=[shape_of_result])
 def refuses_masks(made, draw):
-    """A mask for another number of tokens raises `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: whoever cuts such a mask takes one for another. PyTorch, and the given layer, raise by themselves.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when the mask is for another number of tokens."""
+    # Worth points: code that crops such a mask applies a different one. PyTorch and the given layer raise anyway.
     b, n, m, h, d_head = sizes(draw)
     own = parameters(draw, made.name, h * d_head, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, h * d_head)
@@ -544,12 +548,12 @@ def refuses_masks(made, draw):
 
 @of_both(weight=0, needs=[shape_of_result])
 def refuses_sizes(made, draw):
-    """Another width than d_model, also 1, and a mask for more heads raise; a mask of one key is not stretched."""
+    """Raises when a width is not d_model, even if it is 1, or when a mask has too many heads or a single key."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     x, *memory = inputs(draw, made.name, b, n, m, d_model)
-    refused = []  # arguments, and what is wrong with them
+    refused = []  # arguments, and the reason
     for d in (d_model + h, d_model - h, 1):
         because = Message("d_model is {d_model}", d_model=d_model)
         refused.append(((tensor(draw, b, n, d), *memory), because))
@@ -557,14 +561,14 @@ def refuses_sizes(made, draw):
     for shape in [(n, 1), (1, h + 1, n, n)]:
         refused.append(((x, *memory, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))))
     if memory:
-        because = Message("the memory_mask is {shape}, memory {m} long", shape=str((n, 1)), m=m)
+        because = Message("the memory_mask is {shape} and the memory has length {m}", shape=str((n, 1)), m=m)
         refused.append(((x, *memory, None, some(draw, n, 1)), because))
     expect_refused(made, own, h, refused)
 
 
 @of_both(weight=0.5, needs=[shape_of_result])
 def kept(made, draw):
-    """Inputs, mask and parameters are as they were after the call."""
+    """Does not change inputs, mask or parameters."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
@@ -582,7 +586,7 @@ def kept(made, draw):
 
 @check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
-    """`memory_mask` (n, m) hides parts of the memory, `mask` those of x: by name too, and both; m = n or not."""
+    """Applies `memory_mask` (n, m) to the memory and `mask` to x, alone, together or by name, also if m = n."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -600,7 +604,7 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
 
 @check(weight=1, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
-    """A `memory_mask` may be (b, 1, m) or have four axes; where it leaves a token nothing, `W_o`'s bias is added."""
+    """A `memory_mask` may be (b, 1, m) or have four axes; a fully masked token gets only the bias of `W_o`."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -615,7 +619,7 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
 
 @check(weight=1, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_long_memory(DecoderLayer, draw):
-    """A memory of any length does, longer than 512 or as short as 1, and one that is masked in part."""
+    """Accepts a memory of any length, above 512 or only 1, also when part of it is masked."""
     b, n, _, h, d_head = sizes(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
@@ -626,22 +630,22 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
 
 @check(weight=0.5, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
-    """A `memory_mask` for another number of tokens, or for a memory of another length, raises."""
+    """Raises when the `memory_mask` is for another number of tokens or another memory length."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     refused = []
     for shape in [(n, m + 1), (n + 1, m), (m, n), (b, n + 1, m)]:
-        because = Message("the memory_mask is {shape}, memory {m} long", shape=str(shape), m=m)
+        because = Message("the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m)
         refused.append(((*arguments, None, some(draw, *shape)), because))
     expect_refused(DecoderLayer, own, h, refused)
 
 
 # TinyGPT
 
-CHANGES = 1e-5  # of the largest logit: what is computed in another order differs by less, what is changed by more
-SEEN = 1e-10  # one token of hundreds changes little, and what is hidden nothing at all
+CHANGES = 1e-5  # of the largest logit: another order of computation differs by less, a real change by more
+SEEN = 1e-10  # one token among hundreds changes little, a hidden one nothing at all
 
 
 def words(draw, vocab_size, *shape):
@@ -649,13 +653,13 @@ def words(draw, vocab_size, *shape):
 
 
 def sizes_of_model(draw, num_layers=2, max_len=7):
-    """Return the arguments of a `TinyGPT`: a small one. The width of a head is even, as rotary positions want it."""
+    """Return the arguments of a small `TinyGPT`. The head width is even, as rotary positions require."""
     h = int(draw.rng.choice([2, 3]))
     return int(draw.rng.choice([11, 13])), 4 * h, h, num_layers, max_len
 
 
 def drawn(made, draw, *arguments):
-    """Return a model with parameters that are drawn here, whatever they are: a new one's might be 0, or all alike."""
+    """Return a model with parameters drawn here: those of a new model might be 0, or all equal."""
     model = made.module(*arguments)
     values = {name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5 for name, shape in model.shapes().items()}
     return model.load(values, torch.float64, training=False)
@@ -672,18 +676,18 @@ def distances(logits, others):
 
 @check(weight=0.5)
 def TinyGPT_max_len(TinyGPT, draw):
-    """`max_len` can be read from the model, and it is a module with parameters."""
+    """Has an attribute `max_len`, and is a module with parameters."""
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
     found = model.read("max_len")
-    message = "`max_len` should be {size}, and is {found}."
+    message = "`max_len` should be {size}, got {found}."
     expect(found == max_len, Message(message, size=max_len, found=str(found)[:50]))
-    expect(model.shapes(), "`state_dict` has no parameters: nothing of this model can be trained or saved.")
+    expect(model.shapes(), "`state_dict` has no parameters, so nothing in this model can be trained or saved.")
 
 
 @check(weight=2)
 def TinyGPT_shape(TinyGPT, draw):
-    """The logits have shape (b, n, vocab_size), for every n from 1 to `max_len`, be it 1, and for b = 1."""
+    """Returns logits of shape (b, n, vocab_size) for every n from 1 to `max_len`, also for n = 1 and b = 1."""
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len).train(False)
     cases = [words(draw, vocab_size, 2, n) for n in range(max_len, 0, -1)] + [words(draw, vocab_size, 1, 1)]
@@ -698,24 +702,24 @@ def TinyGPT_shape(TinyGPT, draw):
 
 @check(weight=0, needs=[TinyGPT_shape])
 def TinyGPT_refuses(TinyGPT, draw):
-    """More than `max_len` tokens raise, and so does, when it is made, a d_model that is no multiple of num_heads."""
+    """Raises for more than `max_len` tokens, and in the constructor if d_model is not a multiple of num_heads."""
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len)
     cases = [(words(draw, vocab_size, 2, n),) for n in (max_len + 1, 2 * max_len)]
     model.ahead(cases)
     for case in cases:
         expect_raises(REFUSED, model, *case, because=Message("max_len is {max_len}", max_len=max_len))
-    because = Message("d_model is 7, and h is 3")
+    because = Message("d_model is 7, and num_heads is 3")
     expect_raises(REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because=because)
 
 
 def count(model):
-    """Return the number of a module's parameters that can be trained, each counted once."""
+    """Return the number of trainable parameters in a module, each counted once."""
     return sum(part.numel() for part in model.parameters() if part.requires_grad)
 
 
 def without_gradient(model, tokens):
-    """Return which parameters that can be trained get no gradient from the logits, by name."""
+    """Return the names of the trainable parameters that get no gradient from the logits."""
     import torch
 
     with torch.enable_grad():
@@ -726,28 +730,28 @@ def without_gradient(model, tokens):
 
 @check(weight=1.5, needs=[TinyGPT_shape])
 def TinyGPT_layers(TinyGPT, draw):
-    """There are `num_layers` layers: each adds the same number of parameters of its own, and each of them is used."""
+    """Has `num_layers` layers: each adds the same number of parameters of its own, and each is used."""
     vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
     models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
     counts = [model.run_remote(count) for model in models]
     more = np.diff(counts)
     message = (
-        "With 1, 2, 3 and 4 layers {counts} parameters can be trained: each layer should bring as many of its"
-        " own. Is each made anew, and do they stand in an `nn.ModuleList`?"
+        "With 1, 2, 3 and 4 layers, {counts} parameters can be trained, but each layer should add the same number. "
+        "Is each layer a new one, and are they in an `nn.ModuleList`?"
     )
     named = Message(message, counts=", ".join(map(str, counts)))
     expect(more.min() > 0 and more.min() == more.max(), named)
     lacks = models[2].run_remote(without_gradient, words(draw, vocab_size, 2, max_len))
     message = (
-        "No gradient comes to {count} of the parameters, such as `{name}`: the result does not depend on "
-        "them. It may also be `detach` that cuts them off."
+        "No gradient reaches {count} of the parameters, such as `{name}`: the result does not depend on them, or "
+        "`detach` cuts them off."
     )
     expect(not lacks, Message(message, count=len(lacks), name=str(lacks[:1])[2:-2][:60]))
 
 
 @check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_sequences(TinyGPT, draw):
-    """Sequences do not see each other: each has the logits that it has alone."""
+    """Sequences do not affect each other: each gets the same logits in a batch as alone."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 3, 5)
@@ -757,14 +761,14 @@ def TinyGPT_sequences(TinyGPT, draw):
     for i, own in enumerate(each):
         alone = logits_of(model, own, vocab_size)
         message = (
-            "The logits of sequence {i} are others when it stands in a batch with other sequences. An axis is "
-            "taken for another, or a mean is taken over the batch."
+            "The logits of sequence {i} change when it is in a batch with other sequences. Two axes may be mixed "
+            "up, or a mean may be taken over the batch."
         )
         expect(distances(alone[0], together[i]).max() < CHANGES, Message(message, i=i))
 
 
 def changed_once(draw, vocab_size, n):
-    """Return a batch: a sequence of n tokens, then as many of which each differs from it in one token, 0 to n - 1."""
+    """Return a batch: a sequence of n tokens, then n copies of it, each with one token changed, 0 to n - 1."""
     tokens = words(draw, vocab_size, 1, n).repeat(n + 1, 1)
     for j in range(n):
         tokens[j + 1, j] = (tokens[j + 1, j] + int(draw.rng.integers(1, vocab_size))) % vocab_size
@@ -772,40 +776,40 @@ def changed_once(draw, vocab_size, n):
 
 
 def expect_unchanged_before(logits, changed, message, **values):
-    """Fail if logits before a token that was changed differ from row 0's; `changed` has that token's place by row."""
+    """Fail if logits before a changed token differ from row 0's; `changed` gives that token's position by row."""
     for row, j in changed.items():
         leaks = np.flatnonzero(distances(logits[0, :j], logits[row, :j]) > CHANGES)
         if len(leaks):
-            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values), tells=True)
+            raise Failed(Message(message, j=j, i=int(leaks[-1]), **values), explained=True)
 
 
 @check(weight=3, needs=[TinyGPT_sequences])
 def TinyGPT_causal(TinyGPT, draw):
-    """A later token changes nothing: the logits at a token stay as they are, whatever follows."""
+    """Later tokens have no effect: changing them does not change the logits of a token."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     logits = logits_of(model, changed_once(draw, vocab_size, max_len), vocab_size)
     message = (
-        "Token {j} was changed, and the logits at token {i}, before it, changed with it. Does every layer get"
-        " a causal mask, True where a token may look, at itself and to the left?"
+        "Token {j} was changed, and the logits at token {i}, before it, also changed. Does every layer get a causal "
+        "mask that is True for the token itself and to its left?"
     )
     expect_unchanged_before(logits, {j + 1: j for j in range(1, max_len)}, message)
-    # Hundreds of tokens: a mask of some size of its own ends before them.
+    # Hundreds of tokens: a mask of a fixed size ends before them.
     long = draw.long()
     model = drawn(TinyGPT, draw, 3, 4, 1, 1, long)
     j = long - 1 - int(draw.rng.integers(3))
     tokens = words(draw, 3, 1, long).repeat(2, 1)
     tokens[1, j] = (tokens[1, j] + 1) % 3
     message = (
-        "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, changed "
-        "with it. A mask has to be as long as the sequence, whatever that is."
+        "In a sequence of {n} tokens, token {j} was changed, and the logits at token {i}, before it, also changed. "
+        "A mask has to be as long as the sequence."
     )
     expect_unchanged_before(logits_of(model, tokens, 3), {1: j}, message, n=long)
 
 
 @check(weight=1, needs=[TinyGPT_causal])
 def TinyGPT_prefix(TinyGPT, draw):
-    """How many tokens follow changes nothing either: the first k have the logits that they have alone."""
+    """The number of later tokens has no effect: the first k tokens get the same logits as alone."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 2, max_len)
@@ -815,15 +819,15 @@ def TinyGPT_prefix(TinyGPT, draw):
     for k, own in beginnings.items():
         alone = logits_of(model, own, vocab_size)
         message = (
-            "The logits of the first {k} tokens are others when these stand alone than when more follow. Are "
-            "positions counted from the first token, and is no mean taken over tokens?"
+            "The logits of the first {k} tokens change when more tokens follow. Positions must count from the first "
+            "token, and no mean may be taken over tokens."
         )
         expect(distances(alone, whole[:, :k]).max() < CHANGES, Message(message, k=k))
 
 
 @check(weight=2, needs=[TinyGPT_causal])
 def TinyGPT_sees(TinyGPT, draw):
-    """A token changes the logits at its own place, and at every place after it, with one layer too."""
+    """A token affects the logits at its own position and at every later one, even with one layer."""
     for num_layers in (1, 2):
         vocab_size, *rest, max_len = sizes_of_model(draw, num_layers)
         model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
@@ -832,12 +836,12 @@ def TinyGPT_sees(TinyGPT, draw):
             blind = np.flatnonzero(distances(logits[0, j:], logits[j + 1, j:]) < CHANGES)
             if len(blind):
                 message = (
-                    "Token {j} was changed, and the logits at token {i} stayed as they were. Each token sees itself "
-                    "and all before it: is there attention in each layer, and does its mask hide too much?"
+                    "Token {j} was changed, but the logits at token {i} did not change. Each token sees itself and "
+                    "all earlier tokens. Does each layer have attention, and does its mask hide too much?"
                 )
-                raise Failed(Message(message, j=j, i=j + int(blind[0])), tells=True)
-    # In a long sequence too, where a mask of its own size would end: for the last tokens the first ones count,
-    # and those shortly before them.
+                raise Failed(Message(message, j=j, i=j + int(blind[0])), explained=True)
+    # Also in a long sequence, where a mask of a fixed size would end: the last tokens depend on the first ones,
+    # and on those shortly before them.
     n = draw.long()
     changed = [int(draw.rng.integers(3)), n - 5 - int(draw.rng.integers(3))]
     model = drawn(TinyGPT, draw, 3, 4, 1, 1, n)
@@ -846,8 +850,8 @@ def TinyGPT_sees(TinyGPT, draw):
         tokens[row, j] = (tokens[row, j] + 1) % 3
     logits = logits_of(model, tokens, 3)
     message = (
-        "In a sequence of {n} tokens, token {j} was changed, and most logits of the last {count} stayed as they "
-        "were: does a mask hide too much?"
+        "In a sequence of {n} tokens, token {j} was changed, but most of the last {count} logits did not change. "
+        "Does a mask hide too much?"
     )
     for row, j in enumerate(changed, 1):
         count = min(n - j, n - 512)
@@ -857,7 +861,7 @@ def TinyGPT_sees(TinyGPT, draw):
 
 @check(weight=2, needs=[TinyGPT_sees])
 def TinyGPT_positions(TinyGPT, draw):
-    """The order of tokens matters: where two change places, logits after them change, with one layer too."""
+    """Token order matters: swapping two tokens changes the later logits, even with one layer."""
     vocab_size, *rest, max_len = sizes_of_model(draw, num_layers=1)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     first = torch.tensor(draw.rng.permutation(vocab_size)[:max_len]).repeat(max_len - 1, 1)
@@ -867,15 +871,15 @@ def TinyGPT_positions(TinyGPT, draw):
     for i in range(max_len - 2):
         change = distances(logits[0, i + 2 :], logits[i + 1, i + 2 :]).min()
         message = (
-            "Tokens {i} and {j} were exchanged, and the logits after them stayed as they were. Is the position of"
-            " each token told to the model?"
+            "Tokens {i} and {j} were swapped, but the logits after them did not change. Does the model get the "
+            "position of each token?"
         )
         expect(change > CHANGES, Message(message, i=i, j=i + 1))
 
 
 @check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_in_training(TinyGPT, draw):
-    """In training mode, where a new model begins, the logits are the same: nothing is dropped at random."""
+    """Returns the same logits in training mode, the mode of a new model: there is no dropout."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 3, max_len)
@@ -883,13 +887,13 @@ def TinyGPT_in_training(TinyGPT, draw):
     in_use = logits_of(model, tokens, vocab_size)
     expect(
         distances(in_use, logits_of(model.train(), tokens, vocab_size)).max() < CHANGES,
-        "The logits in training mode differ from those after `eval()`: dropout, or the like.",
+        "The logits in training mode differ from those after `eval()`, probably because of dropout.",
     )
 
 
 @check(weight=1, needs=[TinyGPT_layers])
 def TinyGPT_kept(TinyGPT, draw):
-    """The logits have the dtype of the parameters, in four of them, and the tokens are as they were."""
+    """Returns logits in the parameters' dtype, float32, float64, float16 or bfloat16; does not change the tokens."""
     vocab_size, *rest, max_len = sizes_of_model(draw)
     model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
     tokens = words(draw, vocab_size, 3, max_len)
@@ -908,15 +912,14 @@ def loss_of(logits, targets):
 
 @check(weight=1, needs=[TinyGPT_shape])
 def TinyGPT_begins(TinyGPT, draw):
-    """A new model guesses: for random tokens its loss is about ln(vocab_size), and less than 1 above it."""
+    """A new model guesses: on random tokens its loss is about ln(vocab_size), and at most 1 above it."""
     vocab_size, max_len = 50, 12
     model = TinyGPT.module(vocab_size, 32, 4, 2, max_len)
     tokens = words(draw, vocab_size, 8, max_len + 1)
     loss = loss_of(logits_of(model, tokens[:, :-1], vocab_size).astype(float), tokens[:, 1:].numpy())
     message = (
-        "The loss of a new model is {loss}, and ln({vocab_size}) is {guess}: it is sure of what it cannot "
-        "know. Its logits are too large: draw the embeddings or the last layer smaller, or put a norm before "
-        "that."
+        "The loss of a new model is {loss}, but a guess has ln({vocab_size}) = {guess}. The logits are too large: "
+        "initialize the embeddings or the last layer with smaller numbers, or put a norm before the last layer."
     )
     guess = math.log(vocab_size)
     expect(loss < guess + 1, Message(message, loss=f"{loss:.2f}", vocab_size=vocab_size, guess=f"{guess:.2f}"))
@@ -928,7 +931,7 @@ def learn(model, inputs, targets, rate):
 
     parts = [part for part in model.parameters() if part.requires_grad]
     values = torch.nn.utils.parameters_to_vector(parts).detach().clone()
-    torch.nn.utils.vector_to_parameters(values, parts)  # which are views of it from here on
+    torch.nn.utils.vector_to_parameters(values, parts)  # from here on, the parameters are views of it
     mean, square = torch.zeros_like(values), torch.zeros_like(values)
     losses = []
     for step, (batch, wanted) in enumerate(zip(inputs, targets, strict=True), 1):
@@ -947,11 +950,11 @@ def learn(model, inputs, targets, rate):
 
 
 STEPS, SEQUENCES, PERIOD, NO_TARGET = 25, 16, 2, -100
-MOST_LOSS = 0.5  # after training; right models come to 0.02 at most, and one that guesses to 1.8
+MOST_LOSS = 0.5  # after training; right models reach 0.02 or less, and a model that guesses has 1.8
 
 
 def repeating(draw, vocab_size, n, *lead):
-    """Return tokens in sequences that repeat every `PERIOD` tokens, and the next of each, where that can be known."""
+    """Return tokens in sequences that repeat every `PERIOD` tokens, and each next token, if it can be known."""
     first = draw.rng.integers(vocab_size, size=(*lead, PERIOD))
     whole = np.concatenate([first] * (n // PERIOD + 1), axis=-1)[..., : n + 1]
     targets = whole[..., 1:].copy()
@@ -961,7 +964,7 @@ def repeating(draw, vocab_size, n, *lead):
 
 @check(weight=3, needs=[TinyGPT_causal, TinyGPT_in_training])
 def TinyGPT_learns(TinyGPT, draw):
-    """It can be trained: after 25 steps it goes on with sequences of two tokens that take turns."""
+    """Can be trained: after 25 steps, it continues sequences of two alternating tokens."""
     vocab_size, n = 6, 8
     model = TinyGPT.module(vocab_size, 24, 2, 1, n)
     fresh, wanted = repeating(draw, vocab_size, n, 64)
@@ -970,7 +973,7 @@ def TinyGPT_learns(TinyGPT, draw):
     losses = model.run_remote(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 2e-2)
     after = loss_of(logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known])
     message = (
-        "The loss of a new model is {first}. After {steps} steps of Adam it is {after}, and should be below {most}."
+        "The loss of a new model is {first}. After {steps} steps of Adam it should be below {most}, got {after}."
     )
     values = {"first": f"{losses[0]:.2f}", "after": f"{after:.2f}", "most": MOST_LOSS}
     expect(after < MOST_LOSS, Message(message, steps=STEPS, **values))
@@ -980,14 +983,14 @@ def TinyGPT_learns(TinyGPT, draw):
 
 
 class Sums(nn.Module):
-    """A model whose logits at a token depend on all tokens that it is shown up to there, and on their order."""
+    """A model whose logits at a token depend on all tokens up to there, and on their order."""
 
     def __init__(self, draw, vocab_size, max_len):
         super().__init__()
         self.vocab_size, self.max_len = vocab_size, max_len
         self.weights = draw.rng.integers(1, 101, size=max_len)
         self.rows = draw.rng.normal(size=(101, vocab_size))
-        self.scale = nn.Parameter(torch.ones(1))  # something to ask for a device or a dtype
+        self.scale = nn.Parameter(torch.ones(1))  # so that code can read a device or a dtype
 
     def forward(self, tokens):
         tokens = np.asarray(tokens.detach())
@@ -1002,7 +1005,7 @@ class Sums(nn.Module):
 
 
 def expect_continued(generate, draw, b, n, num_new_tokens, max_len, vocab_size=11):
-    """Fail unless greedy generation comes out, from a prompt that is drawn."""
+    """Fail unless the result is the greedy continuation of a random prompt."""
     model = Sums(draw, vocab_size, max_len)
     prompt = words(draw, vocab_size, b, n)
     tokens = generate(generate.given(model, "model"), prompt, num_new_tokens)
@@ -1013,19 +1016,19 @@ def expect_continued(generate, draw, b, n, num_new_tokens, max_len, vocab_size=1
 
 @check(weight=1)
 def generate_shape(generate, draw):
-    """The result is a tensor (b, n + m) of whole numbers, which begins with the prompt; m = 0 adds nothing."""
+    """Returns a tensor (b, n + m) of whole numbers that begins with the prompt; m = 0 adds nothing."""
     b, n, m, *_ = sizes(draw)
     model = Sums(draw, 11, n + m)
     for more in (m, 1, 0):
         prompt = words(draw, 11, b, n)
         tokens = generate(generate.given(model, "model"), prompt, more)
         expect_tensor(tokens, (b, n + more), torch.int64)
-        expect_close(tokens[:, :n], prompt, what=Message("the beginning"))
+        expect_close(tokens[:, :n], prompt, what=Message("the prompt in the result"))
 
 
 @check(weight=3, needs=[generate_shape])
 def generate_greedy(generate, draw):
-    """Each new token is the most likely one after all before it, in each sequence, as long as all can be seen."""
+    """Adds the most likely token each time, in each sequence, while the model can see all tokens."""
     b, n, m, *_ = sizes(draw)
     expect_continued(generate, draw, b, n, m + 3, n + m + 3)
     expect_continued(generate, draw, b, n, m + 3, n + m + 2)
@@ -1033,7 +1036,7 @@ def generate_greedy(generate, draw):
 
 @check(weight=2, needs=[generate_greedy])
 def generate_window(generate, draw):
-    """Once there are more than `max_len` tokens, the model is shown the last `max_len`, also of a long prompt."""
+    """With more than `max_len` tokens, passes the last `max_len` to the model, also for a long prompt."""
     b, n, m, *_ = sizes(draw)
     expect_continued(generate, draw, b, n, m + 5, n + 1)
     expect_continued(generate, draw, b, n + 4, m + 2, n + 1)
@@ -1042,7 +1045,7 @@ def generate_window(generate, draw):
 
 @check(weight=1, needs=[generate_greedy])
 def generate_sizes(generate, draw):
-    """One sequence, a prompt of one token, one new token, a `max_len` of 1, and many tokens do as well."""
+    """Works for one sequence, a prompt of one token, one new token, a `max_len` of 1, and many tokens."""
     b, n, m, *_ = sizes(draw)
     for one in [(1, n, m, n + m), (b, 1, m, m + 1), (b, n, 1, n + 1), (b, n, m, 1), (1, 1, 1, 1), (n, n, n, n)]:
         expect_continued(generate, draw, *one)
@@ -1051,7 +1054,7 @@ def generate_sizes(generate, draw):
 
 
 def some_model(function, vocab_size, max_len, training):
-    """Return a small model, in training mode or not, as a whole and in its parts."""
+    """Return a small model that is in training mode or not, as a whole and in its parts."""
     import torch
 
     class Model(torch.nn.Module):
@@ -1069,7 +1072,7 @@ def some_model(function, vocab_size, max_len, training):
 
 @check(weight=1, needs=[generate_shape])
 def generate_mode(generate, draw):
-    """The model is left as it was, in its mode and in all else; also where no token is added."""
+    """Does not change the model: its mode and all else stay the same, even if no token is added."""
     b, n, m, *_ = sizes(draw)
     for training in (True, False):
         for more in (m, 0):
@@ -1081,7 +1084,7 @@ def generate_mode(generate, draw):
 
 @check(weight=1, needs=[generate_shape])
 def generate_kept(generate, draw):
-    """The prompt is as it was after the call."""
+    """Does not change the prompt."""
     b, n, m, *_ = sizes(draw)
     for max_len in (n + m, n):
         prompt = words(draw, 11, b, n)
@@ -1089,7 +1092,7 @@ def generate_kept(generate, draw):
         after = generate.calls[-1].arguments[1]
         if after.shape != prompt.shape or not torch.equal(after, prompt):
             failure = Failed(
-                "The prompt was changed in place. Whoever called still needs it: make a new tensor.", tells=True
+                "The prompt was changed in place, but the caller still needs it: create a new tensor.", explained=True
             )
             failure.changed = "prompt"
             raise failure

@@ -1,10 +1,12 @@
-"""Checks of exercise 8. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 8. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Scores are compared with `specifications`, which are in checking.zip and sum entry by entry, and ranks with those of
-matrices that are put together from singular values. A layer without a head is asked for its results, which are
-compared with the sum over the other heads; how it was silenced is its own affair. The layer that was given is looked
-at before and after with `left_as_it_was` of `checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`,
-which says how it was chosen.
+Scores are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
+with the runtime, `checking`, so that no one sees an answer by accident. Ranks are compared with those of matrices
+that are built from singular values. The results of a layer without a head are compared with the sum over the other
+heads; any way to silence the head is accepted. The given layer is compared before and after with `left_as_it_was`
+from `checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the
+course's tests measure the distance on both sides.
 """
 
 import importlib.util
@@ -16,7 +18,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import contextlib
 
@@ -67,7 +69,7 @@ PROJECTIONS = ("W_q", "W_k", "W_v")
 
 @check()
 def by_hand_four_numbers(by_hand, draw):
-    """The four numbers are two probabilities, a previous-token score and an effective rank."""
+    """Returns two probabilities, a previous-token score and an effective rank."""
     z, W_o = np.array([3.0, 2]), np.array([[np.log(4) / 3, 0], [np.log(2) / 2, 0]])
     right = [np.exp(y[0]) / np.exp(y).sum() for y in (z @ W_o, z[1:] @ W_o[1:])]
     squares = np.array([1.4, 0.8, 0.4, 0.1]) ** 2
@@ -79,7 +81,7 @@ def by_hand_four_numbers(by_hand, draw):
 
 
 def sizes(draw):
-    """Return five small sizes, all different: for example b, n_q, n_k, h and d_head."""
+    """Return five small sizes, all different, for example b, n_q, n_k, h and d_head."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
 
 
@@ -88,12 +90,12 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, stored in memory with the last two axes swapped."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 def parameters(draw, d_model, bias=True):
-    """Return parameters of a `MultiHeadAttention`, by name; scores come to about 1."""
+    """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
         values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
@@ -109,7 +111,7 @@ def spectrum(draw, n, m, singular):
 
 
 def some_spectrum(draw, size, energy=0.9):
-    """Return singular values, and the fewest that make this share: no fewer come near it, or go just beyond it."""
+    """Return singular values, and the fewest that reach this share: no sum is close to it."""
     while True:
         singular = np.sort(draw.rng.uniform(0.2, 3, size) ** 1.5)[::-1]
         shares = np.cumsum(singular**2) / (singular**2).sum()
@@ -118,13 +120,13 @@ def some_spectrum(draw, size, energy=0.9):
 
 
 def some(draw, *shape):
-    """Return a mask that leaves each query at least one key, and hides at least one from each where there are two."""
+    """Return a mask that allows each query a key, and hides one from it where there are two."""
     mask = draw.rng.random(shape) < 0.5
     order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
-# What is asked where the function under test lives. Each imports what it needs itself.
+# These run in the process of the function under test. Each imports what it needs.
 
 
 def made_layer(function, values, h, training):
@@ -154,7 +156,7 @@ def made_layer(function, values, h, training):
 
 
 def cut(function, layer, head):
-    """Return what comes of cutting a head."""
+    """Return the result of cutting a head."""
     return function(layer, head)
 
 
@@ -168,12 +170,12 @@ def trained(module):
 
 
 def can_learn(module):
-    """Tell whether some parameter of a module asks for a gradient."""
+    """Return whether some parameter of a module requires a gradient."""
     return any(part.requires_grad for part in module.parameters())
 
 
 def through_weights(module, query, key, upstream):
-    """Return the gradients of query and key for a loss that asks for the weights alone; None for none."""
+    """Return the gradients of query and key for a loss of the weights alone; None if there are none."""
     import torch
 
     leaves = [part.detach().clone().requires_grad_() for part in (query, key)]
@@ -186,7 +188,7 @@ def through_weights(module, query, key, upstream):
 
 
 def measured(function, layer, query, key, target, kind):
-    """Return the importances for a mean square distance to a target, which is given as a float or as a tensor."""
+    """Return the importances for a mean squared distance to a target; the loss returns a float or a tensor."""
 
     def loss(layer):
         distance = (layer(query, key)[0] - target).square().mean()
@@ -200,7 +202,7 @@ AN_ABLATED = "head {head} of a layer with d_model = {d_model} and {h} heads"
 
 
 def layer_of(function, values, h, training=False):
-    """Return a layer with these parameters, to be an argument of the function under test and to be looked at."""
+    """Return a layer with these parameters, to pass to the function under test and to inspect."""
     return Module(function, function.run_remote(made_layer, values, h, training), "layer")
 
 
@@ -213,7 +215,7 @@ def ablated(ablate_head, layer, values, h, head):
 
 
 def some_ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, training=False, head=None):
-    """Return a copy without a head, the layer that it was made of, that layer's parameters, and the head."""
+    """Return a copy without a head, the original layer, its parameters, and the head."""
     values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
     head = int(draw.rng.integers(h)) if head is None else head
     layer = layer_of(ablate_head, values, h, training)
@@ -225,7 +227,7 @@ def some_ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, t
 
 @check(weight=1)
 def previous_token_score_shape(previous_token_score, draw):
-    """The result is a tensor of shape (h,), with a batch axis in front of A and without."""
+    """Returns a tensor of shape (h,), with and without a batch dimension in A."""
     b, h, n, *_ = sizes(draw)
     expect_tensor(previous_token_score(tensor(draw, b, h, n, n)), (h,))
     expect_tensor(previous_token_score(tensor(draw, h, n, n)), (h,))
@@ -233,7 +235,7 @@ def previous_token_score_shape(previous_token_score, draw):
 
 @check(weight=3, needs=[previous_token_score_shape])
 def previous_token_score_values(previous_token_score, draw):
-    """Entry t is the mean of A[i, i - 1] of head t, over i from 1 on and over the batch."""
+    """Entry t is the mean of A[i, i - 1] for head t, over i from 1 on and over the batch."""
     b, h, n, *_ = sizes(draw)
     for A in (tensor(draw, b, h, n, n), noncontiguous(tensor(draw, b, h, n, n)), tensor(draw, h, n, n)):
         expect_close(previous_token_score(A), scores(A.numpy()))
@@ -241,7 +243,7 @@ def previous_token_score_values(previous_token_score, draw):
 
 @check(weight=1, needs=[previous_token_score_shape])
 def previous_token_score_alike(previous_token_score, draw):
-    """Where all sizes are alike, along a long axis, and with sizes of 1, the axes still mean what they mean."""
+    """Works when all dimensions are equal, for long sequences, and for dimensions of size 1."""
     size, other, *_ = sizes(draw)
     for shape in [
         (size,) * 4,
@@ -258,21 +260,27 @@ def previous_token_score_alike(previous_token_score, draw):
 
 @check(weight=0)
 def previous_token_score_refuses(previous_token_score, draw):
-    """Weights that are not square, or of a single token, raise `ValueError`, `RuntimeError` or `IndexError`."""
+    """Raises `ValueError`, `RuntimeError` or `IndexError` for non-square weights and for a single token."""
     b, h, n, m, _ = sizes(draw)
     for rows, columns in ((n, m), (n, n + 1), (n + 1, n), (1, n), (n, 1)):
         for lead in ((b, h), (h,)):
             expect_raises(
-                REFUSED, previous_token_score, tensor(draw, *lead, rows, columns), because=Message("not square")
+                REFUSED,
+                previous_token_score,
+                tensor(draw, *lead, rows, columns),
+                because=Message("the weights are not square"),
             )
     expect_raises(
-        REFUSED, previous_token_score, tensor(draw, b, h, 1, 1), because=Message("one token has none before it")
+        REFUSED,
+        previous_token_score,
+        tensor(draw, b, h, 1, 1),
+        because=Message("a single token has no token before it"),
     )
 
 
 @check(weight=1, needs=[previous_token_score_values])
 def previous_token_score_gradient(previous_token_score, draw):
-    """Gradients flow back: to the entries below the diagonal, equally, and to no others."""
+    """Gradients flow to the entries just below the diagonal, equally, and to no others."""
     b, h, n, *_ = sizes(draw)
     A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
     _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
@@ -282,7 +290,7 @@ def previous_token_score_gradient(previous_token_score, draw):
 
 @check(weight=1, needs=[previous_token_score_shape])
 def previous_token_score_kept(previous_token_score, draw):
-    """The result has the dtype of `A`, and `A` is as it was after the call."""
+    """Keeps the dtype of `A`, and does not change `A`."""
     b, h, n, *_ = sizes(draw)
     A = tensor(draw, b, h, n, n)
     for dtype in DTYPES:
@@ -295,26 +303,24 @@ def previous_token_score_kept(previous_token_score, draw):
 
 @check(weight=1)
 def effective_rank_kind(effective_rank, draw):
-    """The result is a whole number: an `int` of Python's."""
+    """Returns a Python `int`."""
     n, m, *_ = sizes(draw)
     found = effective_rank(tensor(draw, n, m))
-    message = "The result should be an int, and is of type {type}. `int(...)` or `.item()` make one."
+    message = "The result should be an int, got type {type}. `int(...)` or `.item()` converts it."
     expect(type(found) is int, Message(message, type=type(found).__name__))
 
 
 def expect_rank(found, rank, singular, energy):
-    """Fail unless this many singular values were counted."""
+    """Fail unless this number of singular values was counted."""
     shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (", …" if len(singular) > 8 else "")
-    message = (
-        "With singular values {singular} and energy {energy} the effective rank is {rank}, and the result is {found}."
-    )
+    message = "With singular values {singular} and energy {energy}, the effective rank should be {rank}, got {found}."
     values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(found)[:20]}
     expect(found == rank, Message(message, **values))
 
 
 @check(weight=4, needs=[effective_rank_kind])
 def effective_rank_values(effective_rank, draw):
-    """It is the fewest singular values whose squares reach 0.9 of the sum of all squares."""
+    """Returns the smallest number of singular values whose squares reach 0.9 of the sum of all squares."""
     cases = []
     for _ in range(6):
         n, m, *_ = sizes(draw)
@@ -326,7 +332,7 @@ def effective_rank_values(effective_rank, draw):
 
 @check(weight=1, needs=[effective_rank_kind])
 def effective_rank_energy(effective_rank, draw):
-    """`energy` takes the place of 0.9; a share that is met exactly is reached."""
+    """Uses `energy` instead of 0.9; a share that is met exactly counts as reached."""
     cases = []
     for energy in (0.5, 0.75, 0.99):
         singular, rank = some_spectrum(draw, 9, energy)
@@ -340,7 +346,7 @@ def effective_rank_energy(effective_rank, draw):
 
 @check(weight=1, needs=[effective_rank_kind])
 def effective_rank_alike(effective_rank, draw):
-    """Square matrices, long axes and axes of 1 are matrices too; adding a number to all entries is another matrix."""
+    """Accepts square matrices, long ones, and dimensions of size 1, and does not center or shift the entries."""
     size, other, *_ = sizes(draw)
     cases = []
     for n, m in ((7, 7), (draw.long(), 3), (other, draw.long()), (1, size), (size, 1), (1, 1)):
@@ -353,7 +359,7 @@ def effective_rank_alike(effective_rank, draw):
 
 @check(weight=0, needs=[effective_rank_kind])
 def effective_rank_zero(effective_rank, draw):
-    """A matrix of zeros has the effective rank 1."""
+    """Returns 1 for a matrix of zeros."""
     n, m, *_ = sizes(draw)
     for shape in ((n, m), (n, n), (1, m)):
         expect_rank(effective_rank(torch.zeros(shape, dtype=torch.float64)), 1, [0.0] * min(shape), 0.9)
@@ -361,8 +367,8 @@ def effective_rank_zero(effective_rank, draw):
 
 @check(weight=1)
 def effective_rank_refuses(effective_rank, draw):
-    """What has not two axes raises `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: several heads at once would be counted together, and come out as one number.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` unless A has two axes."""
+    # Worth points: several heads at once would be counted together and give one number.
     b, n, m, *_ = sizes(draw)
     for shape in ((n,), (b, n, m), (1, n, m)):
         because = Message("A has {count} axes", count=len(shape))
@@ -371,7 +377,7 @@ def effective_rank_refuses(effective_rank, draw):
 
 @check(weight=1, needs=[effective_rank_kind])
 def effective_rank_kept(effective_rank, draw):
-    """float32 and tensors that are part of a graph will do, and `A` is as it was after the call."""
+    """Accepts float32 and tensors that require a gradient, and does not change `A`."""
     n, m, *_ = sizes(draw)
     singular, rank = some_spectrum(draw, min(n, m))
     A = spectrum(draw, n, m, singular)
@@ -384,9 +390,9 @@ def effective_rank_kept(effective_rank, draw):
 
 
 def expect_without(copy, values, h, head, query, key=None, value=None, mask=None, names=()):
-    """Fail unless a copy returns the sum of the other heads, and their weights; say what each head counts in it.
+    """Fail unless a copy returns the sum of the other heads, and their weights; say how often each head counts in it.
 
-    `names` are those of the arguments that are given by name.
+    `names` lists the arguments that are passed by name.
     """
     arguments = {"query": query, "key": key, "value": value, "mask": mask}
     named = {name: arguments.pop(name) for name in names}
@@ -401,7 +407,7 @@ def expect_without(copy, values, h, head, query, key=None, value=None, mask=None
 
 
 def expect_ablated(ablate_head, draw, h, d_head, lengths=(2, 3, 4), **more):
-    """Fail unless the result is that of the other heads."""
+    """Fail unless the result is the sum of the other heads."""
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head, **more)
     b, n_q, n_k = lengths
     query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
@@ -409,23 +415,26 @@ def expect_ablated(ablate_head, draw, h, d_head, lengths=(2, 3, 4), **more):
 
 
 def counts_of(out, values, h, head, *arguments):
-    """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that can't be told."""
+    """Return a sentence on how often each head, and the bias of W_o, counts in a result; "" if that is unknown."""
     added = parts(values, h, *arguments)
     out = torch.tensor(out)
     terms = {str(t): part for t, part in enumerate(added)}
     if "W_o.bias" in values:
         terms["bias"] = values["W_o.bias"].expand(added[0].shape)
     if added[0].numel() <= len(terms):
-        return ""  # whatever came is a sum of so many terms
+        return ""  # any result is a sum of so many terms
     found = counts_in(out, terms)
     if found is None:
-        return Message("What came is no sum of whole heads: parts of heads are cut or left, or other numbers put in.")
+        return Message(
+            "The result is not a sum of whole heads: parts of heads are missing or left over, or other "
+            "numbers are added."
+        )
     counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
     bias = counts.pop("bias", "1")
     if bias != "1":
-        return Message("The bias of W_o counts {count} times in the result, and should count once.", count=bias)
+        return Message("The bias of W_o should count once in the result, but counts {count} times.", count=bias)
     return Message(
-        "Heads 0 to {last} count {counts} times in the result. It should be {wanted}.",
+        "Heads 0 to {last} count {counts} times in the result. The counts should be {wanted}.",
         last=h - 1,
         counts=", ".join(counts.values()), wanted=", ".join("0" if t == head else "1" for t in range(h)),
     )  # fmt: skip
@@ -433,7 +442,7 @@ def counts_of(out, values, h, head, *arguments):
 
 @check(weight=1)
 def ablate_head_layer(ablate_head, draw):
-    """The result is called as the layer is, and returns tensors of the same shapes."""
+    """Returns a layer that is called like the given one and returns tensors of the same shapes."""
     _, _, _, h, d_head = sizes(draw)
     copy, *_ = some_ablated(ablate_head, draw, h, d_head)
     result = copy(tensor(draw, 2, 3, h * d_head), tensor(draw, 2, 4, h * d_head))
@@ -444,22 +453,22 @@ def ablate_head_layer(ablate_head, draw):
 
 @check(weight=3, needs=[ablate_head_layer])
 def ablate_head_silent(ablate_head, draw):
-    """Its result is the sum of what the other heads add, and the bias of W_o."""
+    """The result is the sum of the other heads' parts and the bias of W_o."""
     _, _, _, h, d_head = sizes(draw)
-    for head in (h // 2, 0, h - 1):  # one in the middle first: what is off by one cuts another there, and not none
+    for head in (h // 2, 0, h - 1):  # a middle one first: there, code that is off by one cuts another head, not none
         expect_ablated(ablate_head, draw, h, d_head, head=head)
 
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_no_bias(ablate_head, draw):
-    """So it is in a layer without biases."""
+    """Also works for a layer without biases."""
     _, _, _, h, d_head = sizes(draw)
     expect_ablated(ablate_head, draw, h, d_head, bias=False)
 
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_alike(ablate_head, draw):
-    """Where heads are as many as their width, where there is one, or one number in each, it is the same."""
+    """Works for as many heads as columns per head, for a single head, and for one column per head."""
     size, other, *_ = sizes(draw)
     for h, d_head, lengths in ((size, size, (size,) * 3), (1, other, (2, 3, 3)), (other, 1, (1, 2, 1))):
         expect_ablated(ablate_head, draw, h, d_head, lengths=lengths)
@@ -467,7 +476,7 @@ def ablate_head_alike(ablate_head, draw):
 
 @check(weight=1, needs=[ablate_head_silent])
 def ablate_head_called(ablate_head, draw):
-    """It takes what the layer takes: a query alone, values that are not the keys, a mask, and all that by name."""
+    """The copy accepts the layer's arguments: only a query, separate values, a mask, and any of them by name."""
     b, n_q, n_k, h, d_head = sizes(draw)
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
     query = tensor(draw, b, n_q, h * d_head)
@@ -482,7 +491,7 @@ def ablate_head_called(ablate_head, draw):
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_kept(ablate_head, draw):
-    """The layer is left as it was, hooks and attributes too; training it changes no copy, training a copy not it."""
+    """Does not change the layer, its hooks or its attributes; training layer or copy does not affect the other."""
     b, n_q, n_k, h, d_head = sizes(draw)
     query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
     for training in (True, False):
@@ -503,10 +512,13 @@ def ablate_head_kept(ablate_head, draw):
 
 @check(weight=0.5, needs=[ablate_head_silent])
 def ablate_head_gradient(ablate_head, draw):
-    """The copy can be trained as the layer can: gradients flow back from its results, and from its weights."""
+    """The copy can be trained like the layer: gradients flow from its results and from its weights."""
     b, n_q, n_k, h, d_head = sizes(draw)
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
-    expect(copy.run_remote(can_learn) is True, "No parameter of the copy asks for a gradient: it cannot be trained.")
+    expect(
+        copy.run_remote(can_learn) is True,
+        "No parameter of the copy requires a gradient, so the copy cannot be trained.",
+    )
     inputs = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
     upstream = tensor(draw, b, n_q, h * d_head)
     leaves = [part.clone().requires_grad_() for part in inputs]
@@ -515,11 +527,11 @@ def ablate_head_gradient(ablate_head, draw):
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
     upstream = tensor(draw, b, h, n_q, n_k)
-    upstream[:, head] = 0  # whose weights may be anything
+    upstream[:, head] = 0  # the weights of this head may be anything
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
     came = copy.run_remote(through_weights, *inputs, upstream)
-    message = "No gradient comes back from the weights that are returned: `detach`, `.data` or NumPy cut them off."
+    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -527,25 +539,25 @@ def ablate_head_gradient(ablate_head, draw):
 
 @check(weight=1, needs=[ablate_head_layer])
 def ablate_head_like(ablate_head, draw):
-    """The copy has the dtype and the mode of the layer."""
+    """The copy has the layer's dtype and mode."""
     _, _, _, h, d_head = sizes(draw)
     for dtype, training in ((torch.float32, True), (torch.float64, False)):
         copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
         query, key = (tensor(draw, 2, n, h * d_head, dtype=dtype) for n in (3, 4))
         expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
         found = copy.read("training")
-        message = "`copy.training` should be {expected}, as it is in the layer, and is {found}."
+        message = "`copy.training` should be {expected}, as in the layer, got {found}."
         expect(found is training, Message(message, expected=str(training), found=str(found)[:10]))
 
 
 @check(weight=1)
 def ablate_head_refuses(ablate_head, draw):
-    """A head that is not there, h, beyond or negative, raises `ValueError`, `RuntimeError` or `IndexError`."""
+    """Raises `ValueError`, `RuntimeError` or `IndexError` for a head that is h, above h or negative."""
     # Worth points: Python counts -1 from the end, and a slice beyond the end is empty: another head is cut, or none.
     _, _, _, h, d_head = sizes(draw)
     layer = layer_of(ablate_head, parameters(draw, h * d_head), h)
     for head in (h, h + 1, -1):
-        because = Message("there is no head {head} in a layer of {h}", head=head, h=h)
+        because = Message("there is no head {head} in a layer with {h} heads", head=head, h=h)
         expect_raises(REFUSED, ablate_head, layer, head, because=because)
 
 
@@ -553,7 +565,7 @@ def ablate_head_refuses(ablate_head, draw):
 
 
 def importance(head_importance, draw, h, d_head, kind="float", best=None, training=False, whole=False):
-    """Return what came, and the importances to expect; the target lacks head `best`, if given.
+    """Return the result and the expected importances; the target lacks head `best`, if given.
 
     With `whole`, fail unless the layer is left as it was.
     """
@@ -573,14 +585,14 @@ def importance(head_importance, draw, h, d_head, kind="float", best=None, traini
 
 @check(weight=1)
 def head_importance_shape(head_importance, draw):
-    """The result is a tensor of shape (h,)."""
+    """Returns a tensor of shape (h,)."""
     _, _, _, h, d_head = sizes(draw)
     expect_tensor(importance(head_importance, draw, h, d_head)[0], (h,))
 
 
 @check(weight=4, needs=[head_importance_shape])
 def head_importance_values(head_importance, draw):
-    """Entry t is the loss without head t alone minus that of the whole layer."""
+    """Entry t is the loss without head t, and only head t, minus the loss of the whole layer."""
     for _ in range(2):
         _, _, _, h, d_head = sizes(draw)
         found, expected = importance(head_importance, draw, h, d_head)
@@ -589,7 +601,7 @@ def head_importance_values(head_importance, draw):
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_negative(head_importance, draw):
-    """A head without which the loss is smaller has a negative importance."""
+    """A head without which the loss is lower has a negative importance."""
     _, _, _, h, d_head = sizes(draw)
     found, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
     expect_close(found, expected)
@@ -597,7 +609,7 @@ def head_importance_negative(head_importance, draw):
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_number(head_importance, draw):
-    """The loss may return a tensor with one number in place of a float."""
+    """Accepts a loss that returns a tensor with one number instead of a float."""
     _, _, _, h, d_head = sizes(draw)
     found, expected = importance(head_importance, draw, h, d_head, kind="tensor")
     expect_close(found, expected)
@@ -605,7 +617,7 @@ def head_importance_number(head_importance, draw):
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_ones(head_importance, draw):
-    """A single head, or heads of one number, are heads too."""
+    """Works for a single head, and for one column per head."""
     size, *_ = sizes(draw)
     for h, d_head in ((1, size), (size, 1), (size, size)):
         found, expected = importance(head_importance, draw, h, d_head)
@@ -614,7 +626,7 @@ def head_importance_ones(head_importance, draw):
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_kept(head_importance, draw):
-    """The layer is left as it was: its parameters, its mode, its hooks and attributes."""
+    """Does not change the layer: its parameters, mode, hooks and attributes."""
     _, _, _, h, d_head = sizes(draw)
     for training in (True, False):
         importance(head_importance, draw, h, d_head, training=training, whole=True)

@@ -1,9 +1,11 @@
-"""Checks of exercise 9. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 9. You may read them: each is one sentence about a function, with inputs that would show that it
+is false.
 
-Counts are compared with `specifications`, which are in checking.zip: they add up matrix products, or the entries of
-arrays, one by one. `EXACT` is the tolerance: a count that is computed with floating numbers is rounded by less. A
-slope may be off by `SLOPE`; that of a right answer is off by less than 1e-9, or by 1e-5 if it computes in float32,
-and the points are drawn so that other slopes are further away.
+Counts are compared with `specifications`, which adds up matrix products, or the entries of arrays, one by one. It is
+in checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. `EXACT` is the
+tolerance: a count computed with floats has a smaller rounding error. A slope may be off by `SLOPE`. That of a right
+answer is off by less than 1e-9, or by 1e-5 if it computes in float32, and the points are drawn so that other slopes
+are further away.
 """
 
 import importlib.util
@@ -15,7 +17,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import functools
 import inspect
@@ -60,7 +62,7 @@ from specifications import (
 
 EXACT = 1e-9
 SLOPE = 1e-4
-MOST_POINTS, MOVED = 9, 0.02  # of how many points it is told how much each moves a slope, and from where on
+MOST_POINTS, MOVED = 9, 0.02  # how far each point moves a slope is reported for so few points, from this change on
 
 suite = Suite(
     __name__,
@@ -81,20 +83,18 @@ check = suite.check
 run = suite.run
 
 
-# What a result is, and what many results have in common.
+# The kinds of results, and what many results have in common.
 
 
 def as_number(result):
-    """Return a result as a float, whatever kind of number it is, or say what it is instead."""
+    """Return a result, any kind of number, as a float; fail and name what else it is."""
     if isinstance(result, (bool, np.bool_)):
-        raise Failed(Message("The result should be a number, and is {result}.", result=str(result)), tells=True)
+        raise Failed(Message("Expected a number, got {result}.", result=str(result)), explained=True)
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
     if plain is None or plain.ndim:
-        raise Failed(Message("The result should be one number, and is {found}.", found=describe(result)), tells=True)
+        raise Failed(Message("Expected one number, got {found}.", found=describe(result)), explained=True)
     if not np.isfinite(plain):
-        raise Failed(
-            Message("The result should be a finite number, and is {found}.", found=str(float(plain))), tells=True
-        )
+        raise Failed(Message("Expected a finite number, got {found}.", found=str(float(plain))), explained=True)
     return float(plain)
 
 
@@ -108,10 +108,10 @@ def named(call, names):
 
 
 def in_terms(calls, results, terms):
-    """Return what all results are made of, where they are a sum of a few terms; or an empty text.
+    """Return the sum of a few terms that all results are, as text; an empty text if there is none.
 
-    `terms` has a function of a call's arguments for each text. How often each term is in them is a least-squares
-    problem; it is told only if nothing is left over.
+    `terms` has a function of a call's arguments for each text. A least-squares fit finds how often each term is in
+    the results; it is reported only if nothing is left over.
     """
     columns = np.array([[float(term(*call)) for term in terms.values()] for call in calls])
     results, lengths = np.array(results), np.linalg.norm(columns, axis=0)
@@ -133,7 +133,7 @@ def in_terms(calls, results, terms):
 
 
 def in_powers(calls, results, names):
-    """Return what all results are made of, where it is one product of powers of the arguments, or a sum of two.
+    """Return the product of powers of the arguments that all results are, or the sum of two, as text.
 
     The two are found by their angles with the results: all pairs are tried at once.
     """
@@ -165,26 +165,26 @@ def in_words(powers, names):
 
 
 def explained(subject, calls, terms, names=(), told="Your results are {found}."):
-    """Return a sentence on what the results of so many calls are made of; an empty text where it cannot be told."""
+    """Return a sentence on the terms that the results of these calls consist of; an empty text if there are none."""
     try:
         results = [as_number(subject(*call)) for call in calls]
     except Failed:
         return ""
     if not any(results):
-        return Message(told, found=Message("0, whatever the arguments are"))
+        return Message(told, found=Message("0 for all arguments"))
     found = in_terms(calls, results, terms) or (in_powers(calls, results, names) if names else "")
     return Message(told, found=found) if found else ""
 
 
-def failed(message, relation, held=(), tells=True):
-    """Return the failure with a message, and with what was found out about the results besides; see `Failed`."""
-    failure = Failed(message, held, tells=tells)
+def failed(message, relation, held=(), explained=True):
+    """Return the failure with a message, and with other findings about the results; see `Failed`."""
+    failure = Failed(message, held, explained=explained)
     failure.relation = relation
     return failure
 
 
 def expect_counts(subject, calls, specification, names, why):
-    """Fail unless the function counts in each call what `specification` does; `why` finds out more on what came."""
+    """Fail unless the function returns the same counts as `specification`; `why` finds out more about the results."""
     results = [as_number(subject(*call)) for call in calls]
     wanted = [specification(*call) for call in calls]
     right = [abs(got - own) <= EXACT * abs(own) for got, own in zip(results, wanted, strict=True)]
@@ -192,16 +192,16 @@ def expect_counts(subject, calls, specification, names, why):
         return
     at = right.index(False)
     message = Message(
-        "For {arguments} the result should be {wanted}, and is {result}.",
+        "For {arguments}, expected {wanted}, got {result}.",
         arguments=named(calls[at], names),
         wanted=written(wanted[at]),
         result=written(results[at]),
     )
     if results[at] < 0:
-        more = "A count is negative where 32 bits were too few for it: count with Python's own whole numbers."
+        more = "The count is negative because it overflows 32 bits. Use Python's own integers."
         message = Message("{left} {right}", left=message, right=Message(more))
     held = [Message("{count} of {size} results are right", count=sum(right), size=len(right))] if any(right) else []
-    raise failed(message, why(), held, tells=results[at] < 0)
+    raise failed(message, why(), held, explained=results[at] < 0)
 
 
 # by_hand
@@ -209,7 +209,7 @@ def expect_counts(subject, calls, specification, names, why):
 
 @check()
 def by_hand_counts(by_hand, draw):
-    """The four numbers are those of three words in two heads: multiplications, operations, bytes."""
+    """Returns the four counts for three words and two heads: multiplications, operations, bytes."""
     n, d_model, num_heads = 3, 4, 2
     query = matrix_product(n, d_model, d_model) / 2
     scores = num_heads * matrix_product(n, d_model // num_heads, n) / 2
@@ -224,7 +224,7 @@ FLOPS_NAMES = ["n", "d_model", "num_heads"]
 
 
 def layers(draw, count):
-    """Return so many layers (n, d_model, num_heads), whose n, num_heads and d_head are different odd primes."""
+    """Return `count` layers (n, d_model, num_heads), whose n, num_heads and d_head are different odd primes."""
     drawn = [draw.sizes(3) for _ in range(count)]
     return [(n, num_heads * d_head, num_heads) for n, num_heads, d_head in drawn]
 
@@ -235,12 +235,12 @@ def flops_explained(attention_flops, draw):
 
 @check(weight=0.5)
 def attention_flops_number(attention_flops, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(attention_flops(*layers(draw, 1)[0]))
 
 
 def expect_part(attention_flops, draw, part_of, wanted_of, message):
-    """Fail with a message unless a part of the FLOPs, had from those for n and for 2 n, is what it should be."""
+    """Fail with a message unless a part of the FLOPs, computed from those for n and for 2 n, is right."""
     for n, d_model, num_heads in layers(draw, 3):
         once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
         part, wanted = part_of(once, twice), wanted_of(n, d_model, num_heads)
@@ -261,47 +261,47 @@ def expect_part(attention_flops, draw, part_of, wanted_of, message):
 
 @check(weight=2, needs=[attention_flops_number])
 def attention_flops_projections(attention_flops, draw):
-    """The part that grows in proportion to n is what the four projections cost."""
+    """The part proportional to n is the cost of the four projections."""
     expect_part(
         attention_flops,
         draw,
         # Of a n + b n^2, four times the first without the second is 2 a n.
         lambda once, twice: (4 * once - twice) / 2,
         lambda n, d_model, num_heads: four_projections(n, d_model),
-        "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are {once} and "
-        "{twice}. Of the first, {part} grows in proportion to n, and should be {wanted}.",
+        "For d_model = {d_model} and num_heads = {num_heads}, the result is {once} for n = {n} and {twice} for n = "
+        "{double}. The part of the first that is proportional to n should be {wanted}, and is {part}.",
     )
 
 
 @check(weight=2, needs=[attention_flops_number])
 def attention_flops_products(attention_flops, draw):
-    """The part that grows with the square of n is what the two products of all heads cost."""
+    """The part proportional to the square of n is the cost of the two products of all heads."""
     expect_part(
         attention_flops,
         draw,
         lambda once, twice: (twice - 2 * once) / 2,
         two_products,
-        "For d_model = {d_model}, num_heads = {num_heads} and n = {n} and {double} the results are {once} and "
-        "{twice}. Of the first, {part} grows with the square of n, and should be {wanted}.",
+        "For d_model = {d_model} and num_heads = {num_heads}, the result is {once} for n = {n} and {twice} for n = "
+        "{double}. The part of the first that is proportional to the square of n should be {wanted}, and is {part}.",
     )
 
 
 @check(weight=1, needs=[attention_flops_number])
 def attention_flops_heads(attention_flops, draw):
-    """More heads cost no more: each is narrower by as much as there are more of them."""
+    """The cost does not depend on the number of heads: with more heads, each is narrower."""
     n, few, more = draw.sizes(3)
     d_model = few * more
     counts = {h: as_number(attention_flops(n, d_model, h)) for h in (1, few, more, d_model)}
     if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
         shown = [Message("{result} for {h}", result=written(counts[h]), h=h) for h in sorted(counts)]
-        message = "For n = {n} and d_model = {d_model} the result depends on the number of heads: {shown}."
+        message = "For n = {n} and d_model = {d_model}, the result depends on the number of heads: {shown}."
         message = Message(message, n=n, d_model=d_model, shown=joined("{left}, {right}", shown))
         raise failed(message, flops_explained(attention_flops, draw))
 
 
 @check(weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads])
 def attention_flops_values(attention_flops, draw):
-    """The count is right for sizes that differ, for sizes that are all alike, for hundreds of tokens, and for one."""
+    """Returns the right count for different sizes, equal sizes, hundreds of tokens, and one token."""
     (k,) = draw.sizes(1)
     n, d_model, num_heads = layers(draw, 1)[0]
     calls = [
@@ -319,14 +319,14 @@ def attention_flops_values(attention_flops, draw):
 
 @check(weight=1, needs=[attention_flops_values])
 def attention_flops_large(attention_flops, draw):
-    """A million tokens are counted as well: nothing overflows, and no array is made."""
+    """Works for a million tokens: nothing overflows, and no array is made."""
     n = 1_000_000 + draw.sizes(1)[0]
     expect_counts(attention_flops, [(n, 4096, 32), (n, 12288, 96)], both, FLOPS_NAMES, lambda: "")
 
 
 @check(weight=0, needs=[attention_flops_number])
 def attention_flops_refuses(attention_flops, draw):
-    """A number of heads that does not divide d_model raises `ValueError`."""
+    """Raises `ValueError` when num_heads does not divide d_model."""
     for num_heads, d_head in (draw.sizes(2) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
             because = Message(
@@ -343,7 +343,7 @@ VALUE_SIZES = [1, 2, 4, 8]
 
 
 def in_memory(draw, count):
-    """Return so many layers as `layers` does, each with a number of bytes per value."""
+    """Return layers as `layers` does, each with a number of bytes per value."""
     return [(*layer, int(draw.rng.choice(VALUE_SIZES))) for layer in layers(draw, count)]
 
 
@@ -352,12 +352,12 @@ def bytes_explained(attention_bytes, draw):
 
 
 def expect_ratio(attention_bytes, draw, calls, ratio, change):
-    """Fail unless the second of two calls gives so many times what the first one does; `change` says what is new."""
+    """Fail unless the second of two calls returns `ratio` times the first result; `change` says what differs."""
     first, second = (as_number(attention_bytes(*call)) for call in calls)
     if abs(second - ratio * first) > EXACT * abs(second):
         raise failed(
             Message(
-                "For {arguments} the result is {first}. {change} should make it {wanted}, and makes it {second}.",
+                "For {arguments}, the result is {first}. {change} should make it {wanted}, but makes it {second}.",
                 arguments=named(calls[0], BYTES_NAMES),
                 first=written(first),
                 change=change,
@@ -370,21 +370,21 @@ def expect_ratio(attention_bytes, draw, calls, ratio, change):
 
 @check(weight=0.5)
 def attention_bytes_number(attention_bytes, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(attention_bytes(*in_memory(draw, 1)[0]))
 
 
 @check(weight=1, needs=[attention_bytes_number])
 def attention_bytes_length(attention_bytes, draw):
-    """Twice as many tokens take four times the memory: each attends to each."""
+    """Twice as many tokens take four times the memory: every token attends to every token."""
     n, *rest = in_memory(draw, 1)[0]
     calls = [(n, *rest), (2 * n, *rest)]
-    expect_ratio(attention_bytes, draw, calls, 4, Message("Twice n"))
+    expect_ratio(attention_bytes, draw, calls, 4, Message("Doubling n"))
 
 
 @check(weight=1, needs=[attention_bytes_number])
 def attention_bytes_heads(attention_bytes, draw):
-    """Every head has weights of its own: with d_model as it is, the memory grows in proportion to the heads."""
+    """Every head has its own weights: for a fixed d_model, the memory is proportional to the number of heads."""
     n, few, times = draw.sizes(3)
     b = int(draw.rng.choice(VALUE_SIZES))
     calls = [(n, few * times, few, b), (n, few * times, few * times, b)]
@@ -393,7 +393,7 @@ def attention_bytes_heads(attention_bytes, draw):
 
 @check(weight=0.5, needs=[attention_bytes_number])
 def attention_bytes_width(attention_bytes, draw):
-    """The width d_model makes no difference: a weight is one number, however wide the vectors are."""
+    """Does not depend on d_model: a weight is one number, no matter how wide the vectors are."""
     n, d_model, num_heads, b = in_memory(draw, 1)[0]
     calls = [(n, d_model, num_heads, b), (n, 3 * d_model, num_heads, b)]
     expect_ratio(attention_bytes, draw, calls, 1, f"d_model = {3 * d_model}")
@@ -401,7 +401,7 @@ def attention_bytes_width(attention_bytes, draw):
 
 @check(weight=0.5, needs=[attention_bytes_number])
 def attention_bytes_values(attention_bytes, draw):
-    """Twice the bytes per value take twice the memory."""
+    """Twice as many bytes per value take twice the memory."""
     for b in VALUE_SIZES[:-1]:
         *rest, _ = in_memory(draw, 1)[0]
         calls = [(*rest, b), (*rest, 2 * b)]
@@ -413,7 +413,7 @@ def attention_bytes_values(attention_bytes, draw):
     needs=[attention_bytes_length, attention_bytes_heads, attention_bytes_width, attention_bytes_values],
 )
 def attention_bytes_count(attention_bytes, draw):
-    """The count is that of an array (num_heads, n, n): for sizes that differ, sizes all alike, long, and of 1."""
+    """Returns the size of an array (num_heads, n, n), for different, equal and large sizes and for sizes of 1."""
     n, d_model, num_heads, b = in_memory(draw, 1)[0]
     calls = [
         *in_memory(draw, 4),
@@ -431,15 +431,15 @@ def attention_bytes_count(attention_bytes, draw):
 
 @check(weight=0.5, needs=[attention_bytes_count])
 def attention_bytes_large(attention_bytes, draw):
-    """A million tokens are counted as well: nothing overflows, and no array is made."""
+    """Works for a million tokens: nothing overflows, and no array is made."""
     n = 1_000_000 + draw.sizes(1)[0]
-    # The first is more than a process can address, so that no machine begins to make such an array.
+    # The first is larger than a process's address space, so that no machine starts to allocate such an array.
     expect_counts(attention_bytes, [(n, 12288, 96, 4), (n, 4096, 32, 2)], bytes_of_weights, BYTES_NAMES, lambda: "")
 
 
 @check(weight=0, needs=[attention_bytes_number])
 def attention_bytes_refuses(attention_bytes, draw):
-    """A number of heads that does not divide d_model raises `ValueError`."""
+    """Raises `ValueError` when num_heads does not divide d_model."""
     for n, num_heads, d_head in (draw.sizes(3) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
             because = Message(
@@ -452,7 +452,7 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 
 def parameters_explained(parameter_count, bias):
-    told = "With biases your results are {found}." if bias else "Without biases your results are {found}."
+    told = "With biases, your results are {found}." if bias else "Without biases, your results are {found}."
     return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], told)
 
 
@@ -463,7 +463,7 @@ def widths(draw):
 
 @check(weight=0.5)
 def parameter_count_number(parameter_count, draw):
-    """The result is one number, with biases and without."""
+    """Returns one number, with or without biases."""
     (d_model,) = draw.sizes(1)
     for bias in (True, False):
         as_number(parameter_count(d_model, bias))
@@ -471,7 +471,7 @@ def parameter_count_number(parameter_count, draw):
 
 @check(weight=2, needs=[parameter_count_number])
 def parameter_count_weights(parameter_count, draw):
-    """Without biases it is the numbers in the weights of the four projections."""
+    """Without biases, returns the number of entries in the four weight matrices."""
     calls = [(d_model, False) for d_model in widths(draw)]
     why = functools.partial(parameters_explained, parameter_count, bias=False)
     expect_counts(parameter_count, calls, numbers_in, ["d_model", "bias"], why)
@@ -479,15 +479,15 @@ def parameter_count_weights(parameter_count, draw):
 
 @check(weight=2, needs=[parameter_count_number])
 def parameter_count_biases(parameter_count, draw):
-    """Biases add a number for each column of each projection."""
+    """With biases, each column of each projection adds one parameter."""
     for d_model in widths(draw):
         with_them, without = (as_number(parameter_count(d_model, bias)) for bias in (True, False))
         more, wanted = with_them - without, numbers_in(d_model, True) - numbers_in(d_model, False)
         if abs(more - wanted) > EXACT * abs(with_them):
             raise failed(
                 Message(
-                    "For d_model = {d_model} the result is {with_them} with biases and {without} without: {more} for "
-                    "the biases, where it should be {wanted}.",
+                    "For d_model = {d_model}, the result is {with_them} with biases and {without} without. The "
+                    "biases make a difference of {more}, and should make one of {wanted}.",
                     d_model=d_model,
                     with_them=written(with_them),
                     without=written(without),
@@ -500,17 +500,19 @@ def parameter_count_biases(parameter_count, draw):
 
 @check(weight=0.5, needs=[parameter_count_number])
 def parameter_count_default(parameter_count, draw):
-    """There are biases unless `bias=False` is said."""
+    """The default is `bias=True`."""
     for d_model in draw.sizes(3):
         said, unsaid = as_number(parameter_count(d_model, True)), as_number(parameter_count(d_model))
-        message = "For d_model = {d_model} the result is {said} with bias=True, and {unsaid} without a word about it."
+        message = (
+            "For d_model = {d_model}, the result is {said} with bias=True, but {unsaid} when `bias` is not given."
+        )
         expect(said == unsaid, Message(message, d_model=d_model, said=written(said), unsaid=written(unsaid)))
 
 
 @check(weight=0.5, needs=[parameter_count_weights, parameter_count_biases])
 def parameter_count_large(parameter_count, draw):
-    """A very wide layer is counted as well: nothing overflows, and no array is made."""
-    # The first is more than a process can address, so that no machine begins to make such an array.
+    """Works for a very wide layer: nothing overflows, and no array is made."""
+    # The first is larger than a process's address space, so that no machine starts to allocate such an array.
     calls = [(d_model + draw.sizes(1)[0], bias) for d_model in (12_000_000, 65536) for bias in (True, False)]
     expect_counts(parameter_count, calls, numbers_in, ["d_model", "bias"], lambda: "")
 
@@ -527,7 +529,7 @@ def expect_crossing(crossover_length, d_model):
     n = as_number(crossover_length(d_model))
     if n <= 0:
         message = Message(
-            "For d_model = {d_model} the length should be above 0, and is {n}.", d_model=d_model, n=written(n)
+            "For d_model = {d_model}, the length should be above 0, and is {n}.", d_model=d_model, n=written(n)
         )
         raise failed(message, crossing_explained(crossover_length))
     ratio = two_products(n, d_model) / four_projections(n, d_model)
@@ -535,8 +537,8 @@ def expect_crossing(crossover_length, d_model):
         products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
         raise failed(
             Message(
-                "For d_model = {d_model} the result is {n}. At that length the two products cost {products} "
-                "FLOPs, {ratio} times as much as the four projections, which cost {projections}.",
+                "For d_model = {d_model}, the result is {n}. At that length the two products cost {products} FLOPs, "
+                "{ratio} times as much as the four projections, which cost {projections}.",
                 d_model=d_model,
                 n=written(n),
                 products=products,
@@ -549,20 +551,20 @@ def expect_crossing(crossover_length, d_model):
 
 @check(weight=0.5)
 def crossover_length_number(crossover_length, draw):
-    """The result is one number: a length."""
+    """Returns one number, a length."""
     as_number(crossover_length(draw.sizes(1)[0]))
 
 
 @check(weight=2, needs=[crossover_length_number])
 def crossover_length_equal(crossover_length, draw):
-    """At that length the two products cost what the four projections cost."""
+    """At that length, the two products cost as much as the four projections."""
     for d_model in draw.sizes(3):
         expect_crossing(crossover_length, d_model)
 
 
 @check(weight=1, needs=[crossover_length_equal])
 def crossover_length_widths(crossover_length, draw):
-    """So it is for d_model = 1, for widths that models have, and for very wide layers."""
+    """The costs are also equal for d_model = 1, for widths of real models, and for very wide layers."""
     for d_model in (1, 2, draw.long(), 768, 12288 + draw.sizes(1)[0]):
         expect_crossing(crossover_length, d_model)
 
@@ -571,13 +573,13 @@ def crossover_length_widths(crossover_length, draw):
 
 
 def lengths_of(draw, count):
-    """Return so many lengths in rising order, unevenly spaced: each 1.4 to 3 times the one before."""
+    """Return `count` lengths in rising order, unevenly spaced: each 1.4 to 3 times the one before."""
     steps = draw.rng.uniform(1.4, 3.0, size=count - 1)
     return np.round(draw.rng.uniform(20, 60) * np.cumprod([1.0, *steps])).astype(np.int64)
 
 
 def scattered(draw, count, power):
-    """Return lengths, and seconds that lie off the line n^power: far off at the end, and at one place inside."""
+    """Return lengths, and seconds that are off the line n^power: far off at the end, and at one point inside."""
     lengths = lengths_of(draw, count)
     off = draw.rng.uniform(-0.15, 0.15, size=count)
     off[-1] += draw.rng.uniform(0.5, 0.8)
@@ -600,7 +602,7 @@ EXACTLY = Message("the power of n that the seconds follow exactly")
 
 
 def moved_by(fit_exponent, lengths, seconds):
-    """Return a sentence on how much each point's seconds move the result; "" where that is as it should be."""
+    """Return a sentence on how much each point's seconds change the result; "" if that is right."""
     if len(seconds) > MOST_POINTS:
         return ""
     doubled = [np.where(np.arange(len(seconds)) == i, 2.0, 1.0) * seconds for i in range(len(seconds))]
@@ -614,7 +616,7 @@ def moved_by(fit_exponent, lengths, seconds):
         return ""
     came, wanted = (", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted))
     return Message(
-        "Double the seconds of one point: for the first to the last point the result changes by {came}, and should "
+        "Double the seconds of one point. For the first to the last point, the result changes by {came}, and should "
         "change by {wanted}.",
         came=came, wanted=wanted,
     )  # fmt: skip
@@ -626,7 +628,7 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
     if abs(got - wanted) > SLOPE:
         raise failed(
             Message(
-                "The result is {got}, and {line} is {wanted}: for the lengths {lengths} and the seconds {seconds}.",
+                "Expected {wanted}, {line}; got {got}. The lengths are {lengths}, the seconds {seconds}.",
                 got=f"{got:.5g}",
                 line=what,
                 wanted=f"{wanted:.5g}",
@@ -634,19 +636,19 @@ def expect_slope(fit_exponent, lengths, seconds, what=LINE, why=None):
                 seconds=few(seconds),
             ),
             (why and why()) or moved_by(fit_exponent, lengths, np.asarray(seconds)),
-            tells=False,
+            explained=False,
         )
 
 
 @check(weight=0.5)
 def fit_exponent_number(fit_exponent, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(fit_exponent(*scattered(draw, 6, power_of(draw))))
 
 
 @check(weight=2, needs=[fit_exponent_number])
 def fit_exponent_power(fit_exponent, draw):
-    """Where the seconds are a number times n to some power, that power comes back."""
+    """When the seconds follow a power of n exactly, returns its exponent."""
     lengths = lengths_of(draw, 6)
     calls = [(lengths, draw.rng.uniform(1, 9) * 1e-5 * lengths ** power_of(draw)) for _ in range(6)]
     terms = {"p": slope, "1": lambda *call: 1}
@@ -658,14 +660,14 @@ def fit_exponent_power(fit_exponent, draw):
 
 @check(weight=3, needs=[fit_exponent_power])
 def fit_exponent_line(fit_exponent, draw):
-    """Where the points scatter, it is the slope of the least-squares line: all of them count, and all alike."""
+    """For scattered points, returns the slope of the least-squares line, in which all points count equally."""
     for count in (6, 5, 9):
         expect_slope(fit_exponent, *scattered(draw, count, power_of(draw)))
 
 
 @check(weight=0.5, needs=[fit_exponent_power])
 def fit_exponent_falling(fit_exponent, draw):
-    """What falls as n grows has an exponent below 0, and what stays the same has 0."""
+    """The exponent is negative if the times fall as n grows, and 0 if they are constant."""
     for power in (-power_of(draw), 0.0):
         lengths = lengths_of(draw, 6)
         expect_slope(fit_exponent, lengths, 1000.0 * lengths**power, EXACTLY)
@@ -673,7 +675,7 @@ def fit_exponent_falling(fit_exponent, draw):
 
 @check(weight=1, needs=[fit_exponent_line])
 def fit_exponent_units(fit_exponent, draw):
-    """The units make no difference: nanoseconds for seconds, years for seconds, thousands of tokens for tokens."""
+    """Does not depend on the units: nanoseconds or years for seconds, thousands of tokens for tokens."""
     lengths, seconds = scattered(draw, 7, power_of(draw))
     for per_token, per_second in [(1, 1e9), (1, 3e-8), (1e-3, 1), (1, 1e-7)]:
         expect_slope(fit_exponent, per_token * lengths, per_second * seconds)
@@ -681,7 +683,7 @@ def fit_exponent_units(fit_exponent, draw):
 
 @check(weight=1, needs=[fit_exponent_line])
 def fit_exponent_order(fit_exponent, draw):
-    """Points may come in any order, and a length may have been measured several times."""
+    """Accepts points in any order, and several measurements of the same length."""
     lengths, seconds = scattered(draw, 8, power_of(draw))
     order = np.roll(draw.rng.permutation(8), 1)
     expect_slope(fit_exponent, lengths[order], seconds[order])
@@ -689,14 +691,14 @@ def fit_exponent_order(fit_exponent, draw):
     again = draw.rng.uniform(1.5, 2.5, size=8) * seconds
     expect_slope(fit_exponent, np.repeat(lengths, 2), np.stack([seconds, again], axis=1).ravel())
     expect_slope(fit_exponent, np.tile(lengths, 2), np.concatenate([seconds, again]))
-    # One length more often than others: the last one, which lies far off the line.
+    # One length more often than others: the last one, which is far off the line.
     often = np.append(np.arange(8), [7, 7, 7])
     expect_slope(fit_exponent, lengths[often], np.append(seconds, again[-1] * np.array([1.0, 1.2, 1.4])))
 
 
 @check(weight=0.5, needs=[fit_exponent_line])
 def fit_exponent_counts(fit_exponent, draw):
-    """Two points do, and so do hundreds."""
+    """Works for two points, and for hundreds."""
     lengths, seconds = scattered(draw, 5, power_of(draw))
     expect_slope(fit_exponent, lengths[2:4], seconds[2:4])
     many = np.arange(1, draw.long() + 1) * 8
@@ -706,14 +708,14 @@ def fit_exponent_counts(fit_exponent, draw):
 
 @check(weight=0.5, needs=[fit_exponent_line])
 def fit_exponent_lists(fit_exponent, draw):
-    """Lists of numbers do as well as arrays."""
+    """Accepts lists of numbers as well as arrays."""
     lengths, seconds = scattered(draw, 6, power_of(draw))
     expect_slope(fit_exponent, lengths.tolist(), seconds.tolist())
 
 
 @check(weight=0, needs=[fit_exponent_number])
 def fit_exponent_refuses(fit_exponent, draw):
-    """As many seconds as lengths, or `ValueError`: one more, one fewer, and one alone are refused."""
+    """Raises `ValueError` when there are not as many seconds as lengths, even if one of the two has length 1."""
     lengths, seconds = scattered(draw, 7, power_of(draw))
     for left, right in [(7, 6), (5, 6), (7, 1), (1, 7)]:
         because = Message("there are {left} lengths and {right} seconds", left=left, right=right)
@@ -722,7 +724,7 @@ def fit_exponent_refuses(fit_exponent, draw):
 
 @check(weight=0.5, needs=[fit_exponent_number])
 def fit_exponent_inputs(fit_exponent, draw):
-    """`lengths` and `seconds` are as they were after the call, and may be read-only."""
+    """Does not change `lengths` and `seconds`, which may be read-only."""
     lengths, seconds = scattered(draw, 6, power_of(draw))
     expect_inputs_kept(fit_exponent, ["lengths", "seconds"], lengths[::-1].astype(float), seconds[::-1].copy())
 
@@ -732,14 +734,14 @@ def fit_exponent_inputs(fit_exponent, draw):
 
 MODEL_NAMES = ["num_layers", "d_model", "num_kv_heads", "d_head", "num_parameters", "bytes_per_number"]
 DECODE_NAMES = ["batch", "context", *MODEL_NAMES]
-REAL = [  # models as there are, with 8 and with 70 billion parameters
+REAL = [  # real models, with 8 and with 70 billion parameters
     {"num_layers": 32, "d_model": 4096, "num_kv_heads": 8, "num_parameters": 8_030_261_248},
     {"num_layers": 80, "d_model": 8192, "num_kv_heads": 8, "num_parameters": 70_553_706_496},
 ]
 
 
 def models(draw, count):
-    """Return so many models, in which several heads of queries share one head of keys."""
+    """Return `count` models, in which several query heads share one key head."""
     found = []
     for _ in range(count):
         num_layers, num_kv_heads, d_head = draw.sizes(3)
@@ -750,7 +752,7 @@ def models(draw, count):
 
 
 def steps(draw, count):
-    """Return the arguments of so many decoding steps."""
+    """Return the arguments of `count` decoding steps."""
     return [(*draw.sizes(2), *model.values()) for model in models(draw, count)]
 
 
@@ -760,12 +762,12 @@ def decode_explained(decode_bytes, draw):
 
 @check(weight=0.5)
 def decode_bytes_number(decode_bytes, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(decode_bytes(*steps(draw, 1)[0]))
 
 
 def expect_read(decode_bytes, draw, part_of, wanted_of, message):
-    """Fail with a message unless a part of the bytes, had from those for c and for 2 c, is what it should be."""
+    """Fail with a message unless a part of the bytes, computed from those for c and for 2 c, is right."""
     for batch, context, *model in steps(draw, 3):
         once, twice = (as_number(decode_bytes(batch, length, *model)) for length in (context, 2 * context))
         part, wanted = part_of(once, twice), wanted_of(batch, context, *model)
@@ -790,27 +792,27 @@ def decode_bytes_parameters(decode_bytes, draw):
         draw,
         lambda once, twice: 2 * once - twice,
         lambda *call: read_in_a_step(*call) - cached(*call),
-        "For {arguments} the result is {once}, and for context = {double} it is {twice}. Of the first, {part} does "
-        "not depend on the context, and should be {wanted}.",
+        "For {arguments}, the result is {once}; for context = {double}, it is {twice}. The part of the first that "
+        "does not depend on the context should be {wanted}, and is {part}.",
     )
 
 
 @check(weight=2, needs=[decode_bytes_number])
 def decode_bytes_caches(decode_bytes, draw):
-    """The part that grows in proportion to the context is the bytes of the caches of all texts."""
+    """The part proportional to the context is the bytes of the caches of all texts."""
     expect_read(
         decode_bytes,
         draw,
         lambda once, twice: twice - once,
         cached,
-        "For {arguments} the result is {once}, and for context = {double} it is {twice}. Of the first, {part} grows "
-        "in proportion to the context, and should be {wanted}.",
+        "For {arguments}, the result is {once}; for context = {double}, it is {twice}. The part of the first that is "
+        "proportional to the context should be {wanted}, and is {part}.",
     )
 
 
 @check(weight=1.5, needs=[decode_bytes_parameters, decode_bytes_caches])
 def decode_bytes_values(decode_bytes, draw):
-    """The count is right for sizes that differ, for sizes that are all alike, for long texts, and for sizes of 1."""
+    """Returns the right count for different sizes, equal sizes, long texts, and sizes of 1."""
     (k,) = draw.sizes(1)
     batch, context, *model = steps(draw, 1)[0]
     calls = [
@@ -828,7 +830,7 @@ def decode_bytes_values(decode_bytes, draw):
 
 @check(weight=0.5, needs=[decode_bytes_values])
 def decode_bytes_large(decode_bytes, draw):
-    """Models of billions of parameters are counted as well: nothing overflows, and no array is made."""
+    """Works for models with billions of parameters: nothing overflows, and no array is made."""
     contexts = 1_000_000 + draw.sizes(1)[0], 8192
     calls = [
         (batch, context, own["num_layers"], own["d_model"], own["num_kv_heads"], 128, own["num_parameters"], 2)
@@ -846,8 +848,8 @@ STEP_NAMES = ["operations", "moved_bytes", "operations_per_second", "bytes_per_s
 def bound_by(draw, arithmetic, orders=1.0):
     """Return a step and a machine, (operations, moved_bytes, operations_per_second, bytes_per_second).
 
-    The time of arithmetic is 1.3 to 2.5 times that of moving bytes, or the other way about; the machine's two numbers
-    differ by so many powers of ten.
+    The time of arithmetic is 1.3 to 2.5 times that of moving bytes, or vice versa; the machine's two numbers differ
+    by up to `orders` powers of ten.
     """
     longer_one = float(draw.rng.uniform(0.2, 5))
     shorter = longer_one / float(draw.rng.uniform(1.3, 2.5))
@@ -864,25 +866,25 @@ def expect_longer(least_seconds, calls):
 
 @check(weight=0.5)
 def least_seconds_number(least_seconds, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(least_seconds(*bound_by(draw, True)))
 
 
 @check(weight=1, needs=[least_seconds_number])
 def least_seconds_arithmetic(least_seconds, draw):
-    """Where arithmetic takes longer than moving the bytes, the result is the time of arithmetic."""
+    """When arithmetic takes longer than moving the bytes, returns the time for arithmetic."""
     expect_longer(least_seconds, [bound_by(draw, True) for _ in range(12)])
 
 
 @check(weight=1, needs=[least_seconds_number])
 def least_seconds_traffic(least_seconds, draw):
-    """Where moving the bytes takes longer than arithmetic, the result is the time of moving them."""
+    """When moving the bytes takes longer than arithmetic, returns the time for moving them."""
     expect_longer(least_seconds, [bound_by(draw, False) for _ in range(12)])
 
 
 @check(weight=0.5, needs=[least_seconds_arithmetic, least_seconds_traffic])
 def least_seconds_machines(least_seconds, draw):
-    """Steps without operations and without bytes, whole numbers, and machines of any size give the right time too."""
+    """Works for steps without operations or without bytes, for integers, and for machines of any size."""
     operations, moved, speed, bandwidth = bound_by(draw, True)
     calls = [
         (0, moved, speed, bandwidth),
@@ -906,7 +908,7 @@ BATCH_NAMES = ["operations_per_second", "bytes_per_second", "bytes_per_number"]
 
 
 def rates(draw, count):
-    """Return so many machines, with the bytes of a number."""
+    """Return `count` machines, with the bytes of a number."""
     return [
         (float(speed), float(bandwidth), float(draw.rng.choice([0.5, 1, 2, 4, 8])))
         for speed, bandwidth in zip(draw.rng.uniform(500, 900, count), draw.rng.uniform(3, 90, count), strict=True)
@@ -915,7 +917,7 @@ def rates(draw, count):
 
 @check(weight=0.5)
 def critical_batch_number(critical_batch, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(critical_batch(*rates(draw, 1)[0]))
 
 
@@ -926,7 +928,7 @@ def expect_balanced(critical_batch, calls):
         arithmetic, reading = balanced(batch, *call)
         if abs(arithmetic - reading) > EXACT * reading:
             message = Message(
-                "For {arguments} the result is {batch}. With so many texts, the operations of each parameter take "
+                "For {arguments}, the result is {batch}. With so many texts, the operations of each parameter take "
                 "{arithmetic} seconds, and reading it takes {reading}.",
                 arguments=named([f"{own:.6g}" for own in call], BATCH_NAMES),
                 batch=written(batch),
@@ -934,18 +936,18 @@ def expect_balanced(critical_batch, calls):
                 reading=f"{reading:.6g}",
             )
             found = explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES) if len(calls) > 9 else ""
-            raise failed(message, found, tells=False)
+            raise failed(message, found, explained=False)
 
 
 @check(weight=2, needs=[critical_batch_number])
 def critical_batch_balanced(critical_batch, draw):
-    """At that batch, the operations with a matrix take as long as reading it."""
+    """For that batch, the operations with a matrix take as long as reading it."""
     expect_balanced(critical_batch, rates(draw, 24))
 
 
 @check(weight=0.5, needs=[critical_batch_balanced])
 def critical_batch_machines(critical_batch, draw):
-    """It is right for fast machines, and below 1 where even one text is limited by arithmetic."""
+    """Works for fast machines, and returns less than 1 when arithmetic limits even one text."""
     calls = [(3e12 * speed, 2e10 * bandwidth, size) for speed, bandwidth, size in rates(draw, 3)]
     calls += [(bandwidth, speed, size) for speed, bandwidth, size in rates(draw, 3)]
     expect_balanced(critical_batch, [*calls, (990, 30, 2), (7, 2, 1)])
@@ -961,7 +963,7 @@ FAR = 4.0
 def limited(draw, by, batch, model=None, context=None):
     """Return arguments of `largest_batch` for which the result is `batch`; the other limits are FAR times as large.
 
-    `by` is "memory", "bytes" or "operations". The limit lies between that batch and the next one, well off both.
+    `by` is "memory", "bytes" or "operations". The limit is between that batch and the next one, far from both.
     """
     model = model or models(draw, 1)[0]
     context = context or draw.sizes(1)[0]
@@ -987,9 +989,8 @@ def expect_batch(largest_batch, cases):
         found = limits(context, model, machine, seconds)
         if got != found["batch"]:
             message = Message(
-                "For context = {context}, {model}, {machine} and seconds = {seconds} the result should be {wanted}, "
-                "and is {got}. Memory alone would allow {memory}, the bytes of a step {bytes}, and its operations "
-                "{operations}.",
+                "For context = {context}, {model}, {machine} and seconds = {seconds}, expected {wanted}, got {got}. "
+                "Memory alone would allow {memory}, the bytes of a step {bytes}, and its operations {operations}.",
                 context=context,
                 model=named(model.values(), model),
                 machine=named([f"{own:.6g}" for own in machine.values()], machine),
@@ -998,12 +999,12 @@ def expect_batch(largest_batch, cases):
                 got=written(got),
                 **{own: found[own] for own in ("memory", "bytes", "operations")},
             )
-            raise Failed(message, tells=False)
+            raise Failed(message, explained=False)
 
 
 @check(weight=0.5)
 def largest_batch_number(largest_batch, draw):
-    """The result is one number."""
+    """Returns one number."""
     as_number(largest_batch(*limited(draw, "memory", 7)))
 
 
@@ -1013,25 +1014,25 @@ def batches(draw):
 
 @check(weight=1.5, needs=[largest_batch_number])
 def largest_batch_memory(largest_batch, draw):
-    """Where memory is the limit, the result is how many caches fit beside the parameters."""
+    """When memory is the limit, returns the number of caches that fit next to the parameters."""
     expect_batch(largest_batch, [limited(draw, "memory", batch) for batch in batches(draw)])
 
 
 @check(weight=1.5, needs=[largest_batch_number])
 def largest_batch_bytes(largest_batch, draw):
-    """Where the bytes of a step take the time, the result is the largest batch whose bytes are moved in time."""
+    """When moving the bytes is the limit, returns the largest batch whose bytes are moved in time."""
     expect_batch(largest_batch, [limited(draw, "bytes", batch) for batch in batches(draw)])
 
 
 @check(weight=1.5, needs=[largest_batch_number])
 def largest_batch_operations(largest_batch, draw):
-    """Where the operations of a step take the time, the result is the largest batch that is computed in time."""
+    """When arithmetic is the limit, returns the largest batch whose operations are done in time."""
     expect_batch(largest_batch, [limited(draw, "operations", batch) for batch in batches(draw)])
 
 
 @check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
 def largest_batch_none(largest_batch, draw):
-    """If not even one text fits, or none gets its token in time, the result is 0; if one does, it is 1."""
+    """Returns 0 if not even one text fits into memory or gets its token in time, and 1 if only one does."""
     cases = [limited(draw, by, batch) for by in ("memory", "bytes", "operations") for batch in (0, 1)]
     for by in ("memory_bytes", "bytes_per_second"):  # the parameters alone are too much
         context, model, machine, seconds = limited(draw, "operations", 9)
@@ -1041,7 +1042,7 @@ def largest_batch_none(largest_batch, draw):
 
 @check(weight=0.5, needs=[largest_batch_memory])
 def largest_batch_full(largest_batch, draw):
-    """A batch that fills the memory to the last byte fits, and one byte less is too little for it."""
+    """Accepts a batch that fills the memory to the last byte, and rejects it if there is one byte less."""
     cases = []
     for batch in batches(draw):
         context, model, machine, seconds = limited(draw, "memory", batch)
@@ -1052,7 +1053,7 @@ def largest_batch_full(largest_batch, draw):
 
 @check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
 def largest_batch_large(largest_batch, draw):
-    """Models of billions of parameters, thousands of texts, and long texts are right too."""
+    """Works for models with billions of parameters, thousands of texts, and long texts."""
     real = {name: {**REAL[0], "d_head": 128, "bytes_per_number": 2}[name] for name in MODEL_NAMES}
     alike = dict.fromkeys(MODEL_NAMES, 4) | {"d_model": 16, "num_parameters": 4000}
     cases = [limited(draw, by, 20, real, 8192) for by in ("memory", "bytes", "operations")]
@@ -1065,13 +1066,13 @@ def largest_batch_large(largest_batch, draw):
 
 
 def whole(name, *arguments):
-    """Declare the check of a function that counts: it is advice, since a float is right as far as its digits go."""
+    """Declare the check of a counting function: it is advice, since a float is right up to its precision."""
 
     def own(function, draw):
-        """A count is a whole number: an `int`, which has all digits, however many."""
+        """The count is an `int`, which keeps all digits."""
         found = function(*arguments)
         as_number(found)
-        message = "The result should be an int, and is {found}. `/` makes a float, `//` an int of two."
+        message = "Expected an int, got {found}. `/` always returns a float; `//` of two ints is an int."
         expect(isinstance(found, (int, np.integer)), Message(message, found=describe(found)))
 
     own.__name__ = f"{name}_whole"

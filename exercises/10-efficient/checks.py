@@ -1,9 +1,10 @@
-"""Checks of exercise 10. Yours to read: each is one sentence about a function or a class, and inputs that would show
-it false.
+"""Checks of exercise 10. You may read them: each is one sentence about a function or a class, with inputs that would
+show that it is false.
 
-Results are compared with `specifications`, which are in checking.zip: they hold all scores at once and multiply with
-einsum. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen. How much memory a function
-holds at once is counted by `checking/memory.py`, which asks neither a clock nor the machine.
+Results are compared with `specifications`, which computes all scores at once and multiplies with einsum. It is in
+checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
+in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both sides.
+`checking/memory.py` counts how much memory a function holds at once, independent of the clock and the machine.
 """
 
 import importlib.util
@@ -15,7 +16,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 NAMES = ("Q", "K", "V")
 SAMPLE = 64  # queries
-CHUNK = 12  # keys: float64 inside, with some copies of a chunk's scores, is still little memory
+CHUNK = 12  # keys: float64 inside, with a few copies of a chunk's scores, is still little memory
 PER_PAIR = 0.9  # bytes for each pair of tokens: a mask of booleans has one, scores have two or four
 ATTENTIONS = ("chunked_attention", "local_attention", "linear_attention", "causal_linear_attention")
 
@@ -68,7 +69,7 @@ ATTENTIONS = ("chunked_attention", "local_attention", "linear_attention", "causa
 
 @check()
 def by_hand_online(by_hand, draw):
-    """The five numbers are the sum and the weighted sum after each chunk, and the result."""
+    """Returns the sum and the weighted sum after each chunk, and the result."""
     s, v = np.log([2.0, 1, 8, 5]), np.array([10.0, 4, 2, 4])
     expected = []
     for seen in (2, 4):
@@ -81,7 +82,7 @@ def by_hand_online(by_hand, draw):
 
 
 def sizes(draw, count=5):
-    """Return as many small sizes, all different."""
+    """Return `count` small sizes, all different."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])[:count]]
 
 
@@ -95,11 +96,11 @@ def inputs(draw, lead, n_q, n_k, d_k, d_v):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, with the last two axes swapped in memory."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-# What the four functions are asked alike
+# What is checked for all four functions
 
 
 def alike(function):
@@ -108,7 +109,7 @@ def alike(function):
 
 
 def last(function, draw, n):
-    """Return what comes behind Q, K and V: the size of a chunk, or of a window."""
+    """Return the arguments after Q, K and V: the size of a chunk, or of a window."""
     if function.name == "chunked_attention":
         return (int(draw.rng.integers(2, 4)),)
     return (int(draw.rng.integers(1, 3)),) if function.name == "local_attention" else ()
@@ -119,7 +120,7 @@ def expect_attends(function, *arguments):
 
 
 def expect_all(function, cases):
-    """Do as `expect_attends` for each list of arguments; a function that lives elsewhere gets all in one message."""
+    """Call `expect_attends` for each list of arguments; a function in another process gets all in one message."""
     function.ahead(cases)
     for case in cases:
         expect_attends(function, *case)
@@ -127,7 +128,7 @@ def expect_all(function, cases):
 
 @check_each(*ATTENTIONS, weight=1)
 def shape(function, draw):
-    """The result is a tensor of shape (..., n_q, d_v)."""
+    """Returns a tensor of shape (..., n_q, d_v)."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     expect_tensor(function(*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), (b, n_q, d_v))
@@ -135,7 +136,7 @@ def shape(function, draw):
 
 @check_each("linear_attention", "causal_linear_attention", weight=3, needs=["shape"])
 def values(function, draw):
-    """The weights are products of features, elu + 1, divided by their sum over the keys that the query may see."""
+    """Weights are products of features, elu + 1, divided by their sum over the keys that the query may attend to."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
@@ -144,7 +145,7 @@ def values(function, draw):
 
 @check(weight=3, needs=["chunked_attention_shape"])
 def chunked_attention_values(chunked_attention, draw):
-    """The result is that of full attention, for chunks that divide the number of keys, do not, or are above it."""
+    """Matches full attention for chunk sizes that divide the number of keys, do not divide it, or exceed it."""
     b, n_q, _, d_k, d_v = sizes(draw)
     n_k = 12
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
@@ -154,7 +155,7 @@ def chunked_attention_values(chunked_attention, draw):
 
 @check(weight=3, needs=["local_attention_shape"])
 def local_attention_values(local_attention, draw):
-    """Row i is attention to the keys j with |i - j| at most `window`, from 0 to beyond n."""
+    """Row i attends to the keys j with |i - j| at most `window`, from 0 to beyond n."""
     b, _, _, d_k, d_v = sizes(draw)
     n = 11
     Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
@@ -164,14 +165,14 @@ def local_attention_values(local_attention, draw):
 
 @check(weight=0.5, needs=[local_attention_values])
 def local_attention_wide(local_attention, draw):
-    """A window may be as wide as a usual block, or wider, and the text longer still: 17 to 140 of 150 tokens."""
+    """Works for windows as wide as a typical block, or wider, in a longer text: 17 to 140 of 150 tokens."""
     Q, K, V = inputs(draw, (1,), 150, 150, 3, 2)
     expect_all(local_attention, [(Q, K, V, window) for window in (int(draw.rng.integers(17, 31)), 70, 140)])
 
 
 @check(weight=3, needs=[chunked_attention_values])
 def chunked_attention_causal(chunked_attention, draw):
-    """With `causal=True` query i sees key j where j <= i + n_k - n_q, whatever chunk the key is in."""
+    """With `causal=True`, query i sees key j only where j <= i + n_k - n_q, no matter which chunk the key is in."""
     b, _, _, d_k, d_v = sizes(draw)
     cases = []
     for n_q, n_k in [(7, 7), (4, 9)]:
@@ -182,7 +183,7 @@ def chunked_attention_causal(chunked_attention, draw):
 
 @check(weight=1, needs=[chunked_attention_causal])
 def chunked_attention_nothing_to_see(chunked_attention, draw):
-    """A query that sees nothing, since there are more queries than keys, gets 0 and never NaN."""
+    """Returns 0, never NaN, for a query that sees no keys because there are more queries than keys."""
     b, _, _, d_k, d_v = sizes(draw)
     n_q, n_k = 9, 4
     chunks = (1, 2, 3, n_k + 1)
@@ -191,7 +192,7 @@ def chunked_attention_nothing_to_see(chunked_attention, draw):
 
 @check_each("chunked_attention", "local_attention", weight=1, needs=["values"])
 def large_scores(function, draw):
-    """Scores in the thousands, rising or falling along the keys, of either sign: as their differences say."""
+    """Handles scores in the thousands, of either sign, that rise or fall along the keys."""
     b, n, _, d_k, d_v = sizes(draw)
     n += 6
     Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
@@ -207,7 +208,7 @@ def large_scores(function, draw):
 
 @check(weight=0.5, needs=[chunked_attention_values])
 def chunked_attention_half(chunked_attention, draw):
-    """In float16, a product q k beyond 65,504 is no harm where the score, divided by sqrt(d_k), is below it."""
+    """In float16, a product q k may exceed 65,504 if the score, divided by sqrt(d_k), does not."""
     d_k, n_q, n_k = 64, 3, 5
     K = torch.zeros(n_k, d_k, dtype=torch.float16)
     chosen = draw.rng.permutation(n_k)
@@ -219,7 +220,7 @@ def chunked_attention_half(chunked_attention, draw):
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
 def leading_axes(function, draw):
-    """Any number of leading axes is carried along: none, one, two, three."""
+    """Keeps any number of leading dimensions: none, one, two, three."""
     n_q, n_k, d_k, d_v, _ = sizes(draw)
     n_k = n_q if alike(function) else n_k
     leads = [(), (3, 2), (2, 1, 3)]
@@ -228,7 +229,7 @@ def leading_axes(function, draw):
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
 def sizes_alike(function, draw):
-    """Where all sizes are alike, and along a long axis, the axes still mean what they mean."""
+    """Works when all dimensions are equal, and for long sequences."""
     size = int(draw.rng.integers(3, 6))
     cases = [
         (*inputs(draw, (size,), size, size, size, size), *last(function, draw, size)),
@@ -243,7 +244,7 @@ def sizes_alike(function, draw):
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
 def sizes_of_one(function, draw):
-    """Sizes of 1 stay axes: one sequence, one query, one key, one column."""
+    """Dimensions of size 1 are kept: one sequence, one query, one key, one column."""
     cases = []
     for one in range(5):
         b, n_q, n_k, d_k, d_v = (1 if place == one else size for place, size in enumerate(sizes(draw)))
@@ -253,9 +254,9 @@ def sizes_of_one(function, draw):
 
 
 def expect_small(function, draw, *more, per_pair=PER_PAIR):
-    """Fail where a function holds n x n of anything, or, counted so, is another function."""
+    """Fail where a function holds n x n of anything, or where its result is wrong."""
     d_k, d_v = 4, 3
-    # What is wrong is no cause of holding too much: a small call tells it apart, before anything is counted.
+    # A wrong result is not caused by holding too much: a small call finds it before anything is counted.
     expect_attends(function, *inputs(draw, (2, 1), 9, 9, d_k, d_v), *[min(own, 2) for own in more])
     n = int(draw.rng.integers(680, 720))
     arguments = [own.float() for own in inputs(draw, (1, 1), n, n, d_k, d_v)]
@@ -271,26 +272,26 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
 
 @check(weight=6, needs=[chunked_attention_values])
 def chunked_attention_memory(chunked_attention, draw):
-    """It never holds n_q x n_k scores or weights: for long inputs and small chunks it gets by with little memory."""
+    """Never holds n_q x n_k scores or weights: long inputs with small chunks need little memory."""
     # Without a mask, larger chunks show it, and there are half as many of them.
     expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR)
 
 
 @check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory])
 def chunked_attention_memory_causal(chunked_attention, draw):
-    """Nor does it hold a mask, where it is causal."""
+    """In the causal case, does not store a mask of all pairs either."""
     expect_small(chunked_attention, draw, CHUNK, True)
 
 
 @check(weight=6, needs=[local_attention_values])
 def local_attention_memory(local_attention, draw):
-    """It never holds n x n scores, weights, indices or a mask: with a small window it gets by with little memory."""
+    """Never holds n x n scores, weights, indices or a mask: long inputs with a small window need little memory."""
     expect_small(local_attention, draw, 3)
 
 
 @check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"])
 def memory(function, draw):
-    """It never holds n x n weights: what it holds grows as n does."""
+    """Never holds n x n weights: memory grows in proportion to n."""
     expect_small(function, draw)
 
 
@@ -307,14 +308,14 @@ def expect_way_back(function, draw, arguments, n_q):
     expected = reached(function, *arguments, upstream)
     _, came, _ = backward(function, *arguments, upstream=upstream)
     for name, got, right in zip(NAMES, came, expected, strict=False):
-        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
         unit = max(np.abs(right.numpy()).max(), 0.1)  # where one key is seen, that of queries is 0 but for rounding
         expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
 
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
 def gradients(function, draw):
-    """Gradients flow to queries, keys and values, where some queries see nothing too."""
+    """Gradients flow to queries, keys and values, even if some queries see no keys."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     expect_way_back(function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), n_q)
@@ -339,7 +340,7 @@ def dtype(function, draw):
 
 @check_each(*ATTENTIONS, weight=0, needs=["shape"])
 def refuses(function, draw):
-    """Sizes that do not fit raise `ValueError`, `RuntimeError` or `IndexError`; a size of 1 is stretched nowhere."""
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when sizes differ, even if one of them is 1."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     extra = last(function, draw, n_k)
@@ -372,7 +373,7 @@ def refuses(function, draw):
 
 @check_each(*ATTENTIONS, weight=0.5, needs=["shape"])
 def kept(function, draw):
-    """Q, K and V are as they were after the call."""
+    """Does not change Q, K and V."""
     b, n, d, *_ = sizes(draw)
     extra = last(function, draw, n)
     expect_unchanged(function, [*NAMES, "chunk_size"][: 3 + len(extra)], *inputs(draw, (b,), n, n, d, d), *extra)
@@ -388,7 +389,7 @@ def local_by_name(function, Q, K, V, window):
 
 @check(weight=0.25, needs=[chunked_attention_causal])
 def chunked_attention_by_name(chunked_attention, draw):
-    """`chunk_size` and `causal` may be given by name."""
+    """Accepts `chunk_size` and `causal` by name."""
     arguments = inputs(draw, (2,), 5, 5, 4, 3)
     came = chunked_attention.run_remote(chunked_by_name, *arguments, 2)
     expect_close(came, SPECIFICATIONS["chunked_attention"](*arguments, 2, True))
@@ -396,7 +397,7 @@ def chunked_attention_by_name(chunked_attention, draw):
 
 @check(weight=0.25, needs=[local_attention_values])
 def local_attention_by_name(local_attention, draw):
-    """`window` may be given by name."""
+    """Accepts `window` by name."""
     arguments = inputs(draw, (2,), 5, 5, 4, 3)
     came = local_attention.run_remote(local_by_name, *arguments, 2)
     expect_close(came, SPECIFICATIONS["local_attention"](*arguments, 2))
@@ -406,13 +407,13 @@ def local_attention_by_name(local_attention, draw):
 
 
 def heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v):
-    """Return Q, K and V of so many heads."""
+    """Return Q, K and V with these numbers of heads."""
     K, V = tensor(draw, b, h_kv, n_k, d_k), tensor(draw, b, h_kv, n_k, d_v)
     return tensor(draw, b, h_q, n_q, d_k), K, V
 
 
 def expect_grouped(function, *cases):
-    """Fail unless the result is right for each list of arguments; all of them go ahead in one message."""
+    """Fail unless the result is right for each list of arguments; all of them are sent ahead in one message."""
     function.ahead(cases)
     for arguments in cases:
         expect_close(function(*arguments), grouped(*arguments))
@@ -420,14 +421,14 @@ def expect_grouped(function, *cases):
 
 @check(weight=1)
 def grouped_query_attention_shape(grouped_query_attention, draw):
-    """The result is a tensor of shape (b, h_q, n_q, d_v)."""
+    """Returns a tensor of shape (b, h_q, n_q, d_v)."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     expect_tensor(grouped_query_attention(*heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)), (b, 6, n_q, d_v))
 
 
 @check(weight=3, needs=[grouped_query_attention_shape])
 def grouped_query_attention_values(grouped_query_attention, draw):
-    """Query head i uses the keys and values of head i // (h_q / h_kv): neighbours share."""
+    """Query head i uses the keys and values of head i // (h_q / h_kv), so neighboring heads share."""
     for h_q, h_kv in [(6, 3), (6, 2), (4, 2)]:
         b, n_q, n_k, d_k, d_v = sizes(draw)
         arguments = heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v)
@@ -436,14 +437,14 @@ def grouped_query_attention_values(grouped_query_attention, draw):
 
 @check(weight=1, needs=[grouped_query_attention_values])
 def grouped_query_attention_extremes(grouped_query_attention, draw):
-    """With one head of keys all queries share it; with as many as queries have, each has its own."""
+    """With one key head, all query heads share it; with as many key heads as query heads, each has its own."""
     cases = [heads(draw, h_q, h_kv, *sizes(draw)) for h_q, h_kv in [(4, 1), (3, 3), (1, 1)]]
     expect_grouped(grouped_query_attention, *cases)
 
 
 @check(weight=1, needs=[grouped_query_attention_values])
 def grouped_query_attention_sizes(grouped_query_attention, draw):
-    """Where sizes are alike, along a long axis, and where a size is 1, the axes still mean what they mean."""
+    """Works when all dimensions are equal, for long sequences, and for dimensions of size 1."""
     size = int(draw.rng.choice([2, 4]))
     cases = [heads(draw, 4, 2, size, size, size, size, size), heads(draw, 4, 4, 4, 4, 4, 4, 4)]
     long = draw.long()
@@ -456,7 +457,7 @@ def grouped_query_attention_sizes(grouped_query_attention, draw):
 
 @check(weight=1, needs=[grouped_query_attention_values])
 def grouped_query_attention_large_scores(grouped_query_attention, draw):
-    """Scores in the thousands, of either sign, give the weights that their differences say."""
+    """Handles scores in the thousands, of either sign."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     Q, K, V = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
     expect_grouped(grouped_query_attention, (1000 * Q, K, V))
@@ -464,12 +465,12 @@ def grouped_query_attention_large_scores(grouped_query_attention, draw):
 
 @check(weight=1, needs=[grouped_query_attention_values])
 def grouped_query_attention_gradients(grouped_query_attention, draw):
-    """Gradients flow to queries, keys and values; a shared head gets the sum of what comes from its queries."""
+    """Gradients flow to queries, keys and values; a shared head gets the sum over its query heads."""
     expect_way_back(grouped_query_attention, draw, heads(draw, 6, 3, *sizes(draw)), 0)
 
 
 def expect_heads_refused(grouped_query_attention, draw, h_q, h_kv):
-    """Fail unless so many heads raise."""
+    """Fail unless these numbers of heads raise."""
     arguments = heads(draw, h_q, h_kv, *sizes(draw))
     because = Message("{h_q} query heads, {h_kv} key heads", h_q=h_q, h_kv=h_kv)
     expect_raises(REFUSED, grouped_query_attention, *arguments, because=because)
@@ -477,15 +478,15 @@ def expect_heads_refused(grouped_query_attention, draw, h_q, h_kv):
 
 @check(weight=1)
 def grouped_query_attention_refuses_heads(grouped_query_attention, draw):
-    """Queries' heads that are no multiple of the keys' raise `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: some queries would get another head's keys, or none. Groups of one size raise by themselves.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when h_q is not a multiple of h_kv."""
+    # Worth points: otherwise some queries would get another head's keys, or none. Groups of equal size raise anyway.
     for h_q, h_kv in [(6, 4), (5, 2), (7, 3)]:
         expect_heads_refused(grouped_query_attention, draw, h_q, h_kv)
 
 
 @check(weight=0)
 def grouped_query_attention_refuses(grouped_query_attention, draw):
-    """More heads of keys than of queries, and sizes that do not fit, raise; a size of 1 is not stretched."""
+    """Raises when there are more key heads than query heads or when sizes differ, even if one of them is 1."""
     for h_q, h_kv in [(2, 4), (1, 3)]:
         expect_heads_refused(grouped_query_attention, draw, h_q, h_kv)
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -509,7 +510,7 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
 
 @check(weight=0.5, needs=[grouped_query_attention_shape])
 def grouped_query_attention_kept(grouped_query_attention, draw):
-    """The result has the inputs' dtype, and Q, K and V are as they were after the call."""
+    """The result has the inputs' dtype, and Q, K and V do not change."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     arguments = heads(draw, 4, 2, b, n_q, n_k, d_k, d_v)
     for kind in DTYPES:
@@ -518,11 +519,11 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
     expect_unchanged(grouped_query_attention, NAMES, *heads(draw, 4, 4, b, n_q, n_q, d_k, d_k))
 
 
-# KVCache: what is done with one runs where it lives
+# KVCache: operations on a cache run in the process where it is
 
 
 def appended(own, parts):
-    """Append parts, one after another, to a new cache; return all that came back, and the parts as they are then."""
+    """Append parts, one after another, to a new cache; return all results, and the parts afterwards."""
     cache = own()
     return [cache.append(k, v) for k, v in parts], parts
 
@@ -539,7 +540,7 @@ def changed_afterwards(own, first, second):
 def two_caches(own, first, second, other):
     """Fill two caches in turn; return what each has at the end.
 
-    Before that, two new caches get what does not fit together; if that raises, "refused" comes back.
+    Before that, two new caches get parts of different shapes; if that raises, the result is "refused".
     """
     try:
         for part in (first, other):
@@ -553,7 +554,7 @@ def two_caches(own, first, second, other):
 
 
 def differentiated(own, parts, upstream):
-    """Append parts to a new cache, and return the gradients of all parts: of what came back last."""
+    """Append parts to a new cache, and return the gradients of the last result with respect to all parts."""
     import torch
 
     with torch.enable_grad():
@@ -566,7 +567,7 @@ def differentiated(own, parts, upstream):
 
 
 def refused(own, first, wrong, second):
-    """Append, append what does not fit, append again; return whether that raised, and the last result."""
+    """Append, append wrong sizes, append again; return whether that raised, and the last result."""
     cache = own()
     cache.append(*first)
     raised = ""
@@ -583,7 +584,7 @@ def refused(own, first, wrong, second):
 
 
 def pairs(draw, lead, counts, d_k, d_v):
-    """Return keys and values of so many tokens, one pair for each count."""
+    """Return pairs of keys and values, one with each of these numbers of tokens."""
     return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
 
 
@@ -599,19 +600,19 @@ def expect_cached(result, parts, when=""):
 
 
 def expect_grows(KVCache, *several):
-    """Fail unless a new cache has all of what was appended, part by part; several caches, one after another."""
+    """Fail unless a new cache has everything appended so far, part by part; for several caches in turn."""
     KVCache.ahead([(parts,) for parts in several], appended)
     for parts in several:
         results, _ = KVCache.run_remote(appended, parts)
-        expect(isinstance(results, list) and len(results) == len(parts), "`append` returned something odd.")
+        expect(isinstance(results, list) and len(results) == len(parts), "`append` should return a tuple each time.")
         for count, result in enumerate(results, 1):
-            when = Message("Appended {count} times of {all}.", count=count, all=len(parts))
+            when = Message("After {count} of {all} calls of `append`:", count=count, all=len(parts))
             expect_cached(result, parts[:count], when)
 
 
 @check(weight=1)
 def KVCache_first(KVCache, draw):
-    """The first `append` returns a tuple of the keys and values that it was given."""
+    """The first `append` returns a tuple with the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), [n], d_k, d_v)
     (result,), _ = KVCache.run_remote(appended, parts)
@@ -628,8 +629,8 @@ def KVCache_two(KVCache, draw):
     other = (tensor(draw, h, b, n, d_v), tensor(draw, h, b, n, d_k))
     came = KVCache.run_remote(two_caches, first, second, other)
     message = (
-        "A new cache does not take keys of shape {shape}, after another one was given some of shape {other}: do they "
-        "share what they keep?"
+        "A new cache rejects keys of shape {shape} after another cache was given keys of shape {other}. Do the two "
+        "share their contents?"
     )
     expect(came != "refused", Message(message, shape=str(tuple(other[0].shape)), other=str(tuple(first[0].shape))))
     one, another = came
@@ -639,14 +640,14 @@ def KVCache_two(KVCache, draw):
 
 @check(weight=3, needs=[KVCache_first, KVCache_two])
 def KVCache_grows(KVCache, draw):
-    """Each `append` returns all keys and values so far, the oldest first, of one new token or of several."""
+    """Each `append`, of one new token or several, returns all keys and values so far, oldest first."""
     b, h, _, d_k, d_v = sizes(draw)
     expect_grows(KVCache, *[pairs(draw, (b, h), counts, d_k, d_v) for counts in [(4, 1, 1, 1), (1, 3, 2), (1, 1)]])
 
 
 @check(weight=1, needs=[KVCache_grows])
 def KVCache_sizes(KVCache, draw):
-    """Any leading axes, sizes that are all alike, a long text, and sizes of 1."""
+    """Works for any leading dimensions, equal sizes, a long text, and sizes of 1."""
     cases = [
         ((), (2, 3), 4, 5),
         ((3,), (3, 3), 3, 3),
@@ -660,17 +661,17 @@ def KVCache_sizes(KVCache, draw):
 
 @check(weight=1, needs=[KVCache_grows])
 def KVCache_own_copy(KVCache, draw):
-    """What was appended may be changed afterwards: the cache has numbers of its own."""
+    """Keeps its own copy: the caller may change the appended tensors afterwards."""
     b, h, n, d_k, d_v = sizes(draw)
     for counts in [(n, 1), (1, n)]:
         parts = pairs(draw, (b, h), counts, d_k, d_v)
-        when = "After the first keys and values were overwritten by whoever owns them:"
+        when = "After the caller overwrote the first keys and values:"
         expect_cached(KVCache.run_remote(changed_afterwards, *parts), parts, Message(when))
 
 
 @check(weight=1, needs=[KVCache_grows])
 def KVCache_gradients(KVCache, draw):
-    """Gradients flow from all that comes back to each part that was appended."""
+    """Gradients flow from everything that is returned to each appended part."""
     b, h, n, d_k, d_v = sizes(draw)
     counts = (n, 1, 2)
     parts = pairs(draw, (b, h), counts, d_k, d_v)
@@ -680,17 +681,17 @@ def KVCache_gradients(KVCache, draw):
     except Failed as failure:
         if "grad" not in str(failure.message):
             raise
-        message = "Autograd finds no way back to what was appended: `detach`, `.data` or NumPy cut it off. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        message = "Gradients cannot reach the appended parts: `detach`, `.data` or NumPy cuts them off. {rest}"
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
     for got, right in zip(came, expected, strict=True):
-        expect(got is not None, "No gradient came to a part that was appended: autograd was cut off on the way.")
+        expect(got is not None, "No gradient reaches an appended part: it is cut off from autograd.")
         expect_close(got, right, what=Message("the gradient of a part"))
 
 
 @check(weight=1, needs=[KVCache_first])
 def KVCache_kept(KVCache, draw):
-    """What comes back has the dtype of what was appended, which is left as it was."""
+    """The results have the dtype of the appended tensors, which do not change."""
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
     for kind in DTYPES:
@@ -699,12 +700,12 @@ def KVCache_kept(KVCache, draw):
             expect_tensor(part, (b, h, n + 2, d), kind)
     results, after = KVCache.run_remote(appended, parts)
     for pair, own in zip(after, parts, strict=True):
-        expect_cached(pair, [own], Message("What was appended, after the call:"))
+        expect_cached(pair, [own], Message("The appended tensors, after the call:"))
 
 
 @check(weight=0, needs=[KVCache_grows])
 def KVCache_refuses(KVCache, draw):
-    """Sizes that do not fit what is kept raise, `ValueError` or its like, and leave the cache as it was."""
+    """Raises `ValueError` or similar when sizes do not match the cache, which stays as it was."""
     b, h, n, d_k, d_v = sizes(draw)
     usual, thin = (pairs(draw, (b, h), (n, 2), *widths) for widths in [(d_k, d_v), (1, 1)])
     cases = []
@@ -728,13 +729,13 @@ def KVCache_refuses(KVCache, draw):
         raised, result = KVCache.run_remote(refused, first, wrong, second)
         sizes_of = [str(tuple(own.shape)) for own in (*first, *wrong)]
         message = (
-            "`append` should raise ValueError or RuntimeError for k {k_2} and v {v_2} after k {k_1} and v {v_1}, and "
-            "{said}."
+            "After k {k_1} and v {v_1}, `append` should raise ValueError or RuntimeError for k {k_2} and v {v_2}, "
+            "but {said}."
         )
         said = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
         expect(raised == "asked", Message(message, said=said, **values))
-        expect_cached(result, [first, second], Message("After keys and values that did not fit were refused:"))
+        expect_cached(result, [first, second], Message("After keys and values with wrong sizes were rejected:"))
 
 
 # merge
@@ -745,7 +746,7 @@ WHICH = (Message("first"), Message("second"))
 
 
 def scores(draw, lead, n, *counts, d_v, size=3.0):
-    """Return scores and values of so many keys for each part: [(S, V), ...]."""
+    """Return scores and values with these numbers of keys, one for each part: [(S, V), ...]."""
     return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
 
 
@@ -768,7 +769,7 @@ def expect_part(result, several):
 
 
 def expect_merged(merge, *cases):
-    """Fail unless two parts, given as scores and values, are merged as they should be; several cases."""
+    """Fail unless two parts, given as scores and values, are merged correctly; for several cases."""
     arguments = [tuple(of_keys(*own) for own in case) for case in cases]
     merge.ahead(arguments)
     for case, own in zip(cases, arguments, strict=True):
@@ -777,7 +778,7 @@ def expect_merged(merge, *cases):
 
 @check(weight=0.5)
 def merge_shape(merge, draw):
-    """The result is a tuple of tensors, m (..., n), l (..., n) and u (..., n, d_v), in the dtype of the parts."""
+    """Returns a tuple of tensors, m (..., n), l (..., n) and u (..., n, d_v), in the dtype of the parts."""
     b, n, k_1, k_2, d_v = sizes(draw)
     parts = [of_keys(*own) for own in scores(draw, (b,), n, k_1, k_2, d_v=d_v)]
     cases = [tuple(tuple(own.to(kind) for own in part) for part in parts) for kind in DTYPES]
@@ -791,7 +792,7 @@ def merge_shape(merge, draw):
 
 @check(weight=1.5, needs=[merge_shape])
 def merge_ordered(merge, draw):
-    """The result is that of all keys at once where one part has the larger scores in all rows, whichever it is."""
+    """Returns the part of all keys when one part, the first or the second, has the larger scores in all rows."""
     cases = []
     for _ in range(2):
         b, n, k_1, k_2, d_v = sizes(draw)
@@ -803,7 +804,7 @@ def merge_ordered(merge, draw):
 
 @check(weight=1.5, needs=[merge_shape])
 def merge_values(merge, draw):
-    """The result is that of all keys at once, whichever part has the larger score in each row."""
+    """Returns the part of all keys, no matter which part has the larger score in each row."""
     cases = []
     for _ in range(3):
         b, n, k_1, k_2, d_v = sizes(draw)
@@ -815,7 +816,7 @@ def merge_values(merge, draw):
 
 @check(weight=1.5, needs=[merge_ordered])
 def merge_no_keys(merge, draw):
-    """A part without keys leaves the other one as it is, in some rows or in all; two of them give one, never NaN."""
+    """A part without keys, in some rows or all, does not change the other; two such parts give another, never NaN."""
     b, n, k_1, k_2, d_v = sizes(draw)
     n += 3
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
@@ -828,7 +829,7 @@ def merge_no_keys(merge, draw):
 
 @check(weight=0.5, needs=[merge_values])
 def merge_large_scores(merge, draw):
-    """Scores in the thousands, of either sign, and all a million below 0: nothing overflows, and nothing is lost."""
+    """Handles scores in the thousands, of either sign, or all a million below 0: no overflow and no loss."""
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
     cases = [((S + own, V), (T + other, W)) for own in (3000, -3000, 1) for other in (3000, -3000, 2)]
@@ -838,7 +839,7 @@ def merge_large_scores(merge, draw):
 
 @check(weight=1, needs=[merge_values])
 def merge_sizes(merge, draw):
-    """Any leading axes, sizes that are all alike, many rows, and sizes of 1."""
+    """Works for any leading dimensions, equal sizes, many rows, and sizes of 1."""
     k_1, k_2, d_v, size, n = sizes(draw)
     cases = [
         scores(draw, lead, rows, k_1, k_2, d_v=columns)
@@ -851,13 +852,13 @@ def merge_sizes(merge, draw):
 
 
 def merged_and_parts(own, first, second):
-    """Merge two parts; return the result, and the parts as they are then."""
+    """Merge two parts; return the result, and the parts afterwards."""
     return own(first, second), first, second
 
 
 @check(weight=0.5, needs=[merge_shape])
 def merge_kept(merge, draw):
-    """Both parts are as they were after the call."""
+    """Does not change either part."""
     b, n, k_1, k_2, d_v = sizes(draw)
     several = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
     before = [of_keys(*own) for own in several]
@@ -891,13 +892,13 @@ def expect_merged_backward(merge, draw, several):
     except Failed as failure:
         if "grad" not in str(failure.message):
             raise
-        message = "Autograd finds no way back to the two parts: `detach`, `.data` or NumPy cut it off. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        message = "Gradients cannot reach the two parts: `detach`, `.data` or NumPy cuts them off. {rest}"
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
     names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
     for name, got, right, place in zip(names, came, expected, range(6), strict=True):
-        without = parts[place // 3][1] == 0  # rows without keys: whatever comes there, if it is a number
-        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        without = parts[place // 3][1] == 0  # rows without keys: any value will do, if it is a number
+        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
         got = torch.where(
             without.reshape(*without.shape, *[1] * (got.ndim - without.ndim)) & got.isfinite(), right, got
         )
@@ -913,7 +914,7 @@ def merge_gradients(merge, draw):
 
 @check(weight=0.5, needs=[merge_gradients, merge_no_keys])
 def merge_gradients_no_keys(merge, draw):
-    """Gradients are never NaN either where one part has no key, or neither has one."""
+    """Gradients are never NaN, even if one part or both have no keys."""
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v, size=1.0)
     expect_merged_backward(merge, draw, [(hidden(S, [0, 1]), V), (hidden(T, [1, 2]), W)])

@@ -1,11 +1,12 @@
-"""Checks of exercise 11. Yours to read: each is one sentence about a function or a class, and inputs that would show
-it false.
+"""Checks of exercise 11. You may read them: each is one sentence about a function or a class, with inputs that would
+show that it is false.
 
-Results are compared with `specifications`, which are in checking.zip: attention written out in float64, n x n and
-all. `RTOL` in `checking/expect.py` is the tolerance, where no other is given. Kernels run on the GPU where torch
-finds one, otherwise in Triton's interpreter on the CPU. Checks with `on=` need something of the machine ("gpu" and
-"bf16" ask what the interpreter cannot show). Where it is not there, or a kernel of the course's own does not work
-either, their points wait.
+Results are compared with `specifications`, which computes attention in float64 with n x n arrays. It is in
+checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
+in `checking/expect.py`, which explains how it was chosen, unless a check gives another one. Kernels run on the GPU if
+torch finds one, otherwise in Triton's interpreter on the CPU. Checks with `on=` depend on the machine ("gpu" and
+"bf16" check what the interpreter cannot show). If the machine lacks what they need, or if a kernel of the course's
+own fails there as well, their points wait.
 """
 
 import importlib.util
@@ -17,7 +18,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import math
 import types
@@ -50,12 +51,12 @@ torch.set_num_threads(1)  # everything here is small
 
 
 def plain_forward(q, k, v, causal):
-    """Return what `flash_attention_forward` should, in float64."""
+    """Return the right results of `flash_attention_forward`, in float64."""
     return attended(*(own.double() for own in (q, k, v)), earlier(q.shape[2]) if causal else None)
 
 
 def plain(q, k, v, causal=False):
-    """Return what `flash_attention` should, in float64."""
+    """Return the right result of `flash_attention`, in float64."""
     return plain_forward(q, k, v, causal)[0]
 
 
@@ -76,27 +77,27 @@ check, run = suite.check, suite.run
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 REFUSED = (ValueError, RuntimeError, IndexError)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# The side of a tile in the notebook. Most checks of kernels take as many tokens as fill their tiles, so that a mask
-# that is missing where they do not costs what the `ragged` checks are worth.
+# The side of a tile in the notebook. Most kernel checks take numbers of tokens that fill their tiles, so a mask that
+# is missing for other lengths costs only the points of the `ragged` checks.
 BLOCK = 32
-# Of results whose largest number is about 1, in units of that. Sums are kept in float32. In float32 without TF32 they
-# end within 1e-5 of float64 for these lengths, and with TF32, which has 10 bits, further away. In 16 bits the weights
-# and the result are rounded once each: half a unit in the last place is 2**-11 in float16, 2**-8 in bfloat16, and a
-# backward pass rounds P, dS and the result. Eight of them leave room for that, and for no sum kept in 16 bits.
+# For results whose largest number is about 1, in units of it. Sums are kept in float32. In float32 without TF32, they
+# are within 1e-5 of float64 for these lengths; with TF32, which has 10 bits, they are further away. In 16 bits the
+# weights and the result are rounded once each: half a unit in the last place is 2**-11 in float16, 2**-8 in bfloat16,
+# and a backward pass rounds P, dS and the result. Eight of them allow that, but no sum kept in 16 bits.
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 8 * 2.0**-11, torch.bfloat16: 8 * 2.0**-8}
-MOST_TERMS = 4  # of a sum that is told
+MOST_TERMS = 4  # in a sum that is reported
 
 
 @check()
 def by_hand_online(by_hand, draw):
-    """The four numbers are the first total, the factor, the last total, and the output."""
+    """Returns the first total, the factor, the last total, and the output."""
     scores, values = np.log([1.0, 2, 4, 4]), np.array([4.0, 1, 2, 6])
     totals = [np.exp(part - part.max()).sum() for part in (scores[:2], scores)]
     factor = np.exp(scores[:2].max() - scores.max())
     expect_by_hand(by_hand(), [totals[0], factor, totals[1], np.exp(scores) @ values / np.exp(scores).sum()])
 
 
-# Inputs, and what is done with results.
+# Inputs, and the handling of results.
 
 
 def tensor(draw, *shape, kind=torch.float64):
@@ -108,12 +109,12 @@ def heads(draw, n, b=2, h=1, d=16, kind=torch.float32):
 
 
 def exact(own):
-    """Return a tensor in float64, on the CPU; what is none stays what it is."""
+    """Return a tensor in float64, on the CPU; return other values unchanged."""
     return own.detach().double().cpu() if isinstance(own, torch.Tensor) else own
 
 
 def units(expected):
-    """Return the largest number of what is expected: differences are seen beside it."""
+    """Return the largest expected number, to which differences are compared."""
     return np.array(max(np.abs(expected.numpy()).max(), 0.1))
 
 
@@ -133,15 +134,15 @@ def expect_inside(function, draw, way_back, what, sizes):
     for n in sizes:
         came = function.run_remote(kernels.outside, way_back, *heads(draw, n, b=1, h=2), True)
         if came is None:
-            raise Failed("Nothing is returned.", tells=True)
+            raise Failed("Nothing is returned.", explained=True)
         count = came[what == "written"]
         if count:
             mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
             if n % BLOCK == 0:
-                mend = Message("{n} tokens fill their tiles, so look where each head begins, in each tensor", n=n)
+                mend = Message("{n} tokens fill their tiles, so check where each head begins, in each tensor", n=n)
             message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
             done = Message("read" if what == "read" else "written")
-            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), tells=True)
+            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), explained=True)
 
 
 def ragged(draw):
@@ -151,25 +152,25 @@ def ragged(draw):
 
 @check(weight=0.25, on="triton")
 def forward_writes(flash_attention_forward, draw):
-    """Where the tokens fill their tiles, nothing is written outside of the tensors."""
+    """For lengths that fill their tiles, writes nothing outside of the tensors."""
     expect_inside(flash_attention_forward, draw, False, "written", [2 * BLOCK])
 
 
 @check(weight=0.25, needs=[forward_writes], on="triton")
 def forward_ragged_writes(flash_attention_forward, draw):
-    """Whatever the length, nothing is written outside of the tensors."""
+    """For all lengths, writes nothing outside of the tensors."""
     expect_inside(flash_attention_forward, draw, False, "written", ragged(draw))
 
 
 @check(weight=0.5, needs=[forward_writes], on="triton")
 def forward_reads(flash_attention_forward, draw):
-    """Whatever the length, nothing is read outside of the tensors, even if it is masked later."""
+    """For all lengths, reads nothing outside of the tensors, not even numbers that are masked later."""
     expect_inside(flash_attention_forward, draw, False, "read", [2 * BLOCK, ragged(draw)[0]])
 
 
 @check(weight=0.5, needs=[forward_writes], on="triton")
 def forward_shapes(flash_attention_forward, draw):
-    """The results are a tuple, `out` of shape (b, h, n, d) and `lse` of shape (b, h, n), in float32 for float32."""
+    """Returns a tuple, `out` of shape (b, h, n, d) and `lse` of shape (b, h, n), in float32 for float32."""
     result = flash_attention_forward(*heads(draw, BLOCK, h=3), False)
     expect_tuple(result, ("out", "lse"))
     expect_tensor(result[0], (2, 3, BLOCK, 16), torch.float32, what="out")
@@ -178,14 +179,14 @@ def forward_shapes(flash_attention_forward, draw):
 
 @check(weight=2, needs=[forward_shapes], on="triton")
 def forward_one_tile(flash_attention_forward, draw):
-    """Where one tile has all keys, 32 of them, `out` is what attention gives, for heads of 16 and of 32 numbers."""
+    """When one tile has all 32 keys, `out` is the attention output, for heads of width 16 and 32."""
     for d in (16, 32):
         expect_forward(flash_attention_forward, heads(draw, BLOCK, h=2, d=d), False, parts=[0])
 
 
 @check(weight=1.5, needs=[forward_one_tile], on="triton")
 def forward_tiles(flash_attention_forward, draw):
-    """Where the keys come in several whole tiles, `out` is what attention gives, whichever has the largest score."""
+    """When keys fill several tiles, `out` is the attention output, no matter which tile has the largest score."""
     for shares in [(1, 4), (4, 1)]:
         q, k, v = heads(draw, 2 * BLOCK, b=1)
         k = k.abs() * torch.tensor(shares, device=DEVICE).repeat_interleave(BLOCK)[:, None]
@@ -194,34 +195,34 @@ def forward_tiles(flash_attention_forward, draw):
 
 @check(weight=1, needs=[forward_tiles, forward_ragged_writes], on="triton")
 def forward_ragged(flash_attention_forward, draw):
-    """A length that is no multiple of a tile's side leaves nothing out and adds nothing; n = 1 is one."""
+    """Works for lengths that are not a multiple of the tile's side, such as n = 1."""
     for n in (ragged(draw)[0], 1):
         expect_forward(flash_attention_forward, heads(draw, n), False, parts=[0])
 
 
 @check(weight=1.5, needs=[forward_tiles], on="triton")
 def forward_causal(flash_attention_forward, draw):
-    """With `causal`, query i sees the keys up to its own, and no others, within a tile and beyond it."""
+    """With `causal`, query i sees exactly the keys up to its own position, within a tile and beyond it."""
     for n in (2 * BLOCK, BLOCK, 3 * BLOCK):
         expect_forward(flash_attention_forward, heads(draw, n, b=1), True, parts=[0])
 
 
 @check(weight=1, needs=[forward_one_tile], on="triton")
 def forward_lse(flash_attention_forward, draw):
-    """`lse` is the natural logarithm of the sum of exp(scores), the maximum counted in, for each head."""
+    """`lse` is the natural logarithm of the sum of exp(scores), including the subtracted maximum, for each head."""
     q, k, v = heads(draw, 2 * BLOCK, b=1, h=2)
     expect_forward(flash_attention_forward, [2 * q, k, v], False, parts=[1])
 
 
 @check(weight=0.5, needs=[forward_ragged_writes, forward_causal, forward_lse], on="triton")
 def forward_ragged_causal(flash_attention_forward, draw):
-    """Both results are right where the last tile is not full and `causal` is set."""
+    """With `causal`, both results are also right when the last tile is not full."""
     expect_forward(flash_attention_forward, heads(draw, ragged(draw)[0], h=2), True)
 
 
 @check(weight=0.5, needs=[forward_lse, forward_tiles], on="triton")
 def forward_large_scores(flash_attention_forward, draw):
-    """Scores above 100 and below -100 overflow nowhere, nor do both in one row, or in two rows of one tile."""
+    """Scores above 100 or below -100 do not overflow, even if one row or one tile has both."""
     q, k, v = heads(draw, 2 * BLOCK, b=1)
     signs = torch.tensor((1, -1), device=DEVICE)
     later, others = signs.repeat_interleave(BLOCK)[:, None], signs.repeat(BLOCK)[:, None]
@@ -232,14 +233,14 @@ def forward_large_scores(flash_attention_forward, draw):
 
 @check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_wide(flash_attention_forward, draw):
-    """Heads may have 64 numbers, or 128."""
+    """Works for heads of width 64 and 128."""
     for d in (64, 128):
         expect_forward(flash_attention_forward, heads(draw, BLOCK, b=1, d=d), False, parts=[0])
 
 
 @check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_layout(flash_attention_forward, draw):
-    """Inputs may lie in memory as they like: as views with axes exchanged, and each in its own way."""
+    """Accepts inputs with any memory layout, also transposed views, and a different layout for each."""
     q, k, v = heads(draw, BLOCK, h=3)
     q = q.transpose(1, 2).contiguous().transpose(1, 2)
     v = v.mT.contiguous().mT
@@ -247,7 +248,7 @@ def forward_layout(flash_attention_forward, draw):
 
 
 def twice(function, first, second):
-    """Call a function twice, then causally and by keyword; return what came, and the inputs as they are then."""
+    """Call a function twice, then causally and by keyword; return the results, and the inputs afterwards."""
     results = [function(*first), function(*second, causal=True)]
     return [*results[0], *results[1]], first
 
@@ -256,13 +257,13 @@ def expect_inputs(names, after, before):
     """Fail unless inputs are what they were before a call."""
     for name, own, was in zip(names, after, before, strict=True):
         if not torch.equal(exact(own), exact(was)):
-            message = "{name} was changed in place. Whoever called still needs it: compute a new tensor."
-            raise Failed(Message(message, name=f"`{name}`"), tells=True)
+            message = "{name} was changed in place. The caller still needs it: compute a new tensor."
+            raise Failed(Message(message, name=f"`{name}`"), explained=True)
 
 
 @check(weight=0.5, needs=[forward_causal, forward_lse], on="triton")
 def forward_again(flash_attention_forward, draw):
-    """Inputs stay as they are, and so do results when it is called again, with `causal=True` by name."""
+    """Keeps its inputs and earlier results unchanged, also when called again with `causal=True` by name."""
     first, second = heads(draw, BLOCK, h=2), heads(draw, BLOCK, h=2)
     came, after = flash_attention_forward.run_remote(twice, first, second)
     expect_inputs("qkv", after, first)
@@ -282,7 +283,7 @@ def forward_again(flash_attention_forward, draw):
 
 @check(weight=1, needs=[forward_tiles], on="triton")
 def forward_half(flash_attention_forward, draw):
-    """In float16, `out` is float16 and `lse` float32, and sums are kept in float32."""
+    """In float16, `out` is float16 and `lse` is float32, and sums are kept in float32."""
     n = 3 * BLOCK
     q, k, v = heads(draw, n, b=1, kind=torch.float16)
     result = flash_attention_forward(q, k, v + 4, False)
@@ -290,9 +291,9 @@ def forward_half(flash_attention_forward, draw):
     expect_tensor(result[1], (1, 1, n), what="lse")
     kind = str(result[1].dtype).removeprefix("torch.")
     if kind != "float32":
-        message = "`lse` should be float32, whatever the inputs are, and is {kind}. Here they are float16."
+        message = "`lse` should be float32 for inputs of any dtype, and is {kind}. Here the inputs are float16."
         raise Failed(
-            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], tells=True
+            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], explained=True
         )
     for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
@@ -301,7 +302,7 @@ def forward_half(flash_attention_forward, draw):
 
 
 def most_bytes(function, *arguments):
-    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel is none."""
+    """Return the bytes of the largest tensor that torch makes in a call; a tile within a kernel does not count."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -327,23 +328,23 @@ def most_bytes(function, *arguments):
 
 @check(weight=1, needs=[forward_tiles], on="triton")
 def forward_held(flash_attention_forward, draw):
-    """Nothing n x n is held in memory."""
+    """Holds no n x n tensor in memory."""
     most = flash_attention_forward.run_remote(most_bytes, *heads(draw, 128, b=1), False)
     if most > 0.9 * 128 * 128:  # n x n booleans have more
         raise Failed(
             Message(
-                "For 128 tokens torch made a tensor of {most} bytes: nothing of 128 x 128 stands in memory.",
+                "For 128 tokens, torch made a tensor of {most} bytes, but no 128 x 128 tensor is needed.",
                 most=str(most),
             ),
-            tells=True,
+            explained=True,
         )
 
 
 @check(weight=2.5, needs=[forward_tiles], on="triton")
 def forward_is_a_kernel(flash_attention_forward, draw):
-    """The work is done by a kernel of Triton's, which is launched."""
+    """Launches a Triton kernel, which does the work."""
     if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
-        raise Failed("No kernel of Triton's was launched: `kernel[grid](...)` does it.", tells=True)
+        raise Failed("No Triton kernel was launched. Launch one with `kernel[grid](...)`.", explained=True)
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -357,13 +358,13 @@ def expect_forward_on_a_gpu(function, draw, n):
 
 @check(weight=1, needs=[forward_is_a_kernel, forward_causal, forward_lse], on="bf16")
 def forward_on_a_gpu(flash_attention_forward, draw):
-    """On a GPU, both results for 320 tokens are right in float32 (without TF32), float16 and bfloat16."""
+    """On a GPU, both results are right for 320 tokens in float32 (without TF32), float16 and bfloat16."""
     expect_forward_on_a_gpu(flash_attention_forward, draw, 10 * BLOCK)
 
 
 @check(weight=0.5, needs=[forward_on_a_gpu, forward_ragged], on="bf16")
 def forward_ragged_on_a_gpu(flash_attention_forward, draw):
-    """On a GPU, both results for 300 tokens are right, which do not fill their last tile."""
+    """On a GPU, both results are right for 300 tokens, which do not fill their last tile."""
     expect_forward_on_a_gpu(flash_attention_forward, draw, 300)
 
 
@@ -383,7 +384,7 @@ def expect_tiled(tiled_backward, draw, n, causal):
 
 @check()
 def tiled_gradients(tiled_backward, draw):
-    """All three gradients are right, whether the tokens fill their tiles or not."""
+    """All three gradients are right, whether or not the tokens fill their tiles."""
     for n in (BLOCK, 2 * BLOCK, ragged(draw)[0]):
         expect_tiled(tiled_backward, draw, n, False)
 
@@ -397,18 +398,18 @@ def tiled_causal(tiled_backward, draw):
 
 @check(needs=[tiled_gradients])
 def tiled_held(tiled_backward, draw):
-    """Nothing n x n is held in memory."""
+    """Holds no n x n tensor in memory."""
     n = 256
     inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
     most = tiled_backward.run_remote(most_bytes, *inputs)
     if most > 0.9 * n * n:  # n x n booleans have more
         raise Failed(
             Message(
-                "For {n} tokens torch made a tensor of {most} bytes: nothing of {n} x {n} stands in memory.",
+                "For {n} tokens, torch made a tensor of {most} bytes, but no {n} x {n} tensor is needed.",
                 n=n,
                 most=str(most),
             ),
-            tells=True,
+            explained=True,
         )
 
 
@@ -425,7 +426,7 @@ def expect_backward(function, draw, n, causal, names, h=2, d=16, kind=torch.floa
 
 
 def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", rtol=None):
-    """Fail unless the gradients of Q, K and V, those that are named, are right."""
+    """Fail unless the named gradients, of Q, K or V, are right."""
     upstream = upstream.to(inputs[0])
     _, came, _ = backward(function, *inputs, causal, upstream=upstream)
     leaves = [exact(own).requires_grad_() for own in inputs]
@@ -434,16 +435,16 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
     for name, got, leaf in zip("QKV", came, leaves, strict=False):
         if name in names:
             if got is None:
-                raise Failed(Message("No gradient came to {name}.", name=name), tells=True)
+                raise Failed(Message("No gradient reached {name}.", name=name), explained=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
             with told_by(made_of, exact(got), name, *map(exact, (*inputs, upstream)), causal):
                 expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
 
 
 def made_of(got, name, q, k, v, upstream, causal):
-    """Return a sentence on which products a gradient is the sum of; "" if it is no sum of a few of these.
+    """Return a sentence on the products that a gradient is the sum of; "" if it is not a sum of a few of these.
 
-    They are those of a matrix that a backward pass makes, or of its transpose, with one of the tensors.
+    They are products of a matrix in the backward pass, or of its transpose, with one of the tensors.
     """
     seen = earlier(q.shape[2]) if causal else torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
     out, lse = attended(q, k, v, seen)
@@ -467,7 +468,7 @@ def made_of(got, name, q, k, v, upstream, causal):
         return ""
     factor, wanted = formula[name]
     return Message(
-        "The gradient of {name} is {came}, and should be {wanted}, where dP = dO V^T, D has the row sums of dO * O, "
+        "The gradient of {name} is {came}, and should be {wanted}, where dP = dO V^T, D is the row sums of dO * O, "
         "and 1 / sqrt(d) is {scale}.",
         name=name, scale=f"{scale:.3g}", came=as_sum(found),
         wanted=as_sum({f"{what} {factor}": count for what, count in wanted.items()}),
@@ -476,25 +477,25 @@ def made_of(got, name, q, k, v, upstream, causal):
 
 @check(weight=0.25, on="triton")
 def flash_writes(flash_attention, draw):
-    """Where the tokens fill their tiles, nothing is written outside of the tensors, on the way back either."""
+    """For lengths that fill their tiles, writes nothing outside of the tensors, also in the backward pass."""
     expect_inside(flash_attention, draw, True, "written", [2 * BLOCK])
 
 
 @check(weight=0.25, needs=[flash_writes], on="triton")
 def flash_ragged_writes(flash_attention, draw):
-    """Whatever the length, nothing is written outside of the tensors, on the way back either."""
+    """For all lengths, writes nothing outside of the tensors, also in the backward pass."""
     expect_inside(flash_attention, draw, True, "written", ragged(draw))
 
 
 @check(weight=0.5, needs=[flash_writes], on="triton")
 def flash_reads(flash_attention, draw):
-    """Whatever the length, nothing is read outside of the tensors, on the way back either."""
+    """For all lengths, reads nothing outside of the tensors, also in the backward pass."""
     expect_inside(flash_attention, draw, True, "read", [2 * BLOCK, ragged(draw)[0]])
 
 
 @check(weight=1, needs=[flash_writes], on="triton")
 def flash_values(flash_attention, draw):
-    """The result is that of attention, in the dtype of the inputs."""
+    """Returns the attention output in the dtype of the inputs."""
     inputs = heads(draw, BLOCK)
     result = flash_attention(*inputs)
     expect_tensor(result, (2, 1, BLOCK, 16), torch.float32)
@@ -503,7 +504,7 @@ def flash_values(flash_attention, draw):
 
 @check(weight=0.5, needs=[flash_values], on="triton")
 def flash_causal_values(flash_attention, draw):
-    """With `causal`, query i sees the keys up to its own."""
+    """With `causal`, query i sees exactly the keys up to its own position."""
     inputs = heads(draw, BLOCK)
     expect_close(exact(flash_attention(*inputs, True)), attended(*map(exact, inputs), earlier(BLOCK))[0])
 
@@ -528,37 +529,37 @@ def flash_dk(flash_attention, draw):
 
 @check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_tiles(flash_attention, draw):
-    """Where queries and keys come in several tiles, all three gradients are right."""
+    """When queries and keys fill several tiles, all three gradients are right."""
     expect_backward(flash_attention, draw, 2 * BLOCK, False, "QKV")
 
 
 @check(weight=1, needs=[flash_causal_values, flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
-    """With `causal`, and heads of 32 numbers, all three gradients are right."""
+    """With `causal` and heads of width 32, all three gradients are right."""
     expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, d=32)
 
 
 @check(weight=1, needs=[flash_tiles, flash_ragged_writes], on="triton")
 def flash_ragged(flash_attention, draw):
-    """A length that is no multiple of a tile's side leaves all three gradients right; n = 1 is one."""
+    """All three gradients are right for lengths that are not a multiple of the tile's side, such as n = 1."""
     for n in (ragged(draw)[0], 1):
         expect_backward(flash_attention, draw, n, False, "QKV")
 
 
 @check(weight=0.5, needs=[flash_ragged_writes, flash_causal_gradients], on="triton")
 def flash_ragged_causal(flash_attention, draw):
-    """All three gradients are right where the last tile is not full and `causal` is set."""
+    """With `causal`, all three gradients are also right when the last tile is not full."""
     expect_backward(flash_attention, draw, ragged(draw)[0], True, "QKV", h=1, d=32)
 
 
 @check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_layout(flash_attention, draw):
-    """Gradients are right where inputs, or the gradient that comes from above, lie in memory in another order."""
+    """Gradients are right for any memory layout of the inputs and of the upstream gradient."""
     expect_backward(flash_attention, draw, BLOCK, False, "QKV", layout=True)
 
 
 def back_twice(function, first, second, upstream):
-    """Call a function twice, then go back through both; return results and gradients, and the inputs as they are."""
+    """Call a function twice, then backward through both; return results, gradients, and the inputs afterwards."""
     import torch
 
     with torch.enable_grad():
@@ -574,11 +575,11 @@ def back_twice(function, first, second, upstream):
 
 @check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk, flash_causal_gradients], on="triton")
 def flash_again(flash_attention, draw):
-    """Inputs stay as they are; called twice, `causal=True` by name, it finds the way back of either call."""
+    """Keeps its inputs unchanged; after two calls, one with `causal=True` by name, each has the right gradients."""
     first, second = heads(draw, BLOCK), heads(draw, BLOCK)
     upstream = tensor(draw, *first[0].shape).to(first[0])
     found, after = flash_attention.run_remote(back_twice, first, second, upstream)
-    expect_inputs(["q", "k", "v", Message("the gradient from above")], after, [*first, upstream])
+    expect_inputs(["q", "k", "v", Message("the upstream gradient")], after, [*first, upstream])
     calls = Message("the first of two calls"), Message("the second of two calls")
     for call, inputs, came, seen in zip(calls, (first, second), found, (None, earlier(BLOCK)), strict=True):
         leaves = [exact(own).requires_grad_() for own in inputs]
@@ -591,10 +592,10 @@ def flash_again(flash_attention, draw):
 
 @check(weight=0.5, needs=[flash_ragged], on="triton")
 def flash_large_scores(flash_attention, draw):
-    """Scores above 100 and below -100 leave all three gradients right, where the last tile is not full either."""
+    """Scores above 100 or below -100 leave all three gradients right, even if the last tile is not full."""
     for sign in (-1, 1):
         (q, k, v), upstream = heads(draw, 20, b=1), tensor(draw, 1, 1, 20, 16)
-        # Scores that lie close together: of weights that are nearly 0 and 1, gradients are rounding alone.
+        # Scores that are close together: with weights of nearly 0 and 1, gradients are nothing but rounding errors.
         q, k = 5.4 * (1 + q / 20), sign * 5.4 * (1 + k / 20)
         expect_gradients_of(flash_attention, [q, k, v], upstream, rtol=1e-3)
 
@@ -608,13 +609,13 @@ def flash_half(flash_attention, draw):
 
 @check(weight=2, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_is_a_kernel(flash_attention, draw):
-    """Kernels of Triton's do the work, on the way back too."""
+    """Triton kernels do the work, also in the backward pass."""
     ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
     for back, ran in zip((False, True), ways, strict=True):
         if not ran and back:
-            raise Failed("No kernel of Triton's was launched on the way back.", tells=True)
+            raise Failed("No Triton kernel was launched in the backward pass.", explained=True)
         if not ran and "flash_attention_forward" not in suite.instead:
-            raise Failed("No kernel of Triton's was launched.", tells=True)
+            raise Failed("No Triton kernel was launched.", explained=True)
 
 
 def expect_backward_on_a_gpu(function, draw, n):
@@ -625,13 +626,13 @@ def expect_backward_on_a_gpu(function, draw, n):
 
 @check(weight=1, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="bf16")
 def flash_on_a_gpu(flash_attention, draw):
-    """On a GPU, gradients of 320 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
+    """On a GPU, gradients for 320 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
     expect_backward_on_a_gpu(flash_attention, draw, 10 * BLOCK)
 
 
 @check(weight=0.5, needs=[flash_on_a_gpu, flash_ragged], on="bf16")
 def flash_ragged_on_a_gpu(flash_attention, draw):
-    """On a GPU, gradients of 300 tokens are right, which do not fill their last tile."""
+    """On a GPU, gradients are right for 300 tokens, which do not fill their last tile."""
     expect_backward_on_a_gpu(flash_attention, draw, 300)
 
 
@@ -671,7 +672,7 @@ def load(layer, three, one):
 
 
 def loaded(made, values, d_model, h, h_kv, bias=True):
-    """Return a layer with these parameters. What it calls them stays there: a mistake is the same by either names."""
+    """Return a layer with these parameters, under either set of names: a mistake is the same with both."""
     layer = made.module(d_model, h, h_kv, bias)
     layer.run_remote(load, values, fused(values))
     return layer
@@ -686,7 +687,7 @@ def expect_layer(layer, values, x, h, h_kv, mask=None, is_causal=False):
 
 
 def in_sight(lengths, is_causal):
-    """Return what tokens that come in pieces see: all up to the end of theirs, or, causally, up to their own."""
+    """Return the mask of tokens read in pieces: each sees all up to its piece's end, or, causally, up to itself."""
     n = sum(lengths)
     seen, begin = earlier(n), 0
     for length in lengths:
@@ -701,13 +702,13 @@ def some(draw, *shape):
 
 
 def padding(n, length):
-    """Return the mask (2, 1, n) of two sequences, the second of them filled up behind so many tokens."""
+    """Return the mask (2, 1, n) of two sequences, the second of which is padded after `length` tokens."""
     return torch.arange(n) < torch.tensor([n, length])[:, None, None]
 
 
 @check(weight=1)
 def layer_parameters(MultiHeadLayer, draw):
-    """The parameters have the names and shapes that stand in the docstring, and biases only where asked for."""
+    """Parameters have the names and shapes in the docstring, and biases only where requested."""
     for h_kv, more in [(4, (4, True)), (2, (2, False)), (4, ())]:
         layer = MultiHeadLayer.module(24, 4, *more)
         values = as_named(layer, parameters(draw, 24, 4, h_kv, False not in more))
@@ -716,7 +717,7 @@ def layer_parameters(MultiHeadLayer, draw):
 
 @check(weight=1.5, needs=[layer_parameters])
 def layer_values(MultiHeadLayer, draw):
-    """With the parameters of an `nn.MultiheadAttention`, and without a mask, the layer gives its results."""
+    """With the parameters of an `nn.MultiheadAttention` and no mask, returns the same results."""
     for bias, n in [(True, 7), (False, 1)]:
         values, x = parameters(draw, 24, 4, 4, bias), tensor(draw, 2, n, 24)
         with torch.no_grad():
@@ -726,7 +727,7 @@ def layer_values(MultiHeadLayer, draw):
 
 @check(weight=0, needs=[layer_parameters])
 def layer_refuses_heads(MultiHeadLayer, draw):
-    """Heads that do not divide d_model are refused, and key heads that do not divide these."""
+    """Raises when num_heads does not divide d_model, or num_kv_heads does not divide num_heads."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
         because = Message("{d_model} columns, {h} heads, {h_kv} of keys", d_model=d_model, h=h, h_kv=h_kv)
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
@@ -734,18 +735,18 @@ def layer_refuses_heads(MultiHeadLayer, draw):
 
 @check(weight=0, needs=[layer_parameters])
 def layer_refuses_masks(MultiHeadLayer, draw):
-    """A mask that does not fit is refused, and not stretched until it does."""
+    """Raises when a mask has the wrong shape, instead of stretching it."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)
         if layer.error(tensor(draw, 2, 7, 24), mask) is None:
-            message = "A mask of shape {shape} does not fit 7 tokens, and was taken."
+            message = "A mask of shape {shape} does not fit 7 tokens, but was accepted."
             if len(shape) == 2:
                 message = (
-                    "A mask of shape {shape} does not fit 7 tokens, and was taken: one of two axes is (n, n_k), and "
-                    "nothing of it is repeated."
+                    "A mask of shape {shape} does not fit 7 tokens, but was accepted. A mask with two dimensions "
+                    "must be (n, n_k), and is not repeated."
                 )
-            raise Failed(Message(message, shape=str(shape)), tells=True)
+            raise Failed(Message(message, shape=str(shape)), explained=True)
 
 
 @check(weight=1, needs=[layer_values])
@@ -758,7 +759,7 @@ def layer_grouped(MultiHeadLayer, draw):
 
 @check(weight=1, needs=[layer_values])
 def layer_causal(MultiHeadLayer, draw):
-    """With `is_causal`, token i sees the tokens up to its own."""
+    """With `is_causal`, token i sees exactly the tokens up to its own position."""
     values = parameters(draw, 24, 4, 4)
     for n in (7, 2):
         expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, n, 24), 4, 4, None, True)
@@ -766,7 +767,7 @@ def layer_causal(MultiHeadLayer, draw):
 
 @check(weight=1, needs=[layer_values])
 def layer_masks(MultiHeadLayer, draw):
-    """A mask is heeded, of two, three or four axes: one for all, for each sequence, or for each head."""
+    """Applies masks of two, three or four dimensions: one for all, for each sequence, or for each head."""
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
@@ -776,7 +777,7 @@ def layer_masks(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_masks, layer_grouped])
 def layer_grouped_masks(MultiHeadLayer, draw):
-    """With fewer heads of keys, a mask still holds for the sequence and the head that it is given for."""
+    """With fewer key heads, a mask still applies to its own sequence and head."""
     values, x = parameters(draw, 24, 4, 2), tensor(draw, 3, 5, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
     for shape in [(5, 5), (3, 5, 5), (3, 1, 5, 5), (1, 4, 5, 5), (3, 4, 5, 5)]:
@@ -792,19 +793,19 @@ def layer_grouped_masks(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_masks])
 def layer_nothing_to_see(MultiHeadLayer, draw):
-    """A token that may attend to nothing gets 0 before W_o, and never NaN; nor does a gradient become NaN."""
+    """A fully masked token gets 0 before W_o, and neither the result nor a gradient becomes NaN."""
     values = parameters(draw, 24, 4, 4)
     layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 5, 24), some(draw, 5, 5)
     mask[int(draw.rng.integers(5))] = False
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
     came = backward(layer, x, mask)[1][0]
-    if came is not None and not np.isfinite(exact(came).numpy()).all():  # that none comes, `layer_gradients` tells
-        raise Failed("The gradient of x is not finite where a token may attend to nothing.", tells=True)
+    if came is not None and not np.isfinite(exact(came).numpy()).all():  # if there is none, `layer_gradients` fails
+        raise Failed("The gradient of x is not finite when a token is fully masked.", explained=True)
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
 def layer_mask_and_causal(MultiHeadLayer, draw):
-    """With a mask and `is_causal`, both hold."""
+    """With a mask and `is_causal`, applies both."""
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7)]:
@@ -813,7 +814,7 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_padding_and_causal(MultiHeadLayer, draw):
-    """Both hold where the mask has one row for each sequence, (b, 1, n), with the padding behind or in front."""
+    """Applies both when the mask has one row for each sequence, (b, 1, n), with padding at either end."""
     values = parameters(draw, 24, 4, 4)
     layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 7, 24)
     for mask in (padding(7, 4), padding(7, 4).flip(-1)):  # in front, the first tokens see nothing
@@ -822,7 +823,7 @@ def layer_padding_and_causal(MultiHeadLayer, draw):
 
 @check(weight=0.25, needs=[layer_padding_and_causal])
 def layer_long(MultiHeadLayer, draw):
-    """Beyond 128 tokens a mask is heeded as well, with `is_causal` or without."""
+    """Beyond 128 tokens, also applies a mask, with or without `is_causal`."""
     values, n = parameters(draw, 24, 4, 4), int(draw.rng.integers(140, 180))
     layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, n, 24)
     for mask in (some(draw, n, n), padding(n, n - 50)):
@@ -832,7 +833,7 @@ def layer_long(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_masks])
 def layer_large_scores(MultiHeadLayer, draw):
-    """What a mask hides has the weight 0, however low the scores are that it leaves: -1000 or -1e10."""
+    """Masked tokens have the weight 0, even if the other scores are as low as -1000 or -1e10."""
     values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
     mask = torch.eye(7, dtype=torch.bool)[draw.rng.permutation(7)]  # a single key for each token: its weight is 1
     for score in (1e3, 1e10):
@@ -845,27 +846,27 @@ def layer_large_scores(MultiHeadLayer, draw):
 
 @check(weight=0.5, needs=[layer_masks])
 def layer_in_training(MultiHeadLayer, draw):
-    """In training mode, where a new layer begins, the results are the same: nothing is dropped at random."""
+    """In training mode, the mode of a new layer, the results are the same: there is no dropout."""
     values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4).train()
     try:
         for mask in (None, some(draw, 7, 7)):
             expect_layer(layer, values, x, 4, 4, mask)
     except Failed as failure:
-        message = "After `eval()` all is right, and in training mode it is not: dropout, or the like. {rest}"
-        raise Failed(Message(message, rest=failure.message), tells=True) from None
+        message = "All is right after `eval()`, but not in training mode: look for dropout or the like. {rest}"
+        raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
 @check(weight=0.25, needs=[layer_mask_and_causal])
 def layer_kept(MultiHeadLayer, draw):
-    """`x` and `mask` are as they were after the call."""
+    """Does not change `x` and `mask`."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for mask in (some(draw, 7, 7), some(draw, 2, 7, 7)):
         expect_unchanged(layer, ["x", "mask", "is_causal"], tensor(draw, 2, 7, 24), mask, True)
 
 
 def by_name(layer, x, mask):
-    """Call the layer as others do: with what is given by name."""
+    """Call the layer with arguments by name."""
     import torch
 
     with torch.no_grad():
@@ -874,7 +875,7 @@ def by_name(layer, x, mask):
 
 @check(weight=0.25, needs=[layer_mask_and_causal])
 def layer_by_name(MultiHeadLayer, draw):
-    """`mask`, `is_causal` and `cache` may be given by name, in any order."""
+    """Accepts `mask`, `is_causal` and `cache` by name, in any order."""
     values, x, mask = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24), some(draw, 7, 7)
     came = loaded(MultiHeadLayer, values, 24, 4, 4).run_remote(by_name, x, mask)
     for got, seen in zip(came, (mask & earlier(7), mask), strict=True):
@@ -908,7 +909,7 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
 
 @check(weight=1.5, needs=[layer_grouped, layer_causal])
 def layer_cache(MultiHeadLayer, draw):
-    """Read in pieces with a cache, causally, the tokens get what they get at once: one `append` for each piece."""
+    """Causal reading in pieces with a cache, with one `append` per piece, gives the same results as all at once."""
     values = parameters(draw, 24, 4, 2)
     layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
     out, times, h_kv = layer.run_remote(in_pieces, x, [3, 1, 2, 1], True)
@@ -916,17 +917,18 @@ def layer_cache(MultiHeadLayer, draw):
     if (times, h_kv) != (4, 2):
         raise Failed(
             Message(
-                "4 pieces and 2 heads of keys were to be cached; `append` was called {times} times, with {h_kv}.",
+                "Expected 4 pieces and 2 key heads in the cache; `append` was called {times} times, with {h_kv} "
+                "heads.",
                 times=times,
                 h_kv=h_kv,
             ),
-            tells=True,
+            explained=True,
         )
 
 
 @check(weight=0.5, needs=[layer_cache, layer_mask_and_causal])
 def layer_cache_and_mask(MultiHeadLayer, draw):
-    """With a cache, a mask has a column for each key so far, and `is_causal` holds beside it."""
+    """With a cache, a mask has a column for each key so far, and `is_causal` also applies."""
     values = parameters(draw, 24, 4, 2)
     layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
     for mask in (some(draw, 7, 7), padding(7, 4)):
@@ -958,7 +960,7 @@ def in_turn(layer, x, y):
 
 @check(weight=0.5, needs=[layer_cache])
 def layer_keeps_nothing(MultiHeadLayer, draw):
-    """Nothing is kept from one call to the next: two texts are read in turn, each with its cache; one, without."""
+    """Keeps nothing between calls: two texts are read in turn, each with its own cache, and one without."""
     values, x, y = parameters(draw, 24, 4, 2), tensor(draw, 2, 7, 24), tensor(draw, 2, 8, 24)
     came = loaded(MultiHeadLayer, values, 24, 4, 2).run_remote(in_turn, x, y)
     for what, got, own, seen in zip(
@@ -975,7 +977,7 @@ def layer_keeps_nothing(MultiHeadLayer, draw):
 
 @check(weight=1, needs=[layer_mask_and_causal, layer_grouped])
 def layer_gradients(MultiHeadLayer, draw):
-    """Gradients flow to the input and to each parameter, through a mask too."""
+    """Gradients flow to the input and to each parameter, also with a mask."""
     values = parameters(draw, 24, 4, 2)
     layer, x, upstream = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
     for mask in (None, some(draw, 5, 5)):
@@ -985,7 +987,7 @@ def layer_gradients(MultiHeadLayer, draw):
         expected = as_named(layer, {name: own.grad for name, own in parts.items()})
         _, came, of_parameters = backward(layer, x, mask, upstream=upstream)
         for name, got in expect_gradients(layer, of_parameters, expected).items():
-            # That of a bias of the keys is 0, since it shifts all scores of a query alike: what comes is rounding.
+            # The gradient of a key bias is 0, since it shifts all scores of a query equally: the rest is rounding.
             unit = np.array(max(np.abs(expected[name].numpy()).max(), 1.0))
             expect_close(got, expected[name], what=Message("the gradient of {name}", name=name), unit=unit)
         expect_close(came[0], leaf.grad, what=Message("the gradient of x"))
@@ -993,7 +995,7 @@ def layer_gradients(MultiHeadLayer, draw):
 
 @check(weight=1, needs=[layer_values])
 def layer_dtypes(MultiHeadLayer, draw):
-    """The result has the dtype of input and parameters, float32, float64, float16 or bfloat16, with a mask too."""
+    """The result has the dtype of input and parameters (float32, float64, float16 or bfloat16), also with a mask."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
     for kind in KINDS:
         layer.to(kind)
@@ -1002,7 +1004,7 @@ def layer_dtypes(MultiHeadLayer, draw):
 
 
 def on_meta(layer, x, mask):
-    """Let a copy of the layer run on a device that has shapes alone; return where results are, or why not."""
+    """Run a copy of the layer on a device that has only shapes; return the device of the results, or the error."""
     import copy
 
     own, x, mask = copy.deepcopy(layer).to("meta"), x.to("meta"), mask.to("meta")
@@ -1017,18 +1019,18 @@ def on_meta(layer, x, mask):
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_device(MultiHeadLayer, draw):
-    """All that the layer makes is made where its input is, on any device: this one is named "meta"."""
+    """Makes all tensors on the device of its input, whichever it is: the one here is named "meta"."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
     found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
     ways = (Message("neither mask nor is_causal"), "is_causal", Message("a mask"), Message("both"))
     for way, own in zip(ways, found, strict=False):
         if own != "meta":
-            message = 'Input and layer were moved to the device "meta", and with {way} there came: {own}'
-            raise Failed(Message(message, way=way, own=own), tells=True)
+            message = 'Input and layer were moved to the device "meta". With {way}, the result was: {own}'
+            raise Failed(Message(message, way=way, own=own), explained=True)
 
 
 def largest(layer, x, lengths):
-    """Return the most numbers that a tensor had as the layer read the tokens in pieces, with a cache and causally."""
+    """Return the size of the largest tensor when the layer reads tokens in pieces, causally and with a cache."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -1068,11 +1070,11 @@ def frozen(layer):
 
 @check(weight=1.5, needs=[layer_cache])
 def layer_held(MultiHeadLayer, draw):
-    """Without a mask nothing n x n is held: causal, with grouped heads, or with a cache and one more token."""
+    """Without a mask, holds nothing n x n: causal, with grouped heads, or with a cache and one more token."""
     n = 1000
     layer = MultiHeadLayer.module(16, 2, 1, True)
     x = tensor(draw, 1, n, 16, kind=torch.float32)
-    layer.run_remote(frozen)  # what is kept for a way back is not counted here
+    layer.run_remote(frozen)  # what is kept for the backward pass is not counted here
     own = types.SimpleNamespace(
         function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
     )
@@ -1081,13 +1083,16 @@ def layer_held(MultiHeadLayer, draw):
     most = layer.run_remote(largest, x[:, :601], [600, 1])
     if most > 0.5 * 600 * 600:
         raise Failed(
-            Message("Reading 600 tokens, then 1, with a cache, it made a tensor of {most} numbers.", most=str(most)),
-            tells=True,
+            Message(
+                "When it read 600 tokens and then 1, with a cache, the layer made a tensor of {most} numbers.",
+                most=str(most),
+            ),
+            explained=True,
         )
 
 
 def compiled(layer, x, mask, upstream):
-    """Compile the layer, forward and backward, as one graph; return the result and the gradient, or why not."""
+    """Compile the layer, forward and backward, as one graph; return the result and the gradient, or the error."""
     import torch
 
     torch._dynamo.reset()
@@ -1104,7 +1109,7 @@ def compiled(layer, x, mask, upstream):
 
 @check(weight=1.5, needs=[layer_gradients, layer_cache, layer_dtypes, layer_device], on="compile")
 def layer_compiles(MultiHeadLayer, draw):
-    """`torch.compile` makes one graph of it, without a break, forward and backward."""
+    """`torch.compile` makes one graph of the layer, without a break, forward and backward."""
     values = parameters(draw, 24, 4, 2)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
     for mask in (None, some(draw, 5, 5)):
@@ -1112,7 +1117,7 @@ def layer_compiles(MultiHeadLayer, draw):
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
             raise Failed(
-                Message("`torch.compile(layer, fullgraph=True)` ended in {came}", came=str(came)), tells=True
+                Message("`torch.compile(layer, fullgraph=True)` failed with {came}", came=str(came)), explained=True
             )
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
@@ -1122,7 +1127,7 @@ def layer_compiles(MultiHeadLayer, draw):
 
 
 def on_cuda(layer, x, mask, upstream, kind):
-    """Let a copy of the layer run on a GPU; return result, gradient, their device and dtype."""
+    """Run a copy of the layer on a GPU; return result, gradient, their device and dtype."""
     import copy
 
     own = copy.deepcopy(layer).to("cuda", kind)
@@ -1134,7 +1139,7 @@ def on_cuda(layer, x, mask, upstream, kind):
 
 @check(weight=1.5, needs=[layer_gradients, layer_device], on="gpu")
 def layer_on_a_gpu(MultiHeadLayer, draw):
-    """On a GPU, result and gradient are there, and right in float32, float16 and bfloat16."""
+    """On a GPU, the result and the gradient are on the GPU, and are right in float32, float16 and bfloat16."""
     values = parameters(draw, 64, 4, 2)
     layer = loaded(MultiHeadLayer, values, 64, 4, 2)
     x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
@@ -1144,17 +1149,17 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
             if (device, name) != ("cuda", str(kind)):
                 raise Failed(
                     Message(
-                        "Of {kind} on cuda, there came {name} on {device}.",
+                        "For input of {kind} on cuda, the result was {name} on {device}.",
                         kind=str(kind),
                         name=name,
                         device=str(device),
                     ),
-                    tells=True,
+                    explained=True,
                 )
             leaf = x.clone().requires_grad_()
             expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
             expected.backward(upstream)
-            # Input and parameters are rounded too, before each of four products: four times the room of a kernel.
+            # Input and parameters are also rounded, before each of four products: four times a kernel's tolerance.
             for what, got, own in zip(
                 ("out", Message("the gradient of x")), came, (expected.detach(), leaf.grad), strict=True
             ):

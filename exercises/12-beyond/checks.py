@@ -1,7 +1,9 @@
-"""Checks of exercise 12. Yours to read: each is one sentence about a function, and inputs that would show it false.
+"""Checks of exercise 12. You may read them: each is one sentence about a function, with inputs that would show that
+it is false.
 
-Results are compared with `specifications`, which are in checking.zip: they cut out one square after another, and go
-token by token. The tolerance is `RTOL` in `checking/expect.py`, which says how it was chosen.
+Results are compared with `specifications`, which cuts out one square after another, and goes token by token. It is in
+checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
+in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both sides.
 """
 
 import importlib.util
@@ -13,7 +15,7 @@ importlib.invalidate_caches()
 for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing beside checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
 
 import numpy as np
 import torch
@@ -63,7 +65,7 @@ NAMES = {
 
 @check()
 def by_hand_patch(by_hand, draw):
-    """The eight numbers are those of patch 4, the first channel's before the second's."""
+    """Returns the eight numbers of patch 4, the first channel's before the second's."""
     i, j = np.indices((4, 6))
     channel = 10 * i + j
     expect_by_hand(by_hand(), np.stack([channel, 100 + channel])[:, 2:4, 2:4].ravel())
@@ -73,7 +75,7 @@ def by_hand_patch(by_hand, draw):
 
 
 def sizes(draw, count):
-    """Return as many small sizes, all different."""
+    """Return `count` small sizes, all different."""
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5])[:count]]
 
 
@@ -82,7 +84,7 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 
 def noncontiguous(X):
-    """Return the same values, laid out in memory with the last two axes exchanged."""
+    """Return the same values, with the last two axes swapped in memory."""
     return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
@@ -102,7 +104,7 @@ def grid(draw, b, d, rows, columns, size=None):
 
 
 def places(draw, n):
-    """Return n positions from 2 to 41, in no order: all different where there are enough."""
+    """Return n positions from 2 to 41, in random order: all different if there are enough."""
     return torch.tensor(2 + draw.rng.permutation(np.arange(max(n, 40)) % 40)[:n])
 
 
@@ -121,11 +123,11 @@ def drawn(function, draw, *own):
     return DRAWN[function.name](draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4)))
 
 
-# What the four functions of tensors are asked alike
+# What is checked for all four functions of tensors
 
 
 def expect_all(function, cases):
-    """Fail unless the results are right for each list of arguments; all of them go ahead in one message."""
+    """Fail unless the results are right for each list of arguments; all of them are sent ahead in one message."""
     function.ahead(cases)
     for case in cases:
         expect_close(function(*case), SPECIFICATIONS[function.name](*case))
@@ -136,21 +138,21 @@ def expect_all(function, cases):
 
 @check(weight=1)
 def patches_shape(patches, draw):
-    """The result is a tensor of shape (b, H / size * W / size, c * size * size)."""
+    """Returns a tensor of shape (b, H / size * W / size, c * size * size)."""
     b, c, rows, columns = sizes(draw, 4)
     expect_tensor(patches(*pictures(draw, b, c, rows, columns, 3)), (b, rows * columns, 9 * c))
 
 
 @check(weight=1)
 def unpatch_shape(unpatch, draw):
-    """The result is a tensor of shape (b, channels, height, width)."""
+    """Returns a tensor of shape (b, channels, height, width)."""
     b, c, rows, columns = sizes(draw, 4)
     expect_tensor(unpatch(*pieces(draw, b, c, rows, columns, 3)), (b, c, 3 * rows, 3 * columns))
 
 
 @check_each("patches", "unpatch", weight=3, needs=["shape"])
 def grey(function, draw):
-    """With one channel, patches go row by row, and the pixels of each patch too, in pictures that are not square."""
+    """With one channel, patches and their pixels are in row-by-row order, also in pictures that are not square."""
     b, _, rows, columns = sizes(draw, 4)
     one, other = (drawn(function, draw, b, 1, rows, columns, size) for size in (2, 3))
     expect_all(function, [one, other, (noncontiguous(one[0]), *one[1:])])
@@ -158,7 +160,7 @@ def grey(function, draw):
 
 @check_each("patches", "unpatch", weight=3, needs=["grey"])
 def channels(function, draw):
-    """With several channels, a patch's numbers stand in the order (channel, row, column)."""
+    """With several channels, the numbers of a patch are in the order (channel, row, column)."""
     expect_all(function, [drawn(function, draw), drawn(function, draw)])
 
 
@@ -167,14 +169,14 @@ def channels(function, draw):
 
 @check(weight=1)
 def with_places_shape(with_places, draw):
-    """The result is a tensor of shape (b, 1 + rows * columns, d)."""
+    """Returns a tensor of shape (b, 1 + rows * columns, d)."""
     b, d, rows, columns = sizes(draw, 4)
     expect_tensor(with_places(*grid(draw, b, d, rows, columns)), (b, 1 + rows * columns, d))
 
 
 @check(weight=1, needs=[with_places_shape])
 def with_places_first(with_places, draw):
-    """The class token stands first in each picture, and nothing is added to it."""
+    """The class token comes first in each picture, and nothing is added to it."""
     b, d, rows, columns = sizes(draw, 4)
     tokens, cls, *places = grid(draw, b, d, rows, columns)
     result = expect_tensor(with_places(tokens, cls, *places), (b, 1 + rows * columns, d))
@@ -183,7 +185,7 @@ def with_places_first(with_places, draw):
 
 @check(weight=3, needs=[with_places_first])
 def with_places_values(with_places, draw):
-    """Token r * columns + s gets the vector of row r and that of column s."""
+    """Token r * columns + s gets the vector of row r plus that of column s."""
     cases = [drawn(with_places, draw), drawn(with_places, draw)]
     expect_all(with_places, [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])])
 
@@ -193,14 +195,14 @@ def with_places_values(with_places, draw):
 
 @check(weight=1)
 def grid_rotary_shape(grid_rotary, draw):
-    """`X` (n, d), n rows and n columns give a tensor of shape (n, d)."""
+    """Returns a tensor of shape (n, d) for `X` (n, d), n rows and n columns."""
     n, d = sizes(draw, 2)
     expect_tensor(grid_rotary(tensor(draw, n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
 
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_start(grid_rotary, draw):
-    """In row 0 and column 0 nothing turns: the vectors come back as they are."""
+    """In row 0 and column 0, the vectors do not change."""
     n, d = sizes(draw, 2)
     X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
     expect_close(grid_rotary(X, zeros, zeros), X)
@@ -208,7 +210,7 @@ def grid_rotary_start(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_start])
 def grid_rotary_halves(grid_rotary, draw):
-    """In row 0 the first half of each vector stays as it is, and in column 0 the second half."""
+    """In row 0, the first half of each vector does not change, and in column 0, the second half does not."""
     n, d = sizes(draw, 2)
     X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
     turned = expect_array(grid_rotary(X, zeros, places(draw, n)), (n, 4 * d))
@@ -219,7 +221,7 @@ def grid_rotary_halves(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_lengths(grid_rotary, draw):
-    """Turning keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 is what it was."""
+    """Rotation keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
     n, d = sizes(draw, 2)
     X = tensor(draw, n, 4 * d)
     turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(float)
@@ -229,7 +231,7 @@ def grid_rotary_lengths(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_distance(grid_rotary, draw):
-    """Only distances count: when all rows move by one number and all columns by another, no dot product changes."""
+    """Only distances count: moving all rows by one number and all columns by another changes no dot product."""
     n, d = sizes(draw, 2)
     X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
     down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
@@ -242,7 +244,7 @@ def grid_rotary_distance(grid_rotary, draw):
 
 @check(weight=3, needs=[grid_rotary_halves, grid_rotary_lengths, grid_rotary_distance])
 def grid_rotary_values(grid_rotary, draw):
-    """Each half is turned as `rotary` turns a vector of d / 2 numbers: the first by rows, the second by columns."""
+    """Rotates each half as `rotary` does for d / 2 numbers: the first by rows, the second by columns."""
     n, d = sizes(draw, 2)
     X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
     expect_all(grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)])
@@ -250,7 +252,7 @@ def grid_rotary_values(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_values])
 def grid_rotary_any_place(grid_rotary, draw):
-    """Rows and columns are any numbers, in any order: several alike, below 0, between whole numbers."""
+    """Rows and columns may be any numbers, in any order: equal, negative, or fractional."""
     rows, columns, d = sizes(draw, 3)
     n = rows * columns
     X, at = tensor(draw, n, 4 * d), torch.arange(n)
@@ -261,14 +263,14 @@ def grid_rotary_any_place(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_values])
 def grid_rotary_leading_axes(grid_rotary, draw):
-    """Any number of leading axes is carried along: none, one, two, three."""
+    """Keeps any number of leading dimensions: none, one, two, three."""
     n, d = sizes(draw, 2)
     at = places(draw, n), places(draw, n)
     leads = [(), (3,), (n, n), (2, 1, 3)]
     expect_all(grid_rotary, [(tensor(draw, *lead, n, 4 * d), *at) for lead in leads])
 
 
-# What all four are asked alike
+# What is checked for all four
 
 
 VALUES = {"patches": "channels", "unpatch": "channels", "with_places": "values", "grid_rotary": "values"}
@@ -287,7 +289,7 @@ def of_all(weight):
 
 @of_all(weight=1)
 def sizes_alike(function, draw):
-    """Where pictures are square, all sizes alike, or an axis is long, the axes still mean what they mean."""
+    """Works for square pictures, equal sizes, and long dimensions."""
     size, n = int(draw.rng.integers(2, 5)), draw.long()
     alike = [(size,) * 5, (1, size, size, size, 1), (2, 3, 4, 4, 2), (2, 1, 2, 2, 2)]
     expect_all(function, [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]])
@@ -295,7 +297,7 @@ def sizes_alike(function, draw):
 
 @of_all(weight=1)
 def sizes_of_one(function, draw):
-    """Sizes of 1 stay axes: one picture, one channel, one row of patches, one column, one pixel in a patch."""
+    """Dimensions of size 1 are kept: one picture, channel, row of patches, column, or pixel in a patch."""
     cases = []
     for one in range(5):
         own = [1 if place == one else size for place, size in enumerate(sizes(draw, 4))]
@@ -305,7 +307,7 @@ def sizes_of_one(function, draw):
 
 
 def reached(function, arguments, upstream):
-    """Return the gradients of a specification: of its floating arguments."""
+    """Return the gradients of a specification with respect to its floating arguments."""
     leaves = [own.clone().requires_grad_() if floating(own) else own for own in arguments]
     (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
     return [own.grad for own in leaves if floating(own)]
@@ -324,7 +326,7 @@ def gradients(function, draw):
     _, came, _ = backward(function, *arguments, upstream=upstream)
     came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
     for name, got, right in zip(NAMES[function.name], came, expected, strict=False):
-        expect(got is not None, Message("No gradient came to {name}: autograd was cut off on the way.", name=name))
+        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
         expect_close(got, right, what=Message("the gradient of {name}", name=name))
 
 
@@ -341,14 +343,14 @@ def dtype(function, draw):
 
 @of_all(weight=0.5)
 def kept(function, draw):
-    """The inputs are as they were after the call."""
+    """Does not change its inputs."""
     arguments = drawn(function, draw)
     expect_unchanged(function, NAMES[function.name], *arguments)
 
 
 @check(weight=0.5, needs=[grid_rotary_values])
 def grid_rotary_half(grid_rotary, draw):
-    """float16 vectors at places in the hundreds turn by exact angles, which need more digits than float16 has."""
+    """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
     X = tensor(draw, n, 28, dtype=torch.float16)
     case = X, 600 + places(draw, n), 700 + places(draw, n)
@@ -356,13 +358,13 @@ def grid_rotary_half(grid_rotary, draw):
     expect_close(grid_rotary(*case), SPECIFICATIONS["grid_rotary"](*case), rtol=5e-3)
 
 
-# Sizes that do not fit
+# Sizes that do not match
 
 
 @check(weight=1, needs=[patches_shape])
 def patches_refuses(patches, draw):
-    """A height or a width that is no multiple of `size` raises `ValueError`, `RuntimeError` or `IndexError`."""
-    # Worth points: the edge of the picture would be lost without a word.
+    """Raises `ValueError`, `RuntimeError` or `IndexError` when height or width is not a multiple of `size`."""
+    # Worth points: otherwise the edge of the picture would be silently lost.
     b, c = sizes(draw, 2)
     refused = []
     for H, W, size in [(7, 8, 3), (6, 7, 3), (7, 6, 3), (9, 4, 6), (4, 9, 6), (5, 5, 2), (3, 3, 4), (8, 2, 4)]:
@@ -373,7 +375,7 @@ def patches_refuses(patches, draw):
 
 @check(weight=0, needs=[unpatch_shape])
 def unpatch_refuses(unpatch, draw):
-    """A height that does not fit, a last row that is not full, and tokens of another width raise."""
+    """Raises when the height does not match, when the last row is not full, or when tokens have another width."""
     refused = []
     for n, numbers, size, channels, height in [
         (6, 12, 2, 3, 5),
@@ -391,7 +393,7 @@ def unpatch_refuses(unpatch, draw):
 
 @check(weight=0, needs=[with_places_shape])
 def with_places_refuses(with_places, draw):
-    """Tokens that are not rows * columns, and widths that differ, raise; a size of 1 is not stretched."""
+    """Raises when there are not rows * columns tokens or when widths differ, even if one of them is 1."""
     b, d, rows, columns = sizes(draw, 4)
     tokens, cls, by_row, by_column = grid(draw, b, d, rows, columns)
     refused = []
@@ -408,11 +410,11 @@ def with_places_refuses(with_places, draw):
 
 @check(weight=0, needs=[grid_rotary_shape])
 def grid_rotary_refuses(grid_rotary, draw):
-    """A d that is no multiple of 4, and rows or columns of another number than n, raise; 1 is not stretched."""
+    """Raises when d is not a multiple of 4, or rows, columns and tokens differ in number, even if one is 1."""
     n, d = sizes(draw, 2)
     refused = []
     for width in (4 * d + 2, 4 * d + 1, 2, 1):
-        because = Message("d is {d}, which is no multiple of 4", d=str(width))
+        because = Message("d is {d}, which is not a multiple of 4", d=str(width))
         refused.append(((tensor(draw, n, width), places(draw, n), places(draw, n)), because))
     X = tensor(draw, n, 4 * d)
     for rows, columns in [(1, n), (n, 1), (1, 1), (n + 1, n), (n, n + 1)]:
@@ -430,7 +432,7 @@ def sequence(*runs):
 
 
 def expect_mask(multimodal_mask, *several):
-    """Fail unless the masks have the right entries; whether they are booleans is another check's affair."""
+    """Fail unless the masks have the right entries; another check tests whether they are booleans."""
     multimodal_mask.ahead([(kinds,) for kinds in several])
     for kinds in several:
         what = Message("the mask")
@@ -441,46 +443,46 @@ def expect_mask(multimodal_mask, *several):
 
 @check(weight=1)
 def multimodal_mask_shape(multimodal_mask, draw):
-    """n kinds give a tensor, or an array, of shape (n, n)."""
+    """Returns a tensor or array of shape (n, n) for n kinds."""
     kinds = sequence(*sizes(draw, 3))
     expect_array(multimodal_mask(kinds), (len(kinds), len(kinds)), what=Message("the mask"))
 
 
 @check(weight=1, needs=[multimodal_mask_shape])
 def multimodal_mask_boolean(multimodal_mask, draw):
-    """The mask holds booleans: True where the token may attend, False elsewhere."""
+    """The mask is boolean: True where the token may attend, False elsewhere."""
     for kinds in (sequence(*sizes(draw, 3)), ["text"] * 3, ["image"] * 3):
         kind = expect_array(multimodal_mask(kinds), what=Message("the mask")).dtype
         expect(
             kind == np.dtype(bool),
-            Message("The mask should hold booleans, and its dtype is {dtype}.", dtype=str(kind)),
+            Message("Expected a mask of booleans, got dtype {dtype}.", dtype=str(kind)),
         )
 
 
 @check(weight=1, needs=[multimodal_mask_shape])
 def multimodal_mask_text(multimodal_mask, draw):
-    """Text alone is causal: each token sees what came before, and itself."""
+    """Text alone is causal: each token sees the tokens before it and itself."""
     (n,) = sizes(draw, 1)
     expect_mask(multimodal_mask, ["text"] * (n + 1))
 
 
 @check(weight=1, needs=[multimodal_mask_shape])
 def multimodal_mask_image(multimodal_mask, draw):
-    """A picture alone, or two without text in between: all tokens see one another."""
+    """In a picture alone, or in two without text in between, all tokens see one another."""
     (n,) = sizes(draw, 1)
     expect_mask(multimodal_mask, ["image"] * (n + 1))
 
 
 @check(weight=2, needs=[multimodal_mask_text, multimodal_mask_image])
 def multimodal_mask_one_run(multimodal_mask, draw):
-    """One picture between words sees the words before it and itself, and the words after it see all before them."""
+    """A picture between words sees the words before it and itself; later words see everything before them."""
     first, count, last = sizes(draw, 3)
     expect_mask(multimodal_mask, sequence(first, count, last))
 
 
 @check(weight=3, needs=[multimodal_mask_one_run])
 def multimodal_mask_runs(multimodal_mask, draw):
-    """Of several pictures with text between, each sees those before it, and none after it."""
+    """With several pictures separated by text, each sees those before it, and none after it."""
     a, b, c, e = sizes(draw, 4)
     cases = [sequence(1, 2, 1, 3, 2), sequence(a, b, c, e, 1), sequence(1, b, 1, b, 1, b, 1)]
     expect_mask(multimodal_mask, *cases, sequence(*draw.rng.integers(1, 3, 9)))
@@ -488,27 +490,27 @@ def multimodal_mask_runs(multimodal_mask, draw):
 
 @check(weight=1, needs=[multimodal_mask_runs])
 def multimodal_mask_ends(multimodal_mask, draw):
-    """A sequence may begin with a picture, end with one, or both."""
+    """A sequence may start with a picture, end with one, or both."""
     a, b, c, e = sizes(draw, 4)
     expect_mask(multimodal_mask, sequence(0, a, b), sequence(a, b), sequence(0, a, b, c), sequence(0, a, b, c, e, 1))
 
 
 @check(weight=1, needs=[multimodal_mask_runs])
 def multimodal_mask_ones(multimodal_mask, draw):
-    """One token is a sequence as well, and one image token is a run."""
+    """Works for a single token, and for runs of one image token."""
     expect_mask(multimodal_mask, ["text"], ["image"], sequence(1, 1), sequence(0, 1, 1), sequence(0, 1, 1, 1, 1, 1))
 
 
 @check(weight=1, needs=[multimodal_mask_runs])
 def multimodal_mask_long(multimodal_mask, draw):
-    """Hundreds of tokens, in many short runs and in a few long ones."""
+    """Works for hundreds of tokens, in many short runs or a few long ones."""
     n = draw.long()
     short = [str(kind) for kind in draw.rng.choice(["text", "image"], n)]
-    # 256 words between two pictures, which is 0 in one byte.
+    # 256 words between two pictures: in one byte, 256 is 0.
     expect_mask(multimodal_mask, short, sequence(3, n // 2, 2, n // 2, 5), sequence(1, 2, 256, 3, 255, 2))
 
 
 @check(weight=0.5, needs=[multimodal_mask_shape])
 def multimodal_mask_kept(multimodal_mask, draw):
-    """`kinds` is as it was after the call."""
+    """Does not change `kinds`."""
     expect_unchanged(multimodal_mask, ["kinds"], sequence(*sizes(draw, 3)))
