@@ -3,6 +3,7 @@
 Messages name the first form, which works wherever Python finds the package.
 """
 
+import inspect
 import logging
 import os
 import sys
@@ -95,4 +96,7 @@ COMMANDS = {
 
 for who, commands in COMMANDS.items():
     for command in commands:
-        app.command(rich_help_panel=who)(command)
+        # Each paragraph in one line: rich would keep the breaks of the docstring.
+        paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+        about = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        app.command(rich_help_panel=who, help=about)(command)
