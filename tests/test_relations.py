@@ -18,7 +18,7 @@ from autograder.checking.expect import (
     expect_raises,
     expect_unchanged,
 )
-from autograder.checking.relations import MOST, RELATIONS, Mismatch, relate
+from autograder.checking.relations import MOST, RELATIONS, Mismatch, only_there, relate
 
 SEED = 3
 
@@ -451,6 +451,19 @@ def test_what_comes_again_after_two_places_is_not_called_shifted_by_two():
         return Mismatch(e, g)
 
     assert "shifted" not in str(relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]))
+
+
+def test_a_slice_is_called_zero_only_if_all_of_it_is():
+    e = np.arange(1.0, 21).reshape(5, 4)
+    said = {str(message) for _, message in only_there(Mismatch(e, np.tril(e)))}
+    assert "Only the first column of the result is right." in said
+    said = {str(message) for _, message in only_there(Mismatch(e, e * [1, 0, 0, 0]))}
+    assert "Only the first column of the result is right: the others are 0." in said
+
+
+def test_elements_of_a_vector_are_not_called_completely_wrong():
+    own = Mismatch(np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 3, 4]))
+    assert not [message for _, message in only_there(own) if "completely" in str(message)]
 
 
 def numbers(*pairs):

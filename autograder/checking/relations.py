@@ -482,7 +482,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         bad = (~right).all(others)
         if n < 3:
             continue
-        gone = not g[~right].any() and e[~right].all()
+        along = np.moveaxis(g, axis, 0)
         for which, at in (("first", 0), ("last", n - 1)):
             rest = np.arange(n) != at
             if not good[at] and good[rest].all():
@@ -491,7 +491,10 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 yield (
                     (which, "wrong", axis),
                     Message(
-                        zeros if gone else text, which=NAMES[which], place=_place(axis, e.ndim), what=mismatch.what
+                        text if along[at].any() else zeros,
+                        which=NAMES[which],
+                        place=_place(axis, e.ndim),
+                        what=mismatch.what,
                     ),
                 )
             if good[at] and not good[rest].any():
@@ -500,7 +503,10 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 yield (
                     (which, "right", axis),
                     Message(
-                        zeros if gone else text, which=NAMES[which], place=_place(axis, e.ndim), what=mismatch.what
+                        text if along[rest].any() else zeros,
+                        which=NAMES[which],
+                        place=_place(axis, e.ndim),
+                        what=mismatch.what,
                     ),
                 )
         until = int(good.argmin())
@@ -515,7 +521,7 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             parity = Message("odd") if good[0] else Message("even")
             text = "Along axis {axis}, {what} is wrong only at {which} indices."
             yield ("every other", axis, bool(good[0])), Message(text, which=parity, axis=axis, what=mismatch.what)
-        if bad.any() and (good | bad).all() and not good.all():
+        if e.ndim > 1 and bad.any() and (good | bad).all() and not good.all():
             text = "Each {place} of {what} is either completely right or completely wrong (wrong: {count} of {size})."
             yield (
                 ("whole", axis),
