@@ -178,12 +178,12 @@ def test_expect_raises_wants_the_right_kind():
         expect_raises, [ValueError, TypeError], Subject("f", lambda *a: None), *arguments, because="sizes differ"
     )
     assert message == (
-        "f should raise ValueError or TypeError for (2, 3), 4, a function (sizes differ), but returned "
+        "Called with (2, 3), 4, a function (sizes differ), f should raise ValueError or TypeError, but returned "
         "None (is a `return` missing?). The caller would not notice the mistake."
     )
     assert held == []
     message, held = failure(expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key")
-    assert message == "f should raise ValueError for 7 (no key), but raised KeyError: 7"
+    assert message == "Called with 7 (no key), f should raise ValueError, but raised KeyError: 7"
     assert held == ["the function raises an error"]
     assert str(shapes(())) == ""
 
@@ -1375,7 +1375,7 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
         raise RuntimeError("size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)")
 
     message = failure_of(Subject("fails", fails), 5, np.ones(2))
-    assert message == "fails raised RuntimeError for the arguments 5, an array of shape (2,): size 4 is invalid"
+    assert message == "Called with 5, an array of shape (2,), fails raised RuntimeError: size 4 is invalid"
     assert "arguments of shape (2,), (3,): size" in failure_of(Subject("fails", fails), np.ones(2), np.ones(3))
 
     def probed(function, *arguments):

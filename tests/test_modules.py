@@ -66,7 +66,7 @@ def test_a_module_is_made_loaded_called_and_remembered():
     expect_unchanged(layer, ["x"], x)
     expect_raises([RuntimeError], layer, torch.ones(3), because="the sizes differ")
     assert said(layer, torch.ones(3)).startswith("Scale(2) raised RuntimeError for arguments of shape (3,)")
-    assert said(subject.module, 0).startswith("Scale raised ValueError for the arguments 0")
+    assert said(subject.module, 0).startswith("Called with 0, Scale raised ValueError")
 
 
 def test_what_is_no_module_is_told():

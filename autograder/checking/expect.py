@@ -427,11 +427,11 @@ def expect_raises(
     }
     if error is None:
         message = (
-            "{function} should raise {wanted} for {shapes} ({because}), but returned {found}. "
+            "Called with {shapes} ({because}), {function} should raise {wanted}, but returned {found}. "
             "The caller would not notice the mistake."
         )
         raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), explained=True)
-    message = "{function} should raise {wanted} for {shapes} ({because}), but raised {kind}: {error}"
+    message = "Called with {shapes} ({because}), {function} should raise {wanted}, but raised {kind}: {error}"
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=said(error)),
         [Message("the function raises an error")],

@@ -165,7 +165,7 @@ class Subject:
             template = "{function} raised {kind} for arguments of shape {shapes}: {error}"
             message = Message(template, **values, shapes=shapes(call.arguments))
         else:
-            template = "{function} raised {kind} for the arguments {arguments}: {error}"
+            template = "Called with {arguments}, {function} raised {kind}: {error}"
             message = Message(template, **values, arguments=shapes(call.arguments, named=True))
         raise Failed(message, raised=True, explained=True)
 
