@@ -1,10 +1,10 @@
-"""Checks of exercise 5. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 5. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Results are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. Unless a check says otherwise, the tolerance
-is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both
-sides. Two other tolerances are needed:
+is `RTOL` in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far right answers
+stay below it and known mistakes above it. Two other tolerances are needed:
 
 - `LARGE`, for scores in the thousands. Neighboring float32 numbers are up to 1e-3 apart there, so a right answer that
   computes in float32 internally may return weights that are 2e-3 off. Wrong answers are off by the whole weight.

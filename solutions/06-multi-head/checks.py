@@ -1,11 +1,12 @@
-"""Checks of exercise 6. You may read them: each is one sentence about a function or a class, with inputs that would
-show that it is false.
+"""Checks of exercise 6. You may read them: each is one sentence about a function or a class, with inputs on which a
+wrong function or class fails.
 
 Results are compared with `specifications`, which takes each head's rows of the weights and multiplies with einsum,
 without splitting or merging. It is in checking.zip together with the runtime, `checking`, so that no one sees an
 answer by accident. Parameters are drawn at random and loaded by name, in float64 unless a check says otherwise. The
-tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance
-on both sides. The inputs are small: each known mistake is off by more than a hundred tolerances.
+tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far
+right answers stay below it and known mistakes above it. The inputs are small: each known mistake is off by more than
+a hundred tolerances.
 """
 
 import importlib.util
