@@ -276,8 +276,8 @@ checks.run("masked_softmax", points=8)
 # of `Q`, `K` and `V` are finite, even those that are masked: 0 times NaN is NaN, and that is not tested.
 #
 # By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
-# $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
-# $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
+# $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask
+# $(1, 1, 0)$ the weights are $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
 
 # %% masked_attention
 def masked_attention(Q, K, V, mask=None):
@@ -289,7 +289,7 @@ def masked_attention(Q, K, V, mask=None):
     K : array, shape (..., n_k, d_k)
     V : array, shape (..., n_k, d_v)
     mask : array of bool, broadcasts to (..., n_q, n_k), optional
-        True where the query may attend to the key. None means that every query may attend to every key.
+        True where the query may attend to the key. None means no mask.
 
     Returns
     -------
