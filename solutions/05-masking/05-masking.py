@@ -207,8 +207,8 @@ checks.run("padding_mask", points=3)
 #
 # *About 25 minutes · hard ●●●*
 #
-# Apply softmax along the last axis, over the *visible* keys, to which the query may attend; *masked* keys get weight
-# 0. For row i of the scores, with a mask $M_{ij}$ that is true if query i may attend to key j:
+# Apply softmax along the last axis, over the *visible* keys, to which the query may attend. A *masked* key
+# gets weight 0. For row i of the scores, with a mask $M_{ij}$ that is true if query i may attend to key j:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{\sum_{l:\, M_{il}} e^{S_{il}}} \ \text{ where } M_{ij}, \qquad A_{ij} = 0 \ \text{ elsewhere.}
