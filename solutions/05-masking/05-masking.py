@@ -1,9 +1,9 @@
 # %% title [markdown]
 # # 5. Masking
 #
-# A mask says which query may attend to which key. You write the two masks that nearly every model uses,
-# `causal_mask` and `padding_mask`; a softmax that is right for any masked score, `masked_softmax`; and, with it,
-# `masked_attention`. Each is a few lines of NumPy. Read chapter 5 of the book first; it shows what happens to fully
+# A mask says which query may attend to which key. You write `causal_mask` and `padding_mask`, the two masks that
+# nearly every model uses; `masked_softmax`, a softmax that is right for any masked score; and `masked_attention`,
+# which uses it. Each takes a few lines of NumPy. Read chapter 5 of the book first; it shows what happens to fully
 # masked rows. Its second page, *Going deeper*, explains what goes wrong with -1e9 and with float16.
 #
 # *About 75 minutes · medium ●●○*
@@ -12,15 +12,15 @@
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
 # time.
 #
-# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
-# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks are
-# readable: open `checks.py` next to this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function. It has *passed*, it has *failed*, or
+# it *waits* until a check that it builds on has passed. A failed check says what passed, what failed, and where. When
+# it recognizes the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("causal_mask", points=4, seed=...)` in a cell of your own. You can earn partial points, and the checks
+# are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
-# question to think about, and a stretch task, which is not counted in the time above.
+# **Time and difficulty** are below each heading: easy ●○○ means a line or two, medium ●●○ means some thought, and
+# hard ●●● means a sheet of paper. Three kinds of tasks are not graded: pencil questions, whose numbers are checked;
+# questions to think about; and stretch tasks, whose time is not included above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
 # `05-masking.ipynb`. Leave the locked cells as they are; add your own cells where you like.
@@ -34,7 +34,7 @@ import numpy as np
 def scaled_scores(Q, K):
     """Return the scores of every query with every key, divided by the square root of d_k (given; see chapter 2).
 
-    Like `@`, it only compares the sizes d_k; leading dimensions of size 1 are stretched.
+    Like `@`, it compares only the sizes d_k, and stretches leading dimensions of size 1.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ checks.run("by_hand", points=0)
 # - Masks are boolean arrays, and True means "may attend". (PyTorch's `scaled_dot_product_attention` uses the same
 #   convention; `nn.MultiheadAttention` uses the opposite.)
 # - `...` in a shape stands for any number of leading batch dimensions (none, one, several), the same for all
-#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading dimensions, and a size of 1
-#   where the scores have more. A mask with more dimensions than the scores is not tested, nor is a plain `True` in
-#   place of an array. You may assume that `Q`, `K` and `V` have the same leading dimensions.
+#   arguments that have it. A mask *broadcasts* to the scores: it may have fewer leading dimensions, and size 1 in a
+#   dimension in which the scores are larger. Two cases are not tested: a mask with more dimensions than the scores,
+#   and a plain `True` in place of an array. You may assume that `Q`, `K` and `V` have the same leading dimensions.
 # - A mask that does not broadcast to the scores raises `ValueError`; NumPy does that by itself. Advice, worth no
-#   points: other size mismatches also raise it (each function lists its own under *Raises*), even if one of the two
-#   sizes is 1. Only the mask may be stretched to the scores, never the scores to the mask.
-# - The result has the inputs' floating dtype: float32 in, float32 out, and the same for float16. Integers and
+#   points: also raise `ValueError` for other size mismatches, which each function lists under *Raises*, even if one
+#   of the two sizes is 1. Only the mask may be stretched to the scores, never the scores to the mask.
+# - The result has the inputs' floating-point dtype: float32 gives float32, and float16 gives float16. Integers and
 #   arguments of different dtypes are not tested.
 # - Functions do not change their inputs.
 
@@ -110,9 +110,9 @@ checks.run("by_hand", points=0)
 # keys 0 to i: its own token and all earlier ones.
 #
 # When the model generates token by token, there are fewer queries than keys: the queries belong to the newest tokens,
-# and the keys of all earlier ones are kept. Therefore both are counted **from the end**: the last query is the last
-# token and sees every key. Query i sees key j when $j \le i + n_k - n_q$. With more queries than keys, the first
-# queries see nothing.
+# and the keys of all earlier tokens are kept. Therefore queries and keys are counted **from the end**: the last query
+# is the last token and sees every key. Query i sees key j when $j \le i + n_k - n_q$. With more queries than keys,
+# the first queries see nothing.
 #
 # By hand, with n_q = 2 and n_k = 4 (1 is True): query 0 is at position 2 and sees keys 0 to 2; query 1 is at position
 # 3 and sees all keys.
@@ -123,7 +123,7 @@ checks.run("by_hand", points=0)
 
 # %% causal_mask
 def causal_mask(n_q, n_k):
-    """Return the mask that hides every key after the query, with both counted from the end.
+    """Return the mask that hides every key after the query; queries and keys are counted from the end.
 
     Parameters
     ----------
@@ -207,8 +207,8 @@ checks.run("padding_mask", points=3)
 #
 # *About 25 minutes · hard ●●●*
 #
-# Apply softmax along the last axis, over the keys that may be attended to; the others get weight 0. For row i of the
-# scores, with a mask $M_{ij}$ that is true if query i may attend to key j:
+# Apply softmax along the last axis, over the *visible* keys, to which the query may attend. A *masked* key
+# gets weight 0. For row i of the scores, with a mask $M_{ij}$ that is true if query i may attend to key j:
 #
 # $$
 # A_{ij} = \frac{e^{S_{ij}}}{\sum_{l:\, M_{il}} e^{S_{il}}} \ \text{ where } M_{ij}, \qquad A_{ij} = 0 \ \text{ elsewhere.}
@@ -216,10 +216,12 @@ checks.run("padding_mask", points=3)
 #
 # Three guarantees make it useful:
 #
-# - A masked weight is exactly 0 **for any score**: 1e30, infinite, NaN. Masked scores do not affect the result.
-# - Scores that may be attended to are finite, but of any size: 10000, or all of them around -1e10. (Near the largest
-#   numbers of float16, a difference of two overflows to infinity and NumPy warns: this costs no points.)
-# - A row that may attend to nothing (a *fully masked* row) gets only zero weights, never NaN and never equal weights.
+# - The weight of a masked key is exactly 0 **for any score**: 1e30, infinite, NaN. Masked scores do not affect the
+#   result.
+# - The weights are right for visible scores of any finite size: 10000, or all of them around -1e10. (Near the largest
+#   numbers of float16, the difference of two scores overflows to infinity and NumPy prints a warning. This costs no
+#   points.)
+# - A *fully masked* row, without any visible key, gets only zero weights, never NaN and never equal weights.
 #
 # By hand, with n_q = 2, n_k = 3: the scores $(0, \ln 3, 1000)$ with the mask $(1, 1, 0)$ give the weights
 # $(1/4, 3/4, 0)$; with the mask $(0, 0, 0)$ they give $(0, 0, 0)$.
@@ -231,7 +233,7 @@ def masked_softmax(S, mask):
     Parameters
     ----------
     S : array, shape (..., n_q, n_k)
-        Scores. Those that may be attended to are finite; the others can have any value.
+        Scores. Those of visible keys are finite; masked scores can have any value.
     mask : array of bool, broadcasts to the shape of `S`
         True where the query may attend to the key. For example (n_q, n_k), (1, n_k), (n_q, 1), (batch, 1, n_k).
 
@@ -274,8 +276,8 @@ checks.run("masked_softmax", points=8)
 # of `Q`, `K` and `V` are finite, even those that are masked: 0 times NaN is NaN, and that is not tested.
 #
 # By hand, with n_q = 1, n_k = 3, d_k = 4, d_v = 1: $q = (1, 1, 1, 1)$ meets $k_1 = (0, 0, 0, 0)$,
-# $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask $(1, 1, 0)$ the weights are
-# $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
+# $k_2 = (2 \ln 3, 0, 0, 0)$ and $k_3 = (9, 9, 9, 9)$. The scaled scores are $(0, \ln 3, 18)$. With the mask
+# $(1, 1, 0)$ the weights are $(1/4, 3/4, 0)$, and $v_1 = (4)$, $v_2 = (8)$, $v_3 = (1000)$ give $z = (7)$.
 
 # %% masked_attention
 def masked_attention(Q, K, V, mask=None):
@@ -287,7 +289,7 @@ def masked_attention(Q, K, V, mask=None):
     K : array, shape (..., n_k, d_k)
     V : array, shape (..., n_k, d_v)
     mask : array of bool, broadcasts to (..., n_q, n_k), optional
-        True where the query may attend to the key. None means everywhere.
+        True where the query may attend to the key. None means no mask.
 
     Returns
     -------
@@ -299,8 +301,8 @@ def masked_attention(Q, K, V, mask=None):
     Raises
     ------
     ValueError
-        If the mask does not broadcast to the scores. Advice, worth no points: if the two sizes d_k differ, or the
-        numbers of keys and values, or if the scores would be stretched to the mask.
+        If the mask does not broadcast to the scores. Advice, worth no points: also if the two sizes d_k differ, if
+        the numbers of keys and values differ, or if the scores would be stretched to the mask.
     """
     ### BEGIN SOLUTION
     S = scaled_scores(Q, K)
@@ -404,8 +406,8 @@ except ImportError:
 # Equal weights mix all the values that the mask should hide: padding, or later words. With more queries than keys, the
 # first queries of a causal mask would see the future. The leak test would find it, since changing a hidden word changes
 # their results. In the backward pass the hidden values would also get gradients. With zero weights the result is 0 for
-# any masked value, and no gradient flows. Softmax guarantees a sum of 1 for queries that have a choice; where there is
-# none, the guarantee of the mask comes first.
+# any masked value, and no gradient flows. Softmax guarantees a sum of 1 for a query that may attend to some key. For
+# a fully masked query, the mask's guarantee is more important: no weight for a masked key.
 #
 # </details>
 

@@ -200,8 +200,8 @@ def causal_mask_turned(n_q, n_k):
 @misconception(
     "causal_mask",
     label="shift never below 0",
-    hint="The shift n_k - n_q is limited to 0 or more. With more queries than keys it is negative, and the first "
-    "queries come before every key.",
+    hint="The shift n_k - n_q is limited to 0 or more. With more queries than keys this shift is negative, and the "
+    "first queries come before every key.",
 )
 def causal_mask_never_negative(n_q, n_k):
     return np.tri(n_q, n_k, max(n_k - n_q, 0), dtype=bool)
@@ -223,7 +223,7 @@ def causal_mask_negative_slice(n_q, n_k):
 @misconception(
     "causal_mask",
     label="fully masked rows given a key",
-    hint="Queries that may attend to nothing are given a key. Leave their rows False: `masked_softmax` handles them.",
+    hint="Fully masked queries are given a key. Leave their rows False: `masked_softmax` handles them.",
 )
 def causal_mask_never_empty(n_q, n_k):
     mask = past(n_q, n_k)
@@ -302,7 +302,7 @@ def padding_mask_longest(lengths, n):
     "padding_mask",
     label="lengths compared without new axes",
     hint="The shapes (n,) and (batch,) are aligned with each other, so `np.arange(n) < lengths` compares token j "
-    "with sequence j. Give the lengths axes of their own, `lengths[:, None, None]`.",
+    "with sequence j. Give the lengths two more axes, `lengths[:, None, None]`.",
 )
 def padding_mask_without_axes(lengths, n):
     return np.arange(n) < lengths
@@ -382,8 +382,7 @@ def padding_mask_squeezed(lengths, n):
 @misconception(
     "padding_mask",
     label="lengths above n accepted",
-    hint="A length above n is silently treated as n. Tokens are missing then, and the caller must learn of it: "
-    "`raise ValueError(...)`.",
+    hint="A length above n is silently treated as n, so tokens are lost. Tell the caller: `raise ValueError(...)`.",
 )
 def padding_mask_accepts_any_length(lengths, n):
     return np.arange(n) < lengths[:, None, None]
@@ -545,8 +544,8 @@ def masked_softmax_zero_by_zero(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to -1e9",
-    hint="A fully masked row gets equal weights, because all its scores are -1e9. Set its weights to 0. Also use "
-    "-inf: -1e9 is a possible score, and in float16 it becomes -inf anyway.",
+    hint="A fully masked row gets equal weights, because all its scores are -1e9. Set its weights to 0. Also "
+    "replace -1e9 by -inf: a visible score can be lower than -1e9, and float16 cannot represent -1e9.",
 )
 def masked_softmax_1e9(S, mask):
     return softmax(hidden(S, mask, fill=-1e9))
@@ -565,8 +564,8 @@ def masked_softmax_lowest_number(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores set to -10000",
-    hint="When all visible scores are below -10000, the masked ones win. Use -inf, and give fully masked rows zero "
-    "weights.",
+    hint="When all visible scores are below -10000, the masked scores win. Use -inf, and give fully masked rows "
+    "zero weights.",
 )
 def masked_softmax_1e4(S, mask):
     A = softmax(hidden(S, mask, fill=-1e4))
@@ -656,8 +655,8 @@ def masked_softmax_clipped(S, mask):
 @misconception(
     "masked_softmax",
     label="scores set to -1e9, weights zeroed",
-    hint="Masked scores are replaced by -1e9, and a row whose visible scores are lower still loses to it. -inf is "
-    "lower than any score.",
+    hint="Masked scores are replaced by -1e9, and visible scores below -1e9 still lose to them. -inf is lower than "
+    "any score.",
 )
 def masked_softmax_1e9_loses(S, mask):
     return softmax(hidden(S, mask, fill=-1e9)) * np.broadcast_to(mask, S.shape)
@@ -675,8 +674,8 @@ def masked_softmax_first_mask(S, mask):
 @misconception(
     "masked_softmax",
     label="mask not broadcast to the scores",
-    hint="`S[~mask]` needs a mask with exactly the shape of `S`. `np.where(mask, S, -np.inf)` broadcasts, and so "
-    "does `np.broadcast_to(mask, S.shape)`, which also raises `ValueError` on a shape mismatch.",
+    hint="`S[~mask]` needs a mask with exactly the shape of `S`. `np.where(mask, S, -np.inf)` broadcasts the mask. "
+    "`np.broadcast_to(mask, S.shape)` also broadcasts it, and raises `ValueError` on a shape mismatch.",
 )
 def masked_softmax_boolean_index(S, mask):
     S = S.copy()
@@ -746,9 +745,9 @@ def masked_softmax_turns_mask(S, mask):
     but=["assert instead of ValueError"],
     hints={
         "result in float64": "The result is float64 for any dtype of the scores: `np.zeros(shape)` is float64, and "
-        "so is `np.where` with a NumPy number. Use `np.zeros_like(S)` and plain Python numbers.",
-        "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it, and so does a maximum or a sum "
-        "without `keepdims=True`.",
+        "`np.where` with a NumPy number returns float64. Use `np.zeros_like(S)` and plain Python numbers.",
+        "axis squeezed away": "An axis of size 1 is missing: `squeeze` removes it, and a maximum or a sum without "
+        "`keepdims=True` also does.",
     },
 )
 @right("masked_softmax")
@@ -940,8 +939,8 @@ def masked_attention_equal_shares(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="weights of fully masked rows kept",
-    hint="Z is right, but the weights of fully masked queries are not: they should also be 0. Set them in the "
-    "softmax, and Z follows.",
+    hint="Z is right, but the weights of fully masked queries are not: they should also be 0. Set them to 0 in the "
+    "softmax, and compute Z from them.",
 )
 def masked_attention_empty_result_only(Q, K, V, mask=None):
     A = attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)[1]
@@ -1010,7 +1009,7 @@ def masked_attention_cuts_mask(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="extra keys or values dropped",
-    hint="Extra keys or values are dropped, as `zip` does. A key without a value is an error of the caller: raise "
+    hint="Extra keys or values are dropped, as in `zip`. A key without a value is an error of the caller: raise "
     "`ValueError`.",
 )
 def masked_attention_drops_rest(Q, K, V, mask=None):

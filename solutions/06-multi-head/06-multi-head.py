@@ -2,10 +2,10 @@
 # # 6. Many heads
 #
 # You write multi-head attention twice: as a list of heads, `MultiHeadAttentionLoop`, and as one batched tensor,
-# `MultiHeadAttention`, with `split_heads` and `merge_heads`. Then you move weights: `fuse` turns the first into the
-# second, and `from_torch` turns PyTorch's own layer into yours. From here on you use PyTorch: tensors, modules,
-# gradients. Read chapter 6 of the book first; it shows splitting and merging as boxes, and a reshape that looks right
-# but is wrong.
+# `MultiHeadAttention`, with `split_heads` and `merge_heads`. Then you copy parameters: `fuse` turns the first class
+# into the second, and `from_torch` turns PyTorch's own layer into yours. From here on you use PyTorch: tensors,
+# modules, gradients. Read chapter 6 of the book first; it shows splitting and merging as boxes, and a reshape that
+# looks right but is wrong.
 #
 # *About 135 minutes · hard ●●●*
 #
@@ -13,16 +13,16 @@
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
 # time.
 #
-# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
-# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("split_heads", points=2, seed=...)` in a cell of your own. You can earn partial points, and the checks are
-# readable: open `checks.py` next to this notebook. Later classes may use earlier functions, so fix errors from the top.
-# *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function. It has *passed*, it has *failed*, or
+# it *waits* until a check that it builds on has passed. A failed check says what passed, what failed, and where. When
+# it recognizes the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("split_heads", points=2, seed=...)` in a cell of your own. You can earn partial points, and the checks
+# are readable: open `checks.py` next to this notebook. Later classes may use earlier functions, so fix errors from
+# the top. *Advice* costs no points.
 #
-# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
-# question to think about, and a stretch task, which is not counted in the time above.
+# **Time and difficulty** are below each heading: easy ●○○ means a line or two, medium ●●○ means some thought, and
+# hard ●●● means a sheet of paper. Three kinds of tasks are not graded: pencil questions, whose numbers are checked;
+# questions to think about; and stretch tasks, whose time is not included above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
 # `06-multi-head.ipynb`. Leave the locked cells as they are; add your own cells where you like.
@@ -42,7 +42,7 @@ def masked_softmax(S, mask=None):
     S : tensor, shape (..., n_q, n_k)
         Scores.
     mask : tensor of bool, optional
-        True where the query may attend to the key. It broadcasts to `S`, starting at the last axis, n_k. None means everywhere.
+        True where the query may attend to the key. It broadcasts to `S`, starting at the last axis, n_k. None means no mask.
 
     Returns
     -------
@@ -68,8 +68,8 @@ def masked_softmax(S, mask=None):
 # *About 10 minutes · medium ●●○*
 #
 # One query attends to two keys, with $d_\text{model} = 4$ and two heads. Its scores, already divided by
-# $\sqrt{d_\text{head}}$, are $(\ln 3, 0)$ in head 1 and $(0, \ln 3)$ in head 2. Head 1 has the first two columns of the
-# values, head 2 the last two:
+# $\sqrt{d_\text{head}}$, are $(\ln 3, 0)$ in head 1 and $(0, \ln 3)$ in head 2. Head 1 has the first two columns of
+# the values, and head 2 has the last two:
 #
 # $$
 # V = \left(\begin{array}{rr|rr} 4 & 0 & 0 & 8 \\ 0 & 4 & 8 & 0 \end{array}\right) \qquad
@@ -103,31 +103,32 @@ checks.run("by_hand", points=0)
 # - b is the number of sequences, n (n_q, n_k) the number of tokens, h = `num_heads` the number of heads, and
 #   d_head = d_model / h the width of a head. Everything is batched, always with three axes (b, n, d_model). The chapter's
 #   code is for one sentence, without b. Heads are counted from 0, as in Python; the chapter's text counts from 1.
-# - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k); or (b, n_q, n_k) or
-#   (b, 1, n_k), one mask per sequence; or four axes that match (b, h, n_q, n_k), each of the first three in full or 1.
-#   Not tested: a mask (1, n_k), and a mask with three axes whose first is 1 while b is not.
-# - A query that may attend to nothing (a *fully masked* query) gets zero weights, so its weighted sum is 0; `W_o` and its
+# - A mask is a boolean tensor, and True means "may attend". It has the shape (n_q, n_k); or (b, n_q, n_k) or (b, 1,
+#   n_k), one mask per sequence; or (b, h, n_q, n_k), where any of the first three sizes may be 1 instead. Two cases
+#   are not tested: a mask (1, n_k), and a mask with three axes whose first size is 1 although b is larger.
+# - A *fully masked* query, which may attend to no key, gets zero weights, so its weighted sum is 0; `W_o` and its
 #   bias are applied after that.
 # - A mask for other numbers of queries or keys, and a width that `split_heads` cannot divide, raise `ValueError`,
-#   `RuntimeError` or `IndexError`, as PyTorch itself does. Advice, worth no points: other size mismatches also raise one
-#   of these (each class lists its own under *Raises*), and a size of 1 is not stretched to match another. Batches of
-#   different sizes are not tested.
-# - The result has the floating dtype of the inputs and parameters, which is the same for all. Integers are not tested.
+#   `RuntimeError` or `IndexError`, as PyTorch itself does. Advice, worth no points: also raise one of these for other
+#   size mismatches, which each class lists under *Raises*, and do not stretch a size of 1 to match another. Batches
+#   of different sizes are not tested.
+# - All inputs and parameters have the same floating-point dtype, and the results also have it. Integers are not
+#   tested.
 # - Gradients flow from both results, weights and output, to every input and every parameter: use no `detach`, no `.data`
 #   and no NumPy.
 # - A layer takes its arguments by position or by name, `layer(x, mask=mask)`, in any combination. It keeps nothing from
 #   one call to the next.
-# - Inputs are not changed, and neither is a module that is passed to a function: its parameters, their `requires_grad`, its
-#   mode, its hooks and its attributes stay the same. There is no dropout, even in training mode.
+# - Do not change the inputs. Do not change a module that is passed to a function: its parameters, their
+#   `requires_grad`, its mode, its hooks and its attributes stay the same. There is no dropout, even in training mode.
 
 # %% ask_split_heads [markdown]
 # ## 6.1 `split_heads`: one tensor, many heads
 #
 # *About 10 minutes · medium ●●○*
 #
-# The d columns are split into blocks: head i gets columns i d/h to (i+1) d/h of every token. Then the head axis moves in
-# front of the token axis, so that each head has a whole sequence, (n, d/h). Everything that attention does on the last
-# two axes is then done for each head.
+# The d columns are split into blocks: head i gets columns i d/h to (i+1) d/h - 1 of every token. Then the head axis
+# moves in front of the token axis, so that each head has a whole sequence, (n, d/h). Everything that attention does on
+# the last two axes is then done for each head.
 #
 # By hand, with b = 1, n = 2, d = 4, h = 2:
 #
@@ -137,7 +138,8 @@ checks.run("by_hand", points=0)
 # \text{head 1: } \begin{pmatrix} 3 & 4 \\ 7 & 8 \end{pmatrix}
 # $$
 #
-# A single reshape to (b, h, n, d/h) has the right shape but the wrong numbers: its head 0 would contain all of token 0.
+# A single reshape to (b, h, n, d/h) has the right shape but the wrong numbers: here, its head 0 would contain all of
+# token 0.
 #
 # The result may be a view of `X` or a copy of it.
 
@@ -154,7 +156,7 @@ def split_heads(X, num_heads):
     Returns
     -------
     tensor, shape (b, h, n, d / h)
-        Head i is columns i * d / h to (i + 1) * d / h of `X`.
+        Head i is columns i * d / h to (i + 1) * d / h - 1 of `X`.
 
     Raises
     ------
@@ -197,7 +199,7 @@ def merge_heads(X):
     Returns
     -------
     tensor, shape (b, n, h * d_head)
-        Columns i * d_head to (i + 1) * d_head come from head i.
+        Columns i * d_head to (i + 1) * d_head - 1 come from head i.
     """
     ### BEGIN SOLUTION
     b, h, n, d_head = X.shape
@@ -218,24 +220,26 @@ checks.run("merge_heads", points=2)
 #
 # *About 35 minutes · hard ●●●*
 #
-# This is the first way to build many heads: h single heads, each with its own projections from d_model to
-# d_head = d_model / h. Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$
-# and $z_i = A_i v_i$. The results are concatenated, head 0 first, and `W_o` mixes them: $(z_0 \mid \dots \mid z_{h-1})$
-# times the transpose of `W_o.weight`, plus its bias.
+# This is the first way to build many heads: h single heads, each with its own projections from d_model to d_head =
+# d_model / h. Every head does all of attention by itself, $A_i = \text{softmax}(q_i k_i^\top / \sqrt{d_\text{head}})$
+# and $z_i = A_i v_i$. The results are concatenated, head 0 first, and `W_o` mixes them:
+# $(z_0 \mid \dots \mid z_{h-1})$ times the transpose of `W_o.weight`, plus its bias.
 #
-# Names matter, because weights are stored and moved under them: `heads` is an `nn.ModuleList`, and each entry has `W_q`,
+# Names matter, because weights are saved and loaded by name: `heads` is an `nn.ModuleList`, and each entry has `W_q`,
 # `W_k` and `W_v`, three `nn.Linear`; `W_o` is one `nn.Linear` from d_model to d_model. With `bias=False` none of them has a
 # bias. So the `state_dict` has `heads.0.W_q.weight` of shape (d_head, d_model), and so on. For one head, write a small class
 # in the same cell, or use an `nn.ModuleDict`. Keep the default initialization of `nn.Linear`.
 #
 # A single head has scores (b, n_q, n_k). It gets its own part of a mask with four axes: entry i of the second axis, or the
-# only entry if that axis is 1. (With more entries than heads the mask does not match; raising an error then is advice.)
+# only entry if that axis is 1. (A mask with more entries than heads does not match. Advice, worth no points: raise an
+# error.)
 #
-# By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads only column i of queries, keys and values.
-# The query $(\ln 3, \ln 3)$ is compared with the keys $(1, 0)$ and $(0, 1)$; the values are $(4, 0)$ and $(8, 12)$.
-# Head 0 has the scores $(\ln 3, 0)$, the weights $(3/4, 1/4)$ and $3/4 \cdot 4 + 1/4 \cdot 8 = 5$. Head 1 has the scores
-# $(0, \ln 3)$, the weights $(1/4, 3/4)$ and $1/4 \cdot 0 + 3/4 \cdot 12 = 9$. One query reads two places and gets two
-# messages: $(5, 9)$. If the rows of `W_o.weight` are $(1, 1)$ and $(1, -1)$, the output is $(14, -4)$.
+# By hand, with d_model = 2 and h = 2, so d_head = 1, without biases: head i reads only column i of queries, keys and
+# values. The query $(\ln 3, \ln 3)$ is compared with the keys $(1, 0)$ and $(0, 1)$; the values are $(4, 0)$ and
+# $(8, 12)$. Head 0 has the scores $(\ln 3, 0)$, the weights $(3/4, 1/4)$ and the result
+# $3/4 \cdot 4 + 1/4 \cdot 8 = 5$. Head 1 has the scores $(0, \ln 3)$, the weights $(1/4, 3/4)$ and the result
+# $1/4 \cdot 0 + 3/4 \cdot 12 = 9$. One query reads two places and gets two messages: $(5, 9)$. If the rows of
+# `W_o.weight` are $(1, 1)$ and $(1, -1)$, the output is $(14, -4)$.
 
 # %% MultiHeadAttentionLoop
 class MultiHeadAttentionLoop(nn.Module):
@@ -288,7 +292,7 @@ class MultiHeadAttentionLoop(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, optional
-            True where the query may attend to the key; the rules above list its shapes. None means everywhere.
+            True where the query may attend to the key; the rules above list its shapes. None means no mask.
 
         Returns
         -------
@@ -364,7 +368,7 @@ class MultiHeadAttention(nn.Module):
     ----------
     d_model, num_heads : int
     W_q, W_k, W_v, W_o : nn.Linear
-        From d_model to d_model. Head i is rows i * d_head to (i + 1) * d_head of the first three weights.
+        From d_model to d_model. Head i is rows i * d_head to (i + 1) * d_head - 1 of the first three weights.
 
     Raises
     ------
@@ -395,7 +399,7 @@ class MultiHeadAttention(nn.Module):
         value : tensor, shape (b, n_k, d_model), optional
             Default: `key`.
         mask : tensor of bool, optional
-            True where the query may attend to the key; the rules above list its shapes. None means everywhere.
+            True where the query may attend to the key; the rules above list its shapes. None means no mask.
 
         Returns
         -------
@@ -437,8 +441,8 @@ checks.run("MultiHeadAttention", points=6)
 #
 # *About 25 minutes · medium ●●○*
 #
-# The two classes compute the same function, and `fuse` proves it: it moves the weights of a list of heads into one
-# `MultiHeadAttention` that gives the same outputs, the same weights, and corresponding gradients.
+# The two classes compute the same function, and `fuse` proves it: it copies the parameters of a list of heads into
+# one `MultiHeadAttention` with the same outputs, the same attention weights, and corresponding gradients.
 #
 # `nn.Linear` computes $x W^\top + b$: each *row* of its weight gives one column of the result. Head i's columns come from
 # head i's rows.
@@ -447,9 +451,9 @@ checks.run("MultiHeadAttention", points=6)
 # The fused weight is $\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$. Biases $(5)$ and $(6)$ become $(5, 6)$. `W_o` is
 # copied unchanged.
 #
-# The new layer has **its own** parameters, of the same dtype: training one of the two layers later does not change the
-# other. You can choose its mode: nothing depends on it. Use only `heads`, `W_o`, `d_model` and `num_heads` of `loop`: the
-# checks pass a module that has these but may not be one of yours.
+# The new layer has **its own** parameters, of the same dtype: training one of the two layers later does not change
+# the other. It may be in training or evaluation mode. Use only `heads`, `W_o`, `d_model` and `num_heads` of `loop`:
+# the checks call `fuse` with a module that has these but may not be an object of your class.
 
 # %% fuse
 def fuse(loop):
@@ -458,7 +462,7 @@ def fuse(loop):
     Parameters
     ----------
     loop : MultiHeadAttentionLoop
-        With or without biases. It is not changed, nor are its mode and its attributes.
+        With or without biases. Do not change it, its mode or its attributes.
 
     Returns
     -------
@@ -494,9 +498,10 @@ checks.run("fuse", points=3)
 #
 # *About 15 minutes · medium ●●○*
 #
-# `nn.MultiheadAttention` keeps the three projections in one parameter, `in_proj_weight` of shape (3 d_model, d_model): first
-# the rows of the queries' projection, then the keys', then the values'. `in_proj_bias` of shape (3 d_model,) has the same
-# order. `out_proj` is `W_o`. With `bias=False` there are no biases: `in_proj_bias` and `out_proj.bias` are None.
+# `nn.MultiheadAttention` keeps the three projections in one parameter, `in_proj_weight` of shape (3 d_model,
+# d_model): first the rows that project the queries, then those for the keys, then those for the values.
+# `in_proj_bias` of shape (3 d_model,) has the same order. `out_proj` is `W_o`. With `bias=False` there are no biases:
+# `in_proj_bias` and `out_proj.bias` are None.
 #
 # By hand, with d_model = 2 and one head:
 #
@@ -507,11 +512,12 @@ checks.run("fuse", points=3)
 # W_v = \begin{pmatrix} 9 & 10 \\ 11 & 12 \end{pmatrix}
 # $$
 #
-# Three things are not copied. With `batch_first=False`, the default, PyTorch's layer takes (n, b, d_model); yours always
-# takes (b, n, d_model). By default PyTorch's layer averages the weights over the heads, and its boolean masks mean the
-# opposite; yours stays as in 6.4. And your layer has no dropout.
+# Four things are not copied. With `batch_first=False`, the default, PyTorch's layer takes (n, b, d_model); yours
+# always takes (b, n, d_model). By default PyTorch's layer averages the weights over the heads; yours returns the
+# weights of each head. PyTorch's boolean masks mean the opposite of yours, which stay as in 6.4. And your layer has
+# no dropout.
 #
-# As in 6.5, the new layer has **its own** parameters, of the same dtype, and may be in either mode.
+# As in 6.5, the new layer has **its own** parameters, of the same dtype, and may be in training or evaluation mode.
 
 # %% from_torch
 def from_torch(module):
@@ -521,8 +527,8 @@ def from_torch(module):
     ----------
     module : nn.MultiheadAttention
         With `embed_dim` and `num_heads`, with or without biases, with either `batch_first`; `kdim` and `vdim` equal
-        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. It is not changed, nor are its `batch_first`,
-        `dropout` and mode.
+        `embed_dim`, and neither `add_bias_kv` nor `add_zero_attn` is set. Do not change it, its `batch_first`,
+        `dropout` or mode.
 
     Returns
     -------
@@ -557,11 +563,11 @@ checks.run("from_torch", points=2)
 # %% two_messages [markdown]
 # ## One sentence, two messages
 #
-# There is no training here: the weights are set by hand, so that you know the purpose of each head. A token encodes its
-# position (one of six) and its word (one of five). Head 0 compares positions and looks one to the left; head 1 compares
-# words and looks at all places with the same word. Head 0 passes on the word that it finds, head 1 the position. A single
-# softmax row would have to divide its weight between the two and would pass on a mixture. (The first token has no left
-# neighbor: its query in head 0 is 0, and its weights are equal.)
+# There is no training here: the weights are set by hand, so that you know the purpose of each head. A token encodes
+# its position (one of six) and its word (one of five). Head 0 compares positions and looks one to the left; head 1
+# compares words and looks at all places with the same word. Head 0 passes on the word that it finds, and head 1
+# passes on the position. A single softmax row would have to divide its weight between the two and would pass on a
+# mixture. (The first token has no left neighbor: its query in head 0 is 0, and its weights are equal.)
 #
 # The layer is built as a list of heads, then fused by your function.
 

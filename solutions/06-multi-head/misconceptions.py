@@ -99,8 +99,8 @@ def by_hand_no_exponentials():
 @misconception(
     "split_heads",
     label="reshaped without transpose",
-    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the complete first "
-    "tokens. Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
+    hint="A single reshape to (b, h, n, d/h) cuts the numbers in memory order, so head 0 gets the first numbers, "
+    "not its columns of every token. Split the columns, (b, n, h, d/h), then swap axes 1 and 2.",
 )
 def split_heads_without_transpose(X, num_heads):
     b, n, d = X.shape
@@ -202,7 +202,7 @@ def split_heads_by_size(X, num_heads):
     "split_heads",
     label="heads of 64 columns",
     hint="If d is a multiple of 64, each head gets 64 columns, as in many models. Here `num_heads` gives the number "
-    "of heads, and each is d / num_heads wide.",
+    "of heads, and each head has d / num_heads columns.",
 )
 def split_heads_of_64(X, num_heads):
     return split(X, num_heads if X.shape[-1] % 64 else X.shape[-1] // 64)
@@ -483,7 +483,7 @@ class layer_too_many:
 
 @of_both(
     label="sizes not stored",
-    hint="Code that moves weights reads the sizes: `self.d_model, self.num_heads = d_model, num_heads`.",
+    hint="Code that copies weights reads the sizes: `self.d_model, self.num_heads = d_model, num_heads`.",
 )
 class forgets_sizes:
     def __init__(self, d_model, num_heads, bias=True):
@@ -573,7 +573,8 @@ class keys_by_W_q:
 
 @of_both(
     label="values not projected",
-    hint="`W_v` is not used: the values are mixed without a projection. Each of the three inputs has its own.",
+    hint="`W_v` is not used: the values are mixed without a projection. Each of the three inputs has its own "
+    "projection.",
 )
 class values_as_they_are:
     def apart(self, query, key, value):
@@ -748,8 +749,8 @@ class mask_kept:
 
 @of_both(
     label="minus infinity replaced by -100",
-    hint="When the other scores are about as low, a key at -100 still gets weight. `-torch.inf` is lower than any "
-    "score; the given `masked_softmax` uses it.",
+    hint="If the other scores are about as low, a key with the score -100 still gets weight. `-torch.inf` is lower "
+    "than any score; the given `masked_softmax` uses it.",
 )
 class low_number:
     low = -100.0
@@ -763,8 +764,8 @@ class low_number:
 
 @of_both(
     label="minus infinity replaced by -1e9",
-    hint="-1e9 is a possible score: if all others are lower, the hidden key gets all the weight. `-torch.inf` is "
-    "lower than any score; the given `masked_softmax` uses it.",
+    hint="-1e9 is a possible score: if all other scores are lower, the hidden key gets all the weight. `-torch.inf` "
+    "is lower than any score; the given `masked_softmax` uses it.",
 )
 class lower_number(low_number):
     low = -1e9
@@ -871,7 +872,7 @@ class empty_rows_zero:
 @of_both(
     label="NaN in the gradient",
     hint="The results are right, but the gradient is NaN for a fully masked query: -inf was added, and 0 times NaN "
-    "is NaN in the backward pass. `masked_fill` prevents this, and so does the given `masked_softmax`.",
+    "is NaN in the backward pass. `masked_fill` prevents this, and the given `masked_softmax` uses it.",
 )
 class nan_on_the_way_back:
     def weigh(self, S, mask):
@@ -1161,8 +1162,8 @@ class MultiHeadAttentionLoop_shared(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="heads of full width",
-    hint="Each head projects to d_model columns. Its share is d_model / num_heads, so that all heads together have "
-    "d_model.",
+    hint="Each head projects to d_model columns. It should have d_model / num_heads columns, so that all heads "
+    "together have d_model.",
 )
 class MultiHeadAttentionLoop_full_width(MultiHeadAttentionLoop):
     def make(self, d_model, num_heads, bias):
@@ -1193,7 +1194,7 @@ class MultiHeadAttentionLoop_splits_input(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttentionLoop",
     label="W_o in every head",
-    hint="Each head has its own `W_o`. There is one `W_o` for all of them, next to `heads`.",
+    hint="Each head has its own `W_o`. There should be one `W_o` for all heads, next to `heads`.",
 )
 class MultiHeadAttentionLoop_W_o_each(MultiHeadAttentionLoop):
     def __init__(self, d_model, num_heads, bias=True):
@@ -1258,8 +1259,8 @@ class MultiHeadAttentionLoop_stacked(MultiHeadAttentionLoop):
 @misconception(
     "MultiHeadAttention",
     label="split without transpose",
-    hint="The projections are reshaped to (b, h, n, d_head) in one step, so head 0 gets the complete first tokens. "
-    "`split_heads` splits the columns, then swaps axes 1 and 2.",
+    hint="The projections are reshaped to (b, h, n, d_head) in one step, so head 0 gets the first numbers in "
+    "memory. `split_heads` splits the columns, then swaps axes 1 and 2.",
 )
 class MultiHeadAttention_reshaped(MultiHeadAttention):
     def cut(self, X):
@@ -1480,8 +1481,7 @@ def fuse_nothing(loop):
 @misconception(
     "fuse",
     label="biases always there",
-    hint="The new layer has random biases although the old one has none. Check the old one: `loop.W_o.bias is not "
-    "None`.",
+    hint="The new layer has random biases although the list of heads has none. Check: `loop.W_o.bias is not None`.",
 )
 def fuse_always_bias(loop):
     if loop.W_o.bias is not None:
@@ -1733,7 +1733,8 @@ def from_torch_without_biases(module):
 @misconception(
     "from_torch",
     label="biases always there",
-    hint="The new layer has random biases although PyTorch's has none. Check `module.in_proj_bias is not None`.",
+    hint="The new layer has random biases although PyTorch's layer has none. Check `module.in_proj_bias is not "
+    "None`.",
 )
 def from_torch_always_bias(module):
     if module.in_proj_bias is not None:
@@ -1767,8 +1768,8 @@ def from_torch_needs_bias(module):
 @misconception(
     "from_torch",
     label="batch_first carried over",
-    hint="If PyTorch's layer has `batch_first=False`, the new one also takes tokens first. Yours takes (b, n, "
-    "d_model) wherever its weights come from, so nothing about `batch_first` has to be copied.",
+    hint="If PyTorch's layer has `batch_first=False`, the new layer also takes tokens first. Your layer takes (b, "
+    "n, d_model) wherever its weights come from, so do not copy `batch_first`.",
 )
 def from_torch_batch_first(module):
     own = unpacked(module)
@@ -1782,7 +1783,7 @@ def from_torch_batch_first(module):
     "from_torch",
     label="batch_first of the module changed",
     hint="`module.batch_first = True` changes the given layer, which then reads its first axis as the batch. Your "
-    "own layer does so anyway: leave the given one alone.",
+    "own layer always does that: leave the given layer unchanged.",
 )
 def from_torch_sets_batch_first(module):
     module.batch_first = True
@@ -1802,7 +1803,7 @@ def from_torch_evaluates(module):
 @misconception(
     "from_torch",
     label="dropout of the module set to 0",
-    hint="`module.dropout = 0` changes the given layer. Nothing has to be done about dropout: your layer has none.",
+    hint="`module.dropout = 0` changes the given layer. Leave it unchanged: your own layer has no dropout.",
 )
 def from_torch_sets_dropout(module):
     module.dropout = 0.0

@@ -11,15 +11,15 @@
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
 # time.
 #
-# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
-# that it builds on has not passed yet). A failed check says what passed, what failed, and where. When it recognizes the
-# mistake, it names the likely cause. `seed=...` repeats the same inputs:
-# `checks.run("ablate_head", points=6, seed=...)` in a cell of your own. You can earn partial points, and the checks are
-# readable: open `checks.py` next to this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function. It has *passed*, it has *failed*, or
+# it *waits* until a check that it builds on has passed. A failed check says what passed, what failed, and where. When
+# it recognizes the mistake, it names the likely cause. `seed=...` repeats the same inputs:
+# `checks.run("ablate_head", points=6, seed=...)` in a cell of your own. You can earn partial points, and the checks
+# are readable: open `checks.py` next to this notebook. *Advice* costs no points.
 #
-# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
-# question to think about, and a stretch task, which is not counted in the time above.
+# **Time and difficulty** are below each heading: easy ●○○ means a line or two, medium ●●○ means some thought, and
+# hard ●●● means a sheet of paper. Three kinds of tasks are not graded: pencil questions, whose numbers are checked;
+# questions to think about; and stretch tasks, whose time is not included above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
 # `08-heads.ipynb`. Leave the locked cells as they are; add your own cells where you like.

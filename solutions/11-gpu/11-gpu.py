@@ -10,9 +10,9 @@
 # **How to work.** Run the cells from the top, in order. Replace each line `raise NotImplementedError()` with your code,
 # run that cell, then run the check below it. It draws new inputs every time.
 #
-# **How to read the feedback.** Each check is one sentence about your function: *passed*, *failed*, or *waits* (a check
-# that it builds on has not passed yet). You can earn partial points, and the checks are readable: open `checks.py` next
-# to this notebook. *Advice* costs no points.
+# **How to read the feedback.** Each check is one sentence about your function. It has *passed*, it has *failed*, or
+# it *waits* until a check that it builds on has passed. You can earn partial points, and the checks are readable:
+# open `checks.py` next to this notebook. *Advice* costs no points.
 #
 # **Rules for all of them.** Do not write into the input tensors. Nothing is kept from one call to the next, except by a
 # cache, and a returned tensor belongs to the caller: no later call changes it. The same inputs give the same result,

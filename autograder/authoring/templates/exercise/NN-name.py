@@ -9,9 +9,9 @@
 # code, run that cell, then run the check below it. Run the check as often as you like: it draws new inputs every
 # time.
 #
-# **Time and difficulty** are below each heading: easy ●○○ takes a line or two, medium ●●○ a thought, and hard ●●● a
-# sheet of paper. Three kinds of questions are not graded: a question for a pencil, whose numbers are checked, a
-# question to think about, and a stretch task, which is not counted in the time above.
+# **Time and difficulty** are below each heading: easy ●○○ means a line or two, medium ●●○ means some thought, and
+# hard ●●● means a sheet of paper. Three kinds of tasks are not graded: pencil questions, whose numbers are checked;
+# questions to think about; and stretch tasks, whose time is not included above.
 #
 # **How to hand in.** Restart the kernel, run all cells, save, and hand in this one file under its name,
 # `NN-name.ipynb`. Leave the locked cells as they are; add your own cells where you like.
