@@ -143,8 +143,30 @@ def _decoded(data: bytes) -> str:
             return data.decode(encoding, "replace")
     try:
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError:  # as spreadsheets of Western Europe write CSV
-        return data.decode("cp1252", "replace")
+    except UnicodeDecodeError:
+        pass
+    try:  # as spreadsheets on Chinese Windows write CSV: GBK, which is a part of this encoding
+        said = data.decode("gb18030")
+    except UnicodeDecodeError:
+        said = ""
+    # Spreadsheets of Western Europe write CSV in cp1252.
+    return said if _is_chinese(said) else data.decode("cp1252", "replace")
+
+
+def _is_chinese(said: str) -> bool:
+    """Tell whether most words that are not ASCII are Chinese: a text that was decoded as GBK, but may be Western.
+
+    Western letters before others also decode as GBK, often with English letters next to them: `Müller` as `M黮ler`.
+    Such pairs are rare characters; a Chinese word has at least one common character.
+    """
+    words = [word for word in re.findall(r"[A-Za-z\x80-\U0010ffff]+", said) if not word.isascii()]
+    chinese = [word for word in words if not re.search("[A-Za-z]", word) and any(map(_is_common, word))]
+    return 2 * len(chinese) > len(words)
+
+
+def _is_common(letter: str) -> bool:
+    """Tell whether a character is one of the Chinese ones in GB 2312, whose two bytes are both outside of ASCII."""
+    return "\u4e00" <= letter <= "\u9fff" and all(byte > 0xA0 for byte in letter.encode("gb18030"))
 
 
 def _plain(heading: str) -> str:
