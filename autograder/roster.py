@@ -220,7 +220,7 @@ class Roster:
             own = _names(found[0]) | (_names(found[0], _bare) - {""})
         if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
             # Moodle numbers a class again for each assignment.
-            return None, f"the roster has its number for {found[0].id}: is it the worksheet of another assignment?"
+            return None, f"its number belongs to {found[0].id}: is the roster the worksheet of another assignment?"
         if not found:
             found = self._by_words(clues, names)
         if len(found) == 1:
@@ -234,7 +234,7 @@ class Roster:
         return len(self._known["number"].get(" ".join(number), [])) == 1
 
     def _by_words(self, clues: Clues, names: set[str]) -> list[Person]:
-        """Return the students that the ids and e-mails mean, or else the names; if they disagree, return all of them."""
+        """Return the students that the ids and e-mails mean, or else the names; all of them if these disagree."""
         asked = [(kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")]
         by_id = self._all(asked)
         by_name = self._all([("name", name) for name in sorted(names)])

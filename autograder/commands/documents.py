@@ -1,6 +1,6 @@
 """The documents that `--json` prints for each command, as plain values. *Operating the grader* lists all fields.
 
-Programs rely on these fields. You may add one. If you change the name or meaning of one, raise `VERSION` in `console`.
+Programs rely on these fields. You may add one. If you change the name or meaning of one, raise `console.VERSION`.
 """
 
 from collections.abc import Iterable, Sequence
