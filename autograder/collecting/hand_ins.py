@@ -203,7 +203,7 @@ class Collector:
             )  # fmt: skip
 
     def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
-        """If a student has an exercise in several languages, leave out the notebooks in which no answer was written."""
+        """If a student has an exercise in several languages, leave out notebooks in which no answer was written."""
         alike: dict[tuple[str, str], list[tuple[Author, File]]] = defaultdict(list)
         for author, file in notebooks:
             home, _, name = author.rest.rpartition("/")
