@@ -29,7 +29,7 @@ INSTALLED = "attention-by-hand"
 
 app = typer.Typer(
     help="Release, check and grade the course's exercises.",
-    epilog="Exit status: " + "; ".join(f"{status:d}: {means}" for status, means in MEANINGS.items()) + ".",
+    epilog="Exit status. " + " ".join(f"{status:d}: {means}." for status, means in MEANINGS.items()),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

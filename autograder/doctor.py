@@ -1,4 +1,4 @@
-"""What this machine has and lacks, each item with its purpose and how to fix it."""
+"""What this machine has and lacks: each item with its purpose, or with how to fix it."""
 
 import importlib.metadata
 import importlib.util
@@ -30,7 +30,7 @@ USES = (
 
 @dataclass
 class Finding:
-    """One item: `state` is ok, missing (needed) or optional (absent, and only some work needs it)."""
+    """One item: `state` is ok, missing (it is needed) or optional (it is absent, but only some work needs it)."""
 
     what: str
     state: str
@@ -41,7 +41,7 @@ class Finding:
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed items first; `root` is the course's folder."""
     course = [_exercises(root), *_configuration(root), _writable(root)]
-    return [*_python(), *packages(), _torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
+    return [*_python(), *packages(), *_torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
 
 
 def _python() -> Iterator[Finding]:
@@ -114,21 +114,22 @@ def _wanted(group: str) -> list[Requirement]:
     return found
 
 
-def _torch(root: Path = ROOT) -> Finding:
+def _torch(root: Path = ROOT) -> Iterator[Finding]:
+    """Yield whether torch is here, and whether it finds a GPU."""
     try:
         import torch
     except ImportError:
-        return Finding("torch", "missing", "not installed", "python course.py install")
+        yield Finding("torch", "missing", "not installed", "python course.py install")
+        return
+    yield Finding("torch", "ok", str(torch.__version__), "")
     if torch.cuda.is_available():
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
-        found = f"{torch.__version__}, {torch.cuda.get_device_name()}, {bf16}"
-        return Finding("torch", "ok", found, "GPU found; `grade --pending` settles pending points that need one")
-    found = f"{torch.__version__}, CPU only"
+        found = f"{torch.cuda.get_device_name()}, {bf16}"
+        yield Finding("GPU", "ok", found, "`grade --pending` settles pending points that need a GPU")
+        return
     exercises = [Exercise(path.name, root) for path in sorted((root / "exercises").glob("*")) if path.is_dir()]
     wanting = unverified(exercises)
-    return Finding(
-        "torch", "optional" if wanting else "ok", found, " ".join(wanting) or "no exercise here needs a GPU"
-    )
+    yield Finding("GPU", "optional" if wanting else "ok", "none", " ".join(wanting) or "no exercise here needs a GPU")
 
 
 def unverified(exercises: Iterable[Exercise]) -> list[str]:
@@ -142,7 +143,7 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
         return []
     return [
         f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those checks are not "
-        "verified, and their points are pending until `grade --pending` runs on a machine that has one."
+        "verified, and their points are pending until `grade --pending` runs on a machine with a GPU."
         for exercise in wanting
     ]
 
@@ -154,13 +155,13 @@ def _for_what(exercise: Exercise) -> str:
 
 
 def _triton() -> Finding:
-    """Return whether kernels run here, and how, and whether checks of them can be judged."""
+    """Return whether Triton kernels run here, how they run, and whether they can be checked."""
     if importlib.util.find_spec("triton") is None:
-        note = "checks of kernels are not verified, and their points are pending; Triton is for Linux"
+        note = "checks of kernels are not verified, and their points are pending; Triton runs only on Linux"
         return Finding("Triton", "optional", "not installed", note)
     version = importlib.metadata.version("triton")
     if reason := machine.fails("triton"):
-        return Finding("Triton", "optional", version, f"{reason}; points for kernels are pending, not lost")
+        return Finding("Triton", "optional", f"{version}, not usable", f"{reason}; points for kernels are pending")
     native = machine.has("gpu")
     how = "natively, on the GPU" if native else "in its interpreter, on the CPU"
     if native and (reason := machine.fails("bf16")):
@@ -188,7 +189,7 @@ def _configuration(root: Path) -> Iterator[Finding]:
         if (root / CONFIG).exists():
             _ = Course(root).config
     except UserError as error:
-        yield Finding("Configuration", "missing", f"a fault in {CONFIG}", str(error))
+        yield Finding("Configuration", "missing", f"an error in {CONFIG}", str(error))
 
 
 def _writable(root: Path) -> Finding:
@@ -200,7 +201,7 @@ def _writable(root: Path) -> Finding:
 
 def _tools() -> Iterator[Finding]:
     for name, names, purpose in (
-        ("make", ("make",), "the two commands of the README; you can also run each by hand"),
+        ("make", ("make",), "optional: short names for `python course.py`"),
         ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "the browser tests"),
         ("git", ("git",), "changing the course"),
     ):

@@ -18,7 +18,7 @@ from autograder.config import UserError
 from autograder.sanitize import text
 
 MOST_MB = 20
-"""A class of ten thousand with long rows has 5 MB; a larger file is not a roster."""
+"""A class of ten thousand with long rows has 5 MB, so a larger file is not a roster."""
 
 COLUMNS = {
     "id": (
@@ -42,7 +42,7 @@ SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """A first line that gives Excel the separator."""
 
 IDENTIFIER, SUBMITTED = "identifier", "last modified (submission)"
-"""Moodle's columns for its number of a student in one assignment, and for when they handed in."""
+"""Moodle's columns: its number of a student in one assignment, and the time of submission."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Person:
     row : int
         Their row in the file, counted from 0 below the headings.
     handed_in : str
-        When they submitted, as Moodle's worksheet says it.
+        When they submitted, as text from Moodle's worksheet.
     """
 
     id: str
@@ -83,7 +83,7 @@ class Clues(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A CSV file: its unchanged headings, its rows, each as long as the headings, and their numbers."""
+    """A CSV file: its unchanged headings, its rows (each as long as the headings), and the rows' numbers."""
 
     path: Path
     headings: list[str]
@@ -97,7 +97,7 @@ class Sheet:
 
     @property
     def is_canvas(self) -> bool:
-        """Whether this is Canvas's gradebook, whose `ID` is a number of its own."""
+        """Whether this is Canvas's gradebook, whose `ID` is Canvas's own number of a student."""
         return {"student", "id", "section"} <= {_plain(heading) for heading in self.headings}
 
 
@@ -143,8 +143,30 @@ def _decoded(data: bytes) -> str:
             return data.decode(encoding, "replace")
     try:
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError:  # as spreadsheets of Western Europe write CSV
-        return data.decode("cp1252", "replace")
+    except UnicodeDecodeError:
+        pass
+    try:  # as spreadsheets on Chinese Windows write CSV: GBK, which is a part of this encoding
+        said = data.decode("gb18030")
+    except UnicodeDecodeError:
+        said = ""
+    # Spreadsheets of Western Europe write CSV in cp1252.
+    return said if _is_chinese(said) else data.decode("cp1252", "replace")
+
+
+def _is_chinese(said: str) -> bool:
+    """Tell whether most words that are not ASCII are Chinese: a text that was decoded as GBK, but may be Western.
+
+    Western letters before others also decode as GBK, often with English letters next to them: `Müller` as `M黮ler`.
+    Such pairs are rare characters; a Chinese word has at least one common character.
+    """
+    words = [word for word in re.findall(r"[A-Za-z\x80-\U0010ffff]+", said) if not word.isascii()]
+    chinese = [word for word in words if not re.search("[A-Za-z]", word) and any(map(_is_common, word))]
+    return 2 * len(chinese) > len(words)
+
+
+def _is_common(letter: str) -> bool:
+    """Tell whether a character is one of the Chinese ones in GB 2312, whose two bytes are both outside of ASCII."""
+    return "\u4e00" <= letter <= "\u9fff" and all(byte > 0xA0 for byte in letter.encode("gb18030"))
 
 
 def _plain(heading: str) -> str:
@@ -165,7 +187,7 @@ def _bare(name: str) -> str:
 
 @dataclass
 class Roster:
-    """A class, and which of its students a file's clues mean."""
+    """A class; `find` returns the student that a file's clues mean."""
 
     people: list[Person]
     path: Path = Path()
@@ -190,15 +212,15 @@ class Roster:
         self._known = {kind: dict(table) for kind, table in tables.items()}
 
     def find(self, clues: Clues) -> tuple[Person | None, str]:
-        """Return the student that the clues mean, or None and why there is none; never one of several."""
+        """Return the student that the clues mean, or None and the reason; if they may mean several, also None."""
         names = {key(name) for name in clues.names} - {""}
         found = self._known["number"].get(" ".join(clues.number), [])
-        own = set[str]()  # none where the system grades blindly
+        own = set[str]()  # none if the system hides the names
         if len(found) == 1:
             own = _names(found[0]) | (_names(found[0], _bare) - {""})
         if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
-            # Moodle numbers a class anew for each assignment.
-            return None, f"the roster has its number for {found[0].id}: is it the worksheet of another assignment?"
+            # Moodle numbers a class again for each assignment.
+            return None, f"its number belongs to {found[0].id}: is the roster the worksheet of another assignment?"
         if not found:
             found = self._by_words(clues, names)
         if len(found) == 1:

@@ -510,6 +510,29 @@ def test_lists_are_read_as_schools_write_them(tmp_path, data):
 
 
 @pytest.mark.parametrize(
+    ("encoding", "names"),
+    [
+        ("gbk", ["李明", "王芳"]),
+        ("gbk", ["朱镕基", "张玥", "欧阳娜娜", "Tom"]),
+        ("gbk", ["明 李", "芳 王", "Tom李"]),
+        ("gb18030", ["李明", "古丽·买买提", "𠮷田"]),
+        ("cp1252", ["José", "Müller"]),
+        ("cp1252", ["Müller", "Jörg"]),  # here all pairs of bytes are GBK
+        ("cp1252", ["Hélène", "Frédéric", "Jérémy"]),
+        ("cp1252", ["Sääksi"]),
+        ("cp1252", ["Öz"]),
+        ("cp1252", ["Éléa Ås"]),
+        ("cp1252", ["O’Brien"]),
+    ],
+)
+def test_the_encoding_of_a_list_is_found(tmp_path, encoding, names):
+    rows = [f"s{number},{name},s{number}@example.edu" for number, name in enumerate(names)]
+    (tmp_path / "class.csv").write_bytes("\r\n".join(["id,name,email", *rows, ""]).encode(encoding))
+    people = roster.read(tmp_path / "class.csv").people
+    assert [f"{person.first_name} {person.last_name}".strip() for person in people] == names
+
+
+@pytest.mark.parametrize(
     "data, line",
     [
         (b"", "is empty"),

@@ -283,7 +283,7 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
     assert without("numpy")["To read and solve"].state == "missing"
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.26.4" if name == "numpy" else version(name))
     old = next(finding for finding in doctor.packages() if finding.what == "To read and solve")
-    assert (old.state, old.found) == ("missing", "without numpy>=2 (it is 1.26.4)")
+    assert (old.state, old.found) == ("missing", "without numpy>=2 (found 1.26.4)")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The contents of an archive or a folder, as data: listed and limited before any of it is read, and never unpacked.
 
-An archive made by a learning platform has nothing unusual; if it does, all of it is refused, in one line. It may have
-zip files that students made: a problem in one of these affects only that student, and the rest is accepted.
+An archive made by a learning platform has nothing unusual. An archive that has is refused as a whole, with one line.
+It may have zip files that students made: a problem in one of these affects only that student.
 """
 
 import contextlib
@@ -25,32 +25,32 @@ from autograder.grading.submissions import read_file
 from autograder.sanitize import text
 
 MOST_ENTRIES = 50_000
-"""Files of one archive: a thousand students with fifty each."""
+"""Files in one archive: a thousand students with fifty files each."""
 MOST_MB = 5_000
 """Unpacked size of an archive: a thousand students with 5 MB each."""
 MOST_ENTRIES_OF_ONE = 1_000
 """Files in one student's zip file; grading reads no more files next to a notebook."""
 MOST_MB_OF_ONE = 70
-"""Size of one student's zip file, packed and unpacked: the largest graded notebook, and files next to it."""
+"""Size of one student's zip file, packed and unpacked: the largest notebook that is graded, and files next to it."""
 MOST_PATH = 1_000
-"""Characters of a path; systems accept no more, and matching patterns takes time that grows with the length."""
+"""Characters of a path: systems accept no more, and the time to match a pattern grows with the length."""
 MOST_DEPTH = 20
-"""Folders in folders; grading looks no deeper."""
+"""Nested folders; grading looks no deeper."""
 
 IGNORED = re.compile(r"(^|/)(__MACOSX|__pycache__|\.[^/]*|desktop\.ini|Thumbs\.db)(/|$)", re.IGNORECASE)
-"""Files that systems and Jupyter leave behind, and that no student submits."""
+"""Files that operating systems and Jupyter make, and that are not part of a submission."""
 
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
     EOFError, OSError, OverflowError, RuntimeError, ValueError,
 )  # fmt: skip
-"""The errors of `zipfile` for a file that is not a zip, is cut off, or uses an unknown compression."""
+"""The errors that `zipfile` raises for a file that is not a zip, is cut off, or uses an unknown compression."""
 
 _CENTRAL = b"PK\x01\x02"  # precedes each entry in a zip's list of entries
 
 
 class Refused(Exception):
-    """Why an archive, or a file in it, is refused; the text follows its name."""
+    """An archive, or a file in it, is refused; the text is the reason, and is shown after the file's name."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def opened(path: Path) -> Iterator[Source]:
     Raises
     ------
     UserError
-        If it is neither, or has something that no learning platform puts there.
+        If it is neither, or if it contains something that no learning platform puts there.
     """
     name = text.line(text.name(path.name or str(path)), 200)
     if path.is_dir():
@@ -159,7 +159,7 @@ def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> lis
     Raises
     ------
     Refused
-        If one of them does not belong in a zip; then all of it is refused.
+        If one of them does not belong in a zip; then the whole zip is refused.
     """
     entries = opened_zip.infolist()
     if len(entries) > most_entries:
@@ -192,10 +192,10 @@ def _path(entry: zipfile.ZipInfo) -> str:
         If the path is outside of the zip, or too deep.
     """
     raw = entry.orig_filename
-    if not entry.flag_bits & 0x800:  # not marked as UTF-8, and read as cp437: it usually is UTF-8 all the same
+    if not entry.flag_bits & 0x800:  # not marked as UTF-8, and read as cp437; usually it is UTF-8
         with contextlib.suppress(UnicodeError):
             raw = raw.encode("cp437").decode("utf-8")
-    raw = raw.replace("\\", "/")  # some of Windows' programs write these
+    raw = raw.replace("\\", "/")  # some Windows programs write these
     shown = text.line(text.name(raw), 200)
     parts = raw.rstrip("/").split("/")
     if raw.startswith("/") or re.match(r"[A-Za-z]:", raw) or ".." in parts:
@@ -214,7 +214,7 @@ def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[i
         if entry.file_size > most:
             raise Refused(f"has {entry.file_size / 1e6:.0f} MB; at most {most / 1e6:g} MB are allowed")
         with _as_refused(), opened_zip.open(entry) as file:
-            return file.read()  # which is at most the size in the zip's list
+            return file.read()  # at most the size in the zip's list
 
     return read
 

@@ -1,4 +1,4 @@
-"""Matches collected files to students: planned first, then written, each submission all or nothing."""
+"""Matches collected files to students: first makes a plan, then writes each submission completely or not at all."""
 
 import os
 import re
@@ -31,7 +31,7 @@ NOTHING_BESIDE = re.compile(rf"{NOTEBOOK.pattern}|\.zip$", re.IGNORECASE)
 
 
 class Fate(StrEnum):
-    """What is done with a submission, depending on what is in its place."""
+    """What is done with a submission, depending on the files that are already in its place."""
 
     NEW = "new"
     NEWER = "replaces an older one"
@@ -49,13 +49,13 @@ class HandIn:
     where : str
         Its source file, for people: archive and path.
     time : datetime or None
-        When it was submitted, or else the time of its file, which is usually that of the download.
+        When it was submitted, or else the time of its file, which is usually the time of the download.
     told : bool
-        Whether that is when it was submitted; only then is it written to `timestamp.txt`.
+        Whether `time` is when it was submitted; only such a time is written to `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
     called : str
-        Another exercise that the notebook is named after, though its cells are those of `exercise`; or "".
+        Another exercise that the notebook is named after, although its cells are those of `exercise`; or "".
     """
 
     student: str
@@ -71,21 +71,21 @@ class HandIn:
     called: str = ""
 
     def newer_than(self) -> tuple[float, int, bool]:
-        """Return a sort key: larger for newer submissions of the same student and exercise."""
+        """Return a sort key that is larger for a newer submission of the same student and exercise."""
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
         return self.time.timestamp() if self.time else 0.0, self.order, plain
 
 
 @dataclass
 class Plan:
-    """The plan: each submission with its fate, and the files that could not be placed, with the reason."""
+    """The plan: each submission with its fate, and each file that could not be assigned, with the reason."""
 
     chosen: list[tuple[HandIn, Fate]] = field(default_factory=list)
     unplaced: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def to_write(self) -> list[HandIn]:
-        """The submissions that are not there yet, or not with their time of submission."""
+        """The submissions that are not there yet, or whose time of submission is not there yet."""
         return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER, Fate.STAMPED)]
 
 
@@ -96,13 +96,13 @@ class Collector:
     ----------
     exercises : Exercises
     roster : Roster or None
-        The class; if there is none, students are named as in the files.
+        The class; without one, students get the names in the file names.
     only : str
-        The only exercise to collect, which an unidentified notebook is taken for; "" for all exercises.
+        The only exercise to collect, also for a notebook that cannot be identified; "" for all exercises.
     submitted : Path
         Where submissions are.
     limits : Limits
-        How large a notebook and the files beside it may be.
+        How large a notebook and the files next to it may be.
     """
 
     def __init__(self, exercises: Exercises, roster: Roster | None, only: str, submitted: Path, limits: Limits):
@@ -203,7 +203,7 @@ class Collector:
             )  # fmt: skip
 
     def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
-        """If an exercise is there in several languages, leave out those in which no answer was written."""
+        """If a student has an exercise in several languages, leave out notebooks in which no answer was written."""
         alike: dict[tuple[str, str], list[tuple[Author, File]]] = defaultdict(list)
         for author, file in notebooks:
             home, _, name = author.rest.rpartition("/")
@@ -218,7 +218,7 @@ class Collector:
         return kept
 
     def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
-        """Return a notebook's exercise, and the one that it is named after, if that is a different one."""
+        """Return a notebook's exercise, and the exercise that it is named after if it is a different one."""
         called = self.exercises.named(file.path.rpartition("/")[2])
         found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
         if not found and alone:
@@ -248,7 +248,7 @@ class Collector:
         return author.own, None
 
     def _fate(self, hand_in: HandIn) -> Fate:
-        """Return what is done with a submission, given what is in its place.
+        """Return what is done with a submission, given the files that are already in its place.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Collector:
         return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
 
     def write(self, hand_ins: Iterable[HandIn]) -> int:
-        """Write submissions into nbgrader's layout, each all or nothing; return how many.
+        """Write submissions into nbgrader's layout, each completely or not at all; return how many.
 
         All are written to a temporary folder, and moved into place when they are complete.
         """
@@ -324,7 +324,7 @@ class Collector:
 def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
     """Return submissions of one student and exercise, the newest last.
 
-    If one system counts them all, its count decides: in its archives all files have the time of the download.
+    If one system numbers all of them, the numbers decide: in its archives, all files have the time of the download.
     """
     if all(hand_in.order for hand_in in hand_ins):
         return sorted(hand_ins, key=lambda hand_in: hand_in.order)
@@ -332,19 +332,19 @@ def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
 
 
 def _called(author: Author, groups: bool) -> tuple[str, str]:
-    """Return a key that is equal for two authors that only a number distinguishes."""
+    """Return a key that is equal for two authors who differ only in their number."""
     name = _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
     return author.layout, key(name) or author.own
 
 
 def _are_groups(authors: list[Author]) -> bool:
-    """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all have one."""
+    """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all names have a hyphen."""
     names = {author.number: author.own for author in authors if author.layout == "Moodle"}
     return len(names) > 1 and all("-" in name for name in names.values())
 
 
 def _behind_group(author: Author) -> list[str]:
-    """Return what may be a student's name after a group's, the longest first: both may have hyphens."""
+    """Return the possible student names after a group's name, the longest first: both may have hyphens."""
     parts = author.own.split("-") if author.layout == "Moodle" else []
     return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
 

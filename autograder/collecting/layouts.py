@@ -24,14 +24,14 @@ MOST_METADATA_MB = 50
 """Gradescope's list also has the output of its own autograder for each student."""
 
 COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
-"""What browsers, Jupyter, systems and Canvas append to the name of a second copy."""
+"""The text that browsers, Jupyter, operating systems and Canvas append to the name of a second copy."""
 LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
-"""What follows an exercise's name in the name of its notebook in another language."""
+"""The ending of an exercise's name in the file name of its notebook in another language."""
 
 
 @dataclass(frozen=True)
 class Author:
-    """Who submitted a file, as far as its path shows.
+    """The person who submitted a file, as far as the path shows.
 
     Attributes
     ----------
@@ -42,15 +42,15 @@ class Author:
     own : str
         The student's name if there is no roster; "" if it is unknown.
     number : str
-        What distinguishes two authors of the same name; "" if it is unknown.
+        A number that distinguishes two authors of the same name; "" if it is unknown.
     rest : str
         The path below the part that names the author.
     order : int
         The number of the submission, if the system counts them: the higher, the newer.
     handed_in : datetime or None
-        When, if the system says so.
+        When the file was submitted, if the system says so.
     late : bool
-        Whether the system says that it is late.
+        Whether the system marks the submission as late.
     """
 
     layout: str
@@ -65,14 +65,14 @@ class Author:
 
 LAYOUTS = (
     # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
-    # Before 4.1 the folder's name ends in a further underscore. Where groups hand in, the group's name begins it.
+    # Before 4.1 the folder's name ends in one more underscore. If groups submit, it starts with the group's name.
     ("Moodle", re.compile(r"(?:.*?/)??(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
     # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
     ("Canvas", re.compile(
         r"(?:.*?/)??(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
         r"_(?P<order>\d+)_(?P<rest>.+)"
     )),
-    # Gradescope, "Export Submissions": folders by number; who it is stands in a file beside them.
+    # Gradescope, "Export Submissions": numbered folders; a file next to them has the students.
     ("Gradescope", re.compile(r"(?:.*?/)??(?P<folder>submission_\d+)/(?P<rest>.+)")),
     # Blackboard, "Assignment File Download": the assignment, the user's name, and when, before the file's own name.
     ("Blackboard", re.compile(
@@ -90,7 +90,7 @@ The rest of a path, and the names inside a zip, come from the student.
 
 
 def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
-    """Return who submitted a file, several for a group; or no one, and why not."""
+    """Return the authors of a file, several for a group; or none, and the reason."""
     matches = [(layout, found) for layout, pattern in LAYOUTS if (found := pattern.fullmatch(file.path))]
     matches = [(layout, found) for layout, found in matches if ".zip/" not in file.path[: _begin(found)].lower()]
     if not matches:
@@ -105,7 +105,7 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     author = Author(
         layout=layout,
         clues=Clues((layout.lower(), number), ids, names=(part.get("name", ""),)),
-        # Moodle numbers a class again for each assignment; a number of Canvas's is one student's.
+        # Moodle numbers a class again for each assignment; in Canvas, a student keeps one number.
         own=f"{name}_{number}" if layout == "Canvas" and number else name,
         rest=part["rest"],
         number=number,
@@ -116,7 +116,7 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
 
 
 def _moment(said: str) -> int:
-    """Return a moment as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for others."""
+    """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for other texts."""
     day, _, clock = said.rpartition(", ")
     year, time, half = [*clock.split(" "), "", "", ""][:3]
     try:
@@ -136,9 +136,9 @@ def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
     said = [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
     if not said:
         return [], "neither its name nor its folders say whose it is"
-    # `Untitled.ipynb` in a folder says less about its author than the folder does.
+    # `Untitled.ipynb` in a folder says less about its author than the folder's name.
     own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
-    # The name of a zip says whose it is, rather than the names in it.
+    # The name of a zip, not a name inside it, says whose it is.
     zips = [exercises.without(folder) for folder in folders if folder.lower().endswith(".zip")]
     own = next(filter(None, zips), own)
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
@@ -185,7 +185,7 @@ def _submitters(entry: dict[str, Any]) -> list[Author]:
 
 
 def _time(said: Any) -> datetime | None:
-    """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`; None for others."""
+    """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`, or else None."""
     try:
         time = datetime.fromisoformat(re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(said)).replace("UTC", "Z"))
     except ValueError:
@@ -222,7 +222,7 @@ class Exercises:
     def holding(self, data: bytes, named: str = "") -> str:
         """Return the exercise whose cells a notebook has; "" for none and for several.
 
-        If it is `named` after one, it is that one, unless its cells are clearly those of another.
+        If it is `named` after an exercise, that is returned, unless its cells are clearly those of another one.
         """
         return file_kinds.of_which(data, self._features, named)
 

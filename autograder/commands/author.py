@@ -26,7 +26,7 @@ from autograder.config import ROOT, Course, Exercise, UserError
 def release(
     exercises: Names = None,
     anew: Annotated[
-        bool, typer.Option("--verify", help="Verify again also those that verified.json records as verified.")
+        bool, typer.Option("--verify", help="Also verify exercises that verified.json records as verified.")
     ] = False,
     course: Root = ROOT,
 ) -> None:
@@ -45,7 +45,7 @@ def release(
 
 
 def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
-    """Verify and build what needs it, and say what was done."""
+    """Verify and build the exercises that need it, and print what was done."""
     from autograder.authoring import verified
 
     doubtful = [exercise for exercise in chosen if anew or not verified.holds(exercise.solution)]
@@ -64,7 +64,7 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
 
 
 def _verify(exercises: list[Exercise]) -> None:
-    """Verify exercises; refuse if one has a fault."""
+    """Verify exercises; raise `UserError` if one has a fault."""
     from autograder.authoring import verify
 
     found = []
@@ -132,15 +132,15 @@ def mutants(
     exercises: Names = None,
     function: Annotated[str, typer.Option(help="Only this function.", show_default="all")] = "",
     survivors: Annotated[
-        bool, typer.Option("--survivors", help="Show the mutants that passed, as lines for equal.toml.")
+        bool, typer.Option("--survivors", help="Show the mutants that the checks passed, as lines for equal.toml.")
     ] = False,
     jobs: Annotated[int, typer.Option(help="How many to run at a time.", show_default="one per core")] = 0,
     course: Root = ROOT,
 ) -> None:
     """Change right answers in one place at a time, and count how many of these mutants the checks reject.
 
-    The results are written to book/data/mutants.json. The status is 1 if a mutant passes that equal.toml does not
-    mark as equal, or if a mark there does not fit.
+    Writes the results to book/data/mutants.json. Ends with status 1 if a mutant passes the checks and equal.toml does
+    not mark it as equal, or if a mark there matches no such mutant.
     """
     from autograder.authoring.mutants import look_at
 
@@ -165,7 +165,10 @@ def mutants(
 
 
 def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
-    """Count how many unlisted wrong answers get a hint: each listed one is taken off the list in turn and checked."""
+    """Estimate how many unknown wrong answers would get a hint.
+
+    Takes each known wrong answer off the list in turn, and checks it as if it were unknown.
+    """
     from autograder.authoring.hint_coverage import table
 
     for exercise in course_at(course).sources(exercises or ()):
@@ -176,10 +179,13 @@ def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
 
 def stock(
     cases: Annotated[
-        list[str] | None, typer.Argument(help="Cases of the corpus; by default, all.", show_default=False)
+        list[str] | None, typer.Argument(help="Cases of autograder/corpus; by default, all.", show_default=False)
     ] = None,
 ) -> None:
-    """Grade the corpus with nbgrader's default settings, into autograder/corpus/stock.json. Takes minutes."""
+    """Grade the submissions of autograder/corpus with nbgrader's default settings.
+
+    This takes minutes. The outcomes are written to autograder/corpus/stock.json.
+    """
     from autograder.corpus import stock
 
     for line in stock.record(cases or []):

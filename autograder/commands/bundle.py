@@ -89,7 +89,7 @@ def bundle(
 
 @contextmanager
 def _made_whole(folder: Path) -> Iterator[Path]:
-    """Yield a folder that takes the name of `folder` when all of it is there, and is gone when something fails."""
+    """Yield a folder that is renamed to `folder` when it is complete, and deleted when something fails."""
     if folder.exists():
         raise UserError(f"{folder} already exists. Name a new folder, or remove that one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,14 +101,14 @@ def _made_whole(folder: Path) -> Iterator[Path]:
 
 
 def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None]) -> list[str]:
-    """Put wheels of these packages, and of all that they need, into a folder; return the former with their versions.
+    """Put wheels of these packages and of all their dependencies into a folder; return the packages with versions.
 
-    pip finds them as ever, by its own settings; the versions are those that were tested, where these are known.
+    pip finds them by its own settings. The versions are those that were tested, if they are known.
 
     Raises
     ------
     UserError
-        If pip does not find one.
+        If pip does not find a package.
     """
     pins = ["--constraint", str(PINS)] if PINS.exists() else []
     command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(wheelhouse), "--prefer-binary", *pins, *names]

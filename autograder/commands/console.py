@@ -37,7 +37,7 @@ err = Console(stderr=True)
 
 
 class Status(IntEnum):
-    """How a command ends: what `$?` says of it. `MEANINGS` has each in words."""
+    """How a command ends: the number in `$?`. `MEANINGS` describes each."""
 
     FINE = 0
     FAILED = 1
@@ -48,9 +48,9 @@ class Status(IntEnum):
 
 MEANINGS = {
     Status.FINE: "done",
-    Status.FAILED: "a problem with your input, or a verification failed; one line names the problem and the fix",
+    Status.FAILED: "a problem with your input, or a failed verification (one line names the problem and the fix)",
     Status.USAGE: "no such command, option or value",
-    Status.FAULT: "our fault: submissions are left ungraded, or the program broke; no student lost points",
+    Status.FAULT: "our fault (some submissions were not graded, or the program broke); no student lost points",
     Status.STOPPED: "stopped with Ctrl-C; finished work is kept",
 }
 
@@ -67,7 +67,7 @@ def status_of(error: Exception) -> Status:
 
 
 def _exercises(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of exercises that begin so, for the shell; nothing where that is no course."""
+    """Return the names of exercises that begin like this, for the shell; none if the folder is not a course."""
     course = course_at(context.params.get("course") or ROOT)
     try:
         found = [*course.exercises(), *course.sources()]
@@ -114,7 +114,7 @@ def say_error(reason: str) -> None:
 
 
 def line_of(error: Exception) -> str:
-    """Return what a user reads of an error."""
+    """Return the line that a user reads about an error."""
     if isinstance(error, OSError):
         return f"{error.strerror or error}" + (f" {error.filename}" if error.filename else "")
     return str(error)
@@ -122,7 +122,7 @@ def line_of(error: Exception) -> str:
 
 @contextmanager
 def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
-    """Print at the end, if it is wanted, the dict that this yields, as JSON; it also has the error.
+    """At the end, print the dict that this yields as JSON, if `wanted`; it also has the error.
 
     `version`, `command`, `status` and `error` are in each document.
     """
@@ -145,13 +145,13 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
 
 
 def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
-    """Return the course in a folder, with its grades in another, or in another database, where these are named."""
+    """Return the course in a folder, with its grades in another folder or database if these are named."""
     root = root.resolve()
     return Course(root=root, into=into.resolve() if into else root, db=db)
 
 
 def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
-    """Warn of exercises that need a GPU, where there is none."""
+    """Warn about exercises that need a GPU, if there is none."""
     if any(exercise.settings.gpu for exercise in exercises):
         from autograder.doctor import unverified
 
@@ -191,7 +191,7 @@ def short(path: object, course: Course) -> str:
 
 
 class _Rate(ProgressColumn):
-    """How many per second, and how long the rest will take; before that, what `by` returns."""
+    """The text that `by` returns, how many are done per second, and how long the rest will take."""
 
     def __init__(self, by: Callable[[], str]):
         super().__init__()
@@ -205,7 +205,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[Progress]:
-    """Show a progress bar; where `rate` is given, also what it returns and how many are done per second."""
+    """Show a progress bar; if `rate` is given, also the text that it returns and how many are done per second."""
     with Progress(
         SpinnerColumn(),
         TextColumn(title),

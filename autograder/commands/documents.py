@@ -1,6 +1,6 @@
-"""The documents that `--json` prints for each command, as plain values. The page *Operating it* has every field.
+"""The documents that `--json` prints for each command, as plain values. *Operating the grader* lists all fields.
 
-Programs rely on these fields. Adding one is fine; a new name or meaning of one raises `VERSION` in `console`.
+Programs rely on these fields. You may add one. If you change the name or meaning of one, raise `console.VERSION`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def of_grades(course: Course, session: "Session") -> dict[str, Any]:
-    """Return what `grade` has done: the counts, and each submission with its grade and the reasons."""
+    """Return the results of `grade`: the counts, and each submission with its grade and the reasons."""
     return {
         "gradebook": course.database,
         "autograded": str(course.autograded),
@@ -55,7 +55,7 @@ def _grade(record: Record) -> dict[str, Any]:
 
 
 def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any]:
-    """Return what `grade --dry-run` found: whose grade would be new or another, and through which checks."""
+    """Return the results of `grade --dry-run`: whose grade would be new or different, and because of which checks."""
     return {
         "dry_run": True,
         "graded": len(session.records) - session.kept,
@@ -79,7 +79,7 @@ def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any
 
 
 def of_report(page: "Page", path: Path) -> dict[str, Any]:
-    """Return the numbers of a report, which stands at `path`; without names where the report has none."""
+    """Return the numbers of the report at `path`; without names if the report has none."""
     return {
         "page": str(path),
         "anonymous": page.anonymous,
@@ -126,5 +126,5 @@ def _row(row: "Row") -> dict[str, Any]:
 
 
 def of_findings(found: Iterable["Finding"]) -> dict[str, Any]:
-    """Return what `doctor` found: ok, missing (needed) or optional (absent, and only some work needs it)."""
+    """Return what `doctor` found, each item with its state: ok, missing or optional."""
     return {"findings": [vars(finding) for finding in found]}

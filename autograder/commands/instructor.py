@@ -48,7 +48,7 @@ def collect(
     ],
     roster: Annotated[
         Path | None,
-        typer.Option(help="CSV file with the class: id, name, email.", show_default="the names in the file names"),
+        typer.Option(help="CSV file of the class: id, name, email.", show_default="names from the file names"),
     ] = None,
     exercise: Annotated[
         str, typer.Option(help="Collect only this exercise.", show_default="each notebook's own exercise")
@@ -64,7 +64,7 @@ def collect(
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Import submissions from Moodle, Canvas or Gradescope, or from loose files, for `grade` to find.
+    """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace or loose files for grading.
 
     A table shows which file belongs to which student before anything is written. With a roster, files are matched to
     its students, who are also entered in nbgrader's table of students. An existing submission is replaced only by a
@@ -100,11 +100,11 @@ def collect(
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left unchanged"
     if enrolled:
         done += f", {enrolled} students entered in {short(where.database, where)}"
-    say(f"{done}, {len(plan.unplaced)} files not placed.")
+    say(f"{done}, {len(plan.unplaced)} files not assigned.")
 
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
-    """Show which file belongs to which student, and which could not be placed."""
+    """Show which file belongs to which student, and which files could not be assigned."""
     from autograder import records
     from autograder.sanitize import text
 
@@ -126,7 +126,7 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
     if plan.chosen:
         out.print(table)
     if plan.unplaced and not anonymous:
-        table = Table(title="Not placed", title_justify="left", show_edge=False, header_style="bold")
+        table = Table(title="Not assigned", title_justify="left", show_edge=False, header_style="bold")
         table.add_column("File", overflow="fold")
         table.add_column("Reason", overflow="fold")
         for file, reason in plan.unplaced:
@@ -134,7 +134,7 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         out.print(table)
     if not plan.chosen:
         found = (
-            f"None of the {len(plan.unplaced)} files could be placed" if plan.unplaced else "No notebook was found"
+            f"None of the {len(plan.unplaced)} files could be assigned" if plan.unplaced else "No notebook was found"
         )
         raise UserError(f"{found}. Name the zip file or folder that you downloaded, and a roster with --roster.")
 
@@ -155,18 +155,18 @@ def grade(
         typer.Option("--pending", help="Regrade only submissions with pending points that this machine can settle."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new or would change.")
+        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new or different.")
     ] = False,
     since: Annotated[
         str,
         typer.Option(
-            help="Only submissions since this time: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
+            help="Grade only submissions since this time: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
             show_default="all",
         ),
     ] = "",
     jobs: Annotated[int, typer.Option(help="How many to grade at a time.", show_default="one per core")] = 0,
     log: Annotated[
-        Path | None, typer.Option(help="File to append one line of JSON per submission to.", show_default="none")
+        Path | None, typer.Option(help="Append one line of JSON per submission to this file.", show_default="none")
     ] = None,
     as_json: Json = False,
     cluster: Annotated[
@@ -180,14 +180,16 @@ def grade(
         bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions.")
     ] = False,
     fall_back: Annotated[
-        bool, typer.Option("--fall-back", hidden=True, help="Do so only where no sandbox is possible.")
+        bool,
+        typer.Option("--fall-back", hidden=True, help="Run without a sandbox only if none is possible."),
     ] = False,
     course: Root = ROOT,
 ) -> None:
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
-    A submission that has not changed since it was graded is not graded again. Every submission gets a grade and a
-    reason, even an unreadable one, and the command ends with status 0.
+    A submission that has not changed since it was graded is not graded again. Every submission, even an unreadable
+    one, gets a grade and a reason. The command ends with status 0, or with 3 if the grader itself failed on some of
+    them.
     """
     from autograder import changes
     from autograder.commands import documents
@@ -278,7 +280,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
 
 def _show_changes(found: Sequence["Change"], session: "Session") -> None:
-    """Print who would gain and who would lose points, in total and one by one, and through which check."""
+    """Print who would gain and who would lose points, in total and one by one, and because of which check."""
     from autograder.changes import sums
     from autograder.sanitize import text
 
@@ -321,7 +323,7 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
 
 
 def _show_grades(where: Course, session: "Session") -> None:
-    """Print all students' points and what cost the rest, and how many submissions were graded."""
+    """Print all students' points, the reasons for lost points, and how many submissions were graded."""
     records = sorted(session.records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
     done = f"Graded {len(records) - session.kept}"
@@ -335,13 +337,13 @@ def _show_grades(where: Course, session: "Session") -> None:
 
 
 def _own_up(records: Sequence["Record"]) -> None:
-    """Raise if our own fault left submissions without a grade."""
+    """Raise an error if our own fault left submissions without a grade."""
     from autograder.results import Kind
 
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise OurFault(
-            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and they lost no points: "
+            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and no points were lost: "
             f"{faults[0].student}, {faults[0].reason}. Run the same command again; the other grades are kept."
         )
 
@@ -369,13 +371,13 @@ def report(
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="No names and no links, so that others may see it.")
+        bool, typer.Option("--anonymous", help="Leave out names and links, so that others may see the page.")
     ] = False,
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
     as_json: Json = False,
     course: Root = ROOT,
 ) -> None:
-    """Write one HTML page for the instructor: scores, what cost the class the most points, a row for each student."""
+    """Write an HTML page for the instructor: scores, the checks that cost the most points, a row for each student."""
     from autograder.commands import documents
     from autograder.report import write
 
@@ -405,7 +407,7 @@ def export(
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="No names and no addresses, so that others may see it.")
+        bool, typer.Option("--anonymous", help="Leave out names and addresses, so that others may see the file.")
     ] = False,
     to: Annotated[
         Path | None, typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into")

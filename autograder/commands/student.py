@@ -49,7 +49,7 @@ def explain(
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Show each check's inputs, the returned values, and which listed wrong answers return the same.
+    """Show each check's inputs, the returned values, and which known wrong answers return the same values.
 
     The notebook runs in a sandbox if this machine can make one. A submission runs only in a sandbox, unless you give
     --no-sandbox.
