@@ -1,9 +1,10 @@
-"""Checks of exercise 1. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 1. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Results are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL` in
-`checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both sides.
+`checking/expect.py`, which explains how it was chosen. The course's tests measure how far right answers stay below it
+and known mistakes above it.
 """
 
 import importlib.util

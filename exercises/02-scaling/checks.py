@@ -1,5 +1,5 @@
-"""Checks of exercise 2. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 2. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Arrays are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL` in

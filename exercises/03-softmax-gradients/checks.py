@@ -1,5 +1,5 @@
-"""Checks of exercise 3. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 3. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Gradients are compared with slopes measured by central differences in float64. For batches and large scores, they are
 compared with `specifications`, which computes them as sums over elements. It is in checking.zip together with the

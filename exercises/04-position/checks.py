@@ -1,10 +1,10 @@
-"""Checks of exercise 4. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 4. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Results are compared with `specifications`, which computes them in another way than you are asked to: row by row for
 the gap, number by number for the encoding, and with complex numbers for the rotation. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. The default tolerance is `RTOL` in
-`checking/expect.py`; the course's tests measure the distance on both sides.
+`checking/expect.py`. The course's tests measure how far right answers stay below it and known mistakes above it.
 
 A right answer may compute its angles in float32. The frequency w = base^(-2i/d) then has a relative error of a few
 times 2^-24, and so does the angle p w, which is off by at most about 4 * 6e-8 * p. (The rounding of the exponent

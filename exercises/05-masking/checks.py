@@ -1,10 +1,10 @@
-"""Checks of exercise 5. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 5. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Results are compared with `specifications`, which computes them as sums over elements. It is in checking.zip together
 with the runtime, `checking`, so that no one sees an answer by accident. Unless a check says otherwise, the tolerance
-is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both
-sides. Two other tolerances are needed:
+is `RTOL` in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far right answers
+stay below it and known mistakes above it. Two other tolerances are needed:
 
 - `LARGE`, for scores in the thousands. Neighboring float32 numbers are up to 1e-3 apart there, so a right answer that
   computes in float32 internally may return weights that are 2e-3 off. Wrong answers are off by the whole weight.
@@ -71,12 +71,12 @@ def some(draw, *shape):
 
 
 def scores(draw, *shape):
-    """Return scores that differ by up to 6 in a row, so that no weight is too small to be missed."""
+    """Return scores that differ by up to 6 within a row, so that every weight is large enough to matter."""
     return draw.array(*shape) * 2
 
 
 def qkv(draw, *lead, n_q, n_k, d_k, d_v):
-    """Return Q, K, V whose weights are neither even nor all on one key, so that a wrong scale is visible."""
+    """Return Q, K, V whose weights are neither equal nor all on one key, so that a wrong scale is visible."""
     return draw.array(*lead, n_q, d_k) * 2, draw.array(*lead, n_k, d_k), draw.array(*lead, n_k, d_v)
 
 
@@ -149,7 +149,7 @@ def causal_mask_more_keys(causal_mask, draw):
 
 @check(weight=1, needs=[causal_mask_square])
 def causal_mask_more_queries(causal_mask, draw):
-    """With more queries than keys, the last query may attend to every key, the first n_q - n_k queries to none."""
+    """With more queries than keys, the last query may attend to every key, and the first n_q - n_k attend to none."""
     n_k, n_q = sorted(draw.sizes(2))
     for more in (n_q, n_k + 1, draw.long()):
         expect_mask(causal_mask(more, n_k), sees_past(more, n_k))
@@ -199,7 +199,7 @@ def padding_mask_values(padding_mask, draw):
     b, n = batch(draw)
     lengths = lengths_below(draw, b, n)
     expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
-    # As many sequences as tokens, and hundreds of either. The lengths are a strided view of 32-bit integers.
+    # As many sequences as tokens, many sequences, many tokens. The lengths are a strided view of 32-bit integers.
     for sequences, tokens in [(n, n), (draw.long(), 5), (3, draw.long())]:
         lengths = np.repeat(lengths_below(draw, sequences, tokens), 2)[::2].astype(np.int32)
         lengths[-1] = tokens - 2
@@ -208,7 +208,7 @@ def padding_mask_values(padding_mask, draw):
 
 @check(weight=1, needs=[padding_mask_values])
 def padding_mask_ends(padding_mask, draw):
-    """A length of 0 hides every token; a length of n hides none."""
+    """A length of 0 hides every token; a length of n hides no token."""
     b, n = batch(draw)
     for first, last in [(0, 1), (n, 1), (0, n)]:
         lengths = lengths_below(draw, b, n)
@@ -312,7 +312,7 @@ def masked_softmax_broadcast(masked_softmax, draw):
         for shape in [(1, n_k), (n_q, n_k), (b, 1, n_k), (b, n_q, n_k)][: 4 if lead else 2]:
             mask = some(draw, *shape)
             expect_close(masked_softmax(S, mask), shared_out(S, mask))
-        # A mask (n_q, 1) hides all keys from a query, or none. Here none: another check covers fully masked queries.
+        # A mask (n_q, 1) hides all keys from a query or no key. Here it hides no key: another check does the rest.
         mask = np.ones((n_q, 1), dtype=bool)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
     # As many sequences as queries and keys: here a mask could be applied to the wrong axis.
@@ -403,7 +403,7 @@ def masked_softmax_dtype(masked_softmax, draw):
 
 @check(weight=1, needs=[masked_softmax_values, masked_softmax_nothing])
 def masked_softmax_half(masked_softmax, draw):
-    """Works in float16: fully masked rows, scores of -60000, and 65504, infinity or NaN at masked positions."""
+    """Works in float16: with fully masked rows, scores of -60000, and masked scores of 65504, infinity or NaN."""
     n_q, n_k = draw.sizes(2)
     for garbage in (65504, np.inf, np.nan):
         S, mask = scores(draw, n_q, n_k).astype(np.float16), some(draw, n_q, n_k)
@@ -460,7 +460,7 @@ def masked_attention_masked(masked_attention, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
-    # All sizes equal, and weights from 1e-10 to 1: the smaller the weight the larger the value, so that all count.
+    # All sizes equal, and weights from 1e-10 to 1. Keys with smaller weights have larger values, so each one matters.
     n = max(n_q, n_k)
     Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n)
     size = draw.magnitudes(n, orders=10)
@@ -482,7 +482,7 @@ def masked_attention_leak(masked_attention, draw):
     Z, A = expect_tuple(masked_attention(X, X, X, mask), "ZA")
     for j in (n - 1, n // 2, 1):
         changed = X.copy()
-        # Finite. A masked value that is infinite or NaN is not tested: 0 times infinity is NaN.
+        # The new values are finite. A masked value that is infinite or NaN is not tested: 0 times infinity is NaN.
         changed[j:] = draw.array(n - j, d) * 1e4
         Z_changed, A_changed = expect_tuple(masked_attention(changed, changed, changed, mask), "ZA")
         # Both calls do the same arithmetic before j; the tolerance is for processors that do it in another order.
@@ -506,7 +506,7 @@ def masked_attention_nothing(masked_attention, draw):
 
 @check(weight=2, needs=[masked_attention_masked])
 def masked_attention_batch(masked_attention, draw):
-    """Keeps leading dimensions, without a mask or with (n_q, n_k), (1, n_k), (b, 1, n_k) or (b, n_q, n_k)."""
+    """Keeps leading dimensions, with no mask or a mask (n_q, n_k), (1, n_k), (b, 1, n_k) or (b, n_q, n_k)."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
     for lead in [(b,), (2, b)]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
@@ -562,7 +562,7 @@ def masked_attention_refuses(masked_attention, draw):
 
 @check(weight=0, needs=[masked_attention_masked])
 def masked_attention_sizes(masked_attention, draw):
-    """Raises `ValueError` when two sizes d_k, or the numbers of keys and values, differ, even if one of them is 1."""
+    """Raises `ValueError` when the sizes d_k or the numbers of keys and values are different, even if one is 1."""
     # Leading dimensions that do not match are not tested.
     n_q, n_k, d_k, d_v, other = draw.sizes(5)
     for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:

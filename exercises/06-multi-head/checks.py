@@ -1,11 +1,12 @@
-"""Checks of exercise 6. You may read them: each is one sentence about a function or a class, with inputs that would
-show that it is false.
+"""Checks of exercise 6. You may read them: each is one sentence about a function or a class, with inputs on which a
+wrong function or class fails.
 
 Results are compared with `specifications`, which takes each head's rows of the weights and multiplies with einsum,
 without splitting or merging. It is in checking.zip together with the runtime, `checking`, so that no one sees an
 answer by accident. Parameters are drawn at random and loaded by name, in float64 unless a check says otherwise. The
-tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance
-on both sides. The inputs are small: each known mistake is off by more than a hundred tolerances.
+tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far
+right answers stay below it and known mistakes above it. The inputs are small: each known mistake is off by more than
+a hundred tolerances.
 """
 
 import importlib.util
@@ -107,7 +108,7 @@ def noncontiguous(X):
 
 
 def some(draw, *shape):
-    """Return a mask that allows each query a key, and hides one from it where there are two."""
+    """Return a mask in which each query may attend to a key and, if there are several keys, not to all."""
     mask = draw.rng.random(shape) < 0.5
     order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
@@ -162,7 +163,7 @@ def split_heads_shape(split_heads, draw):
 
 @check(weight=3, needs=[split_heads_shape])
 def split_heads_values(split_heads, draw):
-    """Head i gets columns i d/h to (i + 1) d/h of every token, in their order."""
+    """Head i gets columns i d/h to (i + 1) d/h - 1 of every token, in their order."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
     X = tensor(draw, b, n, d)
@@ -172,7 +173,7 @@ def split_heads_values(split_heads, draw):
 
 @check(weight=1, needs=[split_heads_shape])
 def split_heads_alike(split_heads, draw):
-    """Works when all dimensions are equal, and for long ones."""
+    """Works when all dimensions are equal, and when one of them is large."""
     b = n = h = d_head = sizes(draw)[0]
     d = h * d_head
     X = tensor(draw, b, n, d)
@@ -254,7 +255,7 @@ def merge_heads_values(merge_heads, draw):
 
 @check(weight=1, needs=[merge_heads_shape])
 def merge_heads_alike(merge_heads, draw):
-    """Works when all dimensions are equal, and for long ones."""
+    """Works when all dimensions are equal, and when one of them is large."""
     size, long = sizes(draw)[0], draw.long()
     for b, h, n, d_head in [(size,) * 4, (2, 2, long, 3), (2, long, 3, 2), (2, 3, 2, long)]:
         X = tensor(draw, b, n, h * d_head)
@@ -459,7 +460,7 @@ def masked(made, draw):
 
 @of_both(weight=2, needs=[masked])
 def masked_sequences(made, draw):
-    """Applies a mask (b, n_q, n_k) or (b, 1, n_k) per sequence, also if there are as many heads as sequences."""
+    """Applies a mask (b, n_q, n_k) or (b, 1, n_k) per sequence, even if there are as many heads as sequences."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -472,7 +473,7 @@ def masked_sequences(made, draw):
 
 @of_both(weight=1, needs=[masked])
 def masked_heads(made, draw):
-    """Accepts a mask with four axes, each of the first three full or 1, as in (b, h, n_q, n_k) or (1, h, 1, n_k)."""
+    """Accepts a mask with four axes, (b, h, n_q, n_k), in which any of the first three sizes may be 1."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -498,7 +499,7 @@ def nothing_to_attend_to(made, draw):
 
 @of_both(weight=1, needs=[values])
 def sizes_alike(made, draw):
-    """Works when all dimensions are equal, as in self-attention, and for long sequences."""
+    """Works when all dimensions are equal, and for long sequences."""
     size = int(draw.rng.integers(3, 5))
     for h, d_head in [(size, 1), (size, size)]:
         d_model = h * d_head
@@ -648,7 +649,7 @@ def refuses_masks(made, draw):
 
 @of_both(weight=0, needs=[values])
 def refuses_sizes(made, draw):
-    """Raises when the widths, the numbers of keys and values, or a mask's heads differ, even if one of them is 1."""
+    """Raises when widths, numbers of keys and values, or a mask's number of heads do not match, even if one is 1."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
@@ -758,7 +759,7 @@ def fuse_parameters(fuse, draw):
 
 @check(weight=3, needs=[fuse_parameters])
 def fuse_values(fuse, draw):
-    """Rows i d_head to (i + 1) d_head of `W_q`, `W_k`, `W_v` and their biases are head i's; `W_o` is copied."""
+    """Rows i d_head to (i + 1) d_head - 1 of `W_q`, `W_k`, `W_v` and the biases come from head i; `W_o` is copied."""
     for h, d_head, bias in splits(draw):
         values = parameters(draw, h * d_head, bias)
         expect_moved(fuse.module(list_of_heads(values, h)), values)
@@ -766,7 +767,7 @@ def fuse_values(fuse, draw):
 
 @check(weight=1, needs=[fuse_values])
 def fuse_outputs(fuse, draw):
-    """If your `MultiHeadAttention` is right, the fused layer has the outputs, weights and gradients of the list."""
+    """If your `MultiHeadAttention` is right, the new layer has the same outputs, attention weights and gradients."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)
@@ -844,7 +845,7 @@ def from_torch_values(from_torch, draw):
 
 @check(weight=1, needs=[from_torch_values])
 def from_torch_outputs(from_torch, draw):
-    """If your `MultiHeadAttention` is right, returns PyTorch's results, batch first, for either `batch_first`."""
+    """If your `MultiHeadAttention` is right, the new layer returns PyTorch's results, always with the batch first."""
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     values = parameters(draw, d_model)

@@ -1,13 +1,13 @@
-"""Checks of exercise 7. You may read them: each is one sentence about a function or a class, with inputs that would
-show that it is false.
+"""Checks of exercise 7. You may read them: each is one sentence about a function or a class, with inputs on which a
+wrong function or class fails.
 
 `EncoderLayer` and `DecoderLayer` are compared with PyTorch's own layers or, where these have no answer, with
 `specifications`, which computes attention with einsum and the norms by hand. It is in checking.zip together with the
 runtime, `checking`, so that no one sees an answer by accident. Parameters are drawn at random and loaded by name, in
 float64 unless a check says otherwise. You choose the parameters of `TinyGPT`, which are also drawn at random; its
 checks test what depends on what, and whether it learns. `generate` gets a model whose next token depends on all
-tokens that it sees. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen; the course's
-tests measure the distance on both sides.
+tokens that it sees. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen. The course's
+tests measure how far right answers stay below it and known mistakes above it.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
-"""Checks of exercise 9. You may read them: each is one sentence about a function, with inputs that would show that it
-is false.
+"""Checks of exercise 9. You may read them: each is one sentence about a function, with inputs on which a wrong
+function fails.
 
 Counts are compared with `specifications`, which adds up matrix products, or the entries of arrays, one by one. It is
 in checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. `EXACT` is the

@@ -1,10 +1,11 @@
-"""Checks of exercise 10. You may read them: each is one sentence about a function or a class, with inputs that would
-show that it is false.
+"""Checks of exercise 10. You may read them: each is one sentence about a function or a class, with inputs on which a
+wrong function or class fails.
 
 Results are compared with `specifications`, which computes all scores at once and multiplies with einsum. It is in
 checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
-in `checking/expect.py`, which explains how it was chosen; the course's tests measure the distance on both sides.
-`checking/memory.py` counts how much memory a function holds at once, independent of the clock and the machine.
+in `checking/expect.py`, which explains how it was chosen. The course's tests measure how far right answers stay below
+it and known mistakes above it. `checking/memory.py` counts how much memory a function holds at once, independent of
+the clock and the machine.
 """
 
 import importlib.util

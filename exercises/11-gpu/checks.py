@@ -1,5 +1,5 @@
-"""Checks of exercise 11. You may read them: each is one sentence about a function or a class, with inputs that would
-show that it is false.
+"""Checks of exercise 11. You may read them: each is one sentence about a function or a class, with inputs on which a
+wrong function or class fails.
 
 Results are compared with `specifications`, which computes attention in float64 with n x n arrays. It is in
 checking.zip together with the runtime, `checking`, so that no one sees an answer by accident. The tolerance is `RTOL`
