@@ -88,7 +88,7 @@ def test_the_verdicts_of_the_built_book_add_up(html):
     page = (html / "book" / "claims.html").read_text(encoding="utf-8")
     text = " ".join(re.sub(r"<[^>]+>", "", page).split())
     stated, answered = map(int, re.search(r"They make (\d+) statements .*? answer (\d+) of them", text).groups())
-    twice = int(re.search(r"(\d+) statements have a side in each of two chapters", text)[1])
+    twice = int(re.search(r"(\d+) statements belong to two chapters", text)[1])
     verdicts = int(re.search(r"(\d+), of which", text)[1])
     kinds = [int(re.search(rf"(\d+) are {name}", text)[1]) for name in ("holds,", "holds when", "wrong")]
     tables = page[page.index('class="abh-ledger') :].partition('<section id="the-five-documents"')[0]
