@@ -349,7 +349,7 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
     arguments = ["--cluster", "local:1"]
     run = begun(Course(root=broken), into, *arguments)
     said = said_by(run)
-    assert run.returncode == 3 and "1 of 1 could not be graded through our own fault" in said
+    assert run.returncode == 3 and "1 of 1 could not be graded. That is our own fault" in said
     assert "the grading process crashed 3 times" in said
     assert (tmp_path / "deaths").read_text() == "xxx"
 

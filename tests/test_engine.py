@@ -600,7 +600,7 @@ DEADLY = {
     "crash": ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
     "loop": (STUBBORN, "computed for more than 6 seconds"),
     "wait": ("import threading; threading.Event().wait()", "idle for more than 3 seconds"),
-    "lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "waited for more"),
+    "lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "idle for more"),
 }
 
 
