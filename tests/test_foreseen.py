@@ -140,7 +140,7 @@ def test_calls_of_a_module_are_remembered_as_if_made_alone(judge):
 def test_a_call_that_ends_its_guest_ends_those_with_it(judge):
     ends = under_test(judge, "ends")
     ends.ahead([(1,), (2,)])
-    with pytest.raises(Failed, match="did not come to an end"):
+    with pytest.raises(Failed, match="did not finish"):
         ends(1)
 
 
