@@ -299,7 +299,7 @@ def test_who_lost_the_lock_writes_nothing_more(writer, server, monkeypatch):
         )  # and takes it at once
         other.execute(f"SELECT pg_advisory_lock({locks.GRADEBOOK})")
         with pytest.raises(
-            UserError, match="dropped, and eve@grader2, process 7, since 10:15 UTC grades into it now"
+            UserError, match="dropped, and eve@grader2, process 7, since 10:15 UTC now grades into it"
         ):
             writer.save("01-toy", "ada", outcome(3.0), None)
     assert contents(writer.course.db_url)["submitted_assignment"] == []

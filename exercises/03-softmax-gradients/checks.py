@@ -46,7 +46,7 @@ suite = Suite(
     read={
         "by_hand": "chapter 3, Backward through softmax: grades and their average",
         "softmax": "chapter 3, Softmax that doesn't break",
-        "softmax_jacobian": "chapter 3, The Jacobian: how each weight answers each score",
+        "softmax_jacobian": "chapter 3, The Jacobian: how each weight responds to each score",
         "softmax_backward": "chapter 3, Backward through softmax: grades and their average",
         "attention_forward": "chapter 3, Backward through all of attention",
         "attention_backward": "chapter 3, Backward through all of attention",
