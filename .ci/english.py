@@ -49,7 +49,7 @@ SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*_]*[A-Z`x$])")
 
 def paragraphs(text, first=1):
     """Yield the paragraphs, items and cells of a Markdown text, each with its line; no code, no comments."""
-    fence, skipping, own, begun = [], 0, [], first
+    fence, own, begun = [], [], first
     in_head = text.startswith("---\n")
     for number, line in enumerate(text.splitlines(), first):
         bare = line.strip()
@@ -68,8 +68,7 @@ def paragraphs(text, first=1):
             elif not any(skipped for _, skipped in fence):
                 fence.append((mark[1], bool(NOT_READ.match(mark[2].strip())) and mark[1][0] != ":"))
             continue
-        skipping = any(skipped for _, skipped in fence)
-        if skipping:
+        if any(skipped for _, skipped in fence):
             continue
         new = not bare or re.match(r"([-*+]|\d+\.|#+|>|\|)\s|:\w[\w-]*:|\(.*\)=$|<!--|%", bare)
         if new and own:
