@@ -36,6 +36,7 @@ PARTS = {  # in the order of their worth
     "tests": "the tests that ask something of a device",
     "exercise": "exercise 11, solved and checked",
     "pending": "a class that was graded without a device",
+    "variants": "steps towards faster kernels",
     "attention": "the kernel beside PyTorch's, over n",
     "layer": "the layer beside PyTorch's, over n",
     "leaderboard": "CS336's configuration",

@@ -65,20 +65,36 @@ def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
     """
     import flash_attention as kernels
     import torch
+
+    blocks = kernels.Blocks(queries, keys, warps, stages)
+    options = kernels._options(*torch.empty(2, 1, 1, 8, width), causal, blocks)
+    constants = {key: value for key, value in options.items() if key.isupper()}
+    return for_h100(getattr(kernels, KERNELS[kernel]), constants, size, num_warps=warps, num_stages=stages)
+
+
+def step(kernel, width):
+    """Compile the fastest step of a kernel in `variants.py`, causal, in bfloat16; return what Triton made of it."""
+    import variants
+
+    made = {"forward": variants._forward_described, "queries": variants._queries_described}
+    flags = {"forward": {"PERSISTENT": False}, "keys": {"ONE_PASS": False}}.get(kernel, {})
+    blocks = variants.FASTEST[kernel, width]
+    flags |= {"CAUSAL": True, "D": width, "BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys, "ACROSS": True}
+    launch = {"num_warps": blocks.warps, "num_stages": blocks.stages, "maxnreg": blocks.registers}
+    return for_h100(made.get(kernel, variants._keys_described), flags, 2, **launch)
+
+
+def for_h100(made, constants, size, **launch):
+    """Compile a kernel for an H100 with these constants; its numbers have 2 bytes (bfloat16) or 4 (float32)."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    made = getattr(kernels, KERNELS[kernel])
-    blocks = kernels.Blocks(queries, keys, warps, stages)
-    options = kernels._options(*torch.empty(2, 1, 1, 8, width), causal, blocks)
-    constants = {key: value for key, value in options.items() if key.isupper()}
-    kinds = {"n_q": "i32", "n_k": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    kinds = {"n_q": "i32", "n_k": "i32", "heads": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
     matrix = "*bf16" if size == 2 else "*fp32"
     types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names}
     aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
     source = ASTSource(made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
-    launch = {"num_warps": warps, "num_stages": stages}
     return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=launch)
 
 

@@ -19,10 +19,12 @@ from multiprocessing import get_context
 import flash_attention as kernels
 import gpu_compile
 import gpu_course
+import gpu_variants
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+import variants
 from flash_attention import flash_attention, flash_attention_forward
 from gpu_check import check
 from gpu_tools import (
@@ -207,7 +209,13 @@ BACKENDS = {
     "flash": backend(SDPBackend.FLASH_ATTENTION),
     "efficient": backend(SDPBackend.EFFICIENT_ATTENTION),
 }
-IMPLEMENTATIONS = {"kernel": flash_attention, **BACKENDS, "math": backend(SDPBackend.MATH), "naive": naive}
+IMPLEMENTATIONS = {
+    "kernel": flash_attention,
+    "steps": variants.attention,
+    **BACKENDS,
+    "math": backend(SDPBackend.MATH),
+    "naive": naive,
+}
 
 
 def attention_row(name, n, d, causal, dtype, direction, found):
@@ -539,6 +547,7 @@ PARTS = {
     "tests": gpu_course.tests,
     "exercise": gpu_course.exercise,
     "pending": gpu_course.pending,
+    "variants": gpu_variants.cases,
     "attention": attention,
     "layer": layer,
     "leaderboard": leaderboard,

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
-OF_KERNELS = ("check", "tests", "attention", "layer", "leaderboard", "accuracy", "trace")
+OF_KERNELS = ("check", "tests", "variants", "attention", "layer", "leaderboard", "accuracy", "trace")
 """The parts in which the kernels or the layer of this folder run: of changed ones, they say nothing any more."""
 
 

@@ -6,9 +6,10 @@ A record may lack parts, and rows within a part: what was not measured is said t
 from typing import NamedTuple
 
 NOT_YET = "not yet measured"
-ORDER = ("kernel", "cudnn", "flash", "efficient", "math", "naive", "flex")
+ORDER = ("kernel", "steps", "cudnn", "flash", "efficient", "math", "naive", "flex")
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
 WIDTHS = (64, 128)
+KERNELS = ("forward", "queries", "keys", "backward")
 FASTEST = ("layer, cudnn", "layer, flash", "layer, efficient", "nn.MultiheadAttention")
 CITED_BEST = 5.364  # milliseconds of the leaderboard's best, as the record cites it with its source
 
@@ -242,6 +243,16 @@ def _tuning(record):
     return rows and _table(head, rows, right=range(2, len(head)))
 
 
+def _variants(record):
+    """A row for each kernel, width and length: the milliseconds of each step, with its fastest blocks."""
+    rows = record.get("variants", ())
+    steps = list(dict.fromkeys(row["step"] for row in rows))
+    cells = {(row["kernel"], row["d_head"], row["n"], row["step"]): f"{row['milliseconds']:#.3g}" for row in rows}
+    kinds = sorted({key[:3] for key in cells}, key=lambda key: (key[1], KERNELS.index(key[0]), key[2]))
+    body = [(*kind, *(cells.get((*kind, step), "") for step in steps)) for kind in kinds]
+    return body and _table(("kernel", "d_head", "n", *steps), body, right=range(1, 3 + len(steps)))
+
+
 def _timing(record):
     own = record.get("timing")
     names = {
@@ -327,4 +338,5 @@ TABLES = {
     "Windows": _window,
     "Ways to time": _timing,
     "Block sizes": _tuning,
+    "Steps towards faster kernels": _variants,
 }

@@ -85,6 +85,59 @@ def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
         assert 32 <= int(registers) <= 255 and (size == "4" or int(local) <= 256), line
 
 
+STEPS = """
+import itertools
+
+import torch
+import variants
+from gpu_check import LIMITS, exact
+from gpu_tools import distance
+
+variants.MULTIPROCESSORS, blocks = 3, variants.SMALL
+for (n_q, n_k), causal in itertools.product(((40, 40), (37, 70), (50, 17)), (False, True)):
+    drawn = [torch.randn(1, 2, n, 64).half().requires_grad_() for n in (n_q, n_k, n_k)]
+    d_out = torch.randn(1, 2, n_q, 64).half()
+    right_out, right_lse, right = exact(drawn, d_out, causal)
+    q, k, v = (x.detach() for x in drawn)
+    for across, programs in ((False, 0), (True, 0), (True, 1)):
+        out, lse = variants.run_forward(q, k, v, causal, blocks, across, programs)
+        assert distance(out, right_out) < LIMITS["float16"], (n_q, n_k, causal, across, programs)
+        torch.testing.assert_close(lse.double(), right_lse, atol=1e-4, rtol=1e-4)
+    found = torch.autograd.grad(variants.attention(*drawn, causal), drawn, d_out)
+    found = [*found, *variants.run_once(q, k, v, out, lse, d_out, causal, blocks)]
+    for own, other in zip(found, [*right, *right], strict=True):
+        assert distance(own, other) < LIMITS["float16"], (n_q, n_k, causal)
+"""
+
+
+@pytest.mark.slow
+def test_each_step_is_right(triton):
+    """Blocks in any order, by several programs, in one pass or two, compared with float64 in the interpreter."""
+    python("-c", STEPS, TRITON_INTERPRET="1")
+
+
+COMPILED_STEPS = """
+import itertools
+
+import gpu_compile
+import variants
+
+for kernel, width in variants.FASTEST:
+    made = gpu_compile.step(kernel, width)
+    print("wgmma" in made.asm["ptx"], "cp.async.bulk.tensor" in made.asm["ptx"], *gpu_compile.resources(made))
+"""
+
+
+@pytest.mark.slow
+def test_the_steps_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
+    """For an H100: on its tensor cores, tiles by its copy engine, hardly anything spilled."""
+    shown = python("-c", COMPILED_STEPS, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
+    assert len(shown) == 6
+    for line in shown:
+        *units, registers, local = line.split()
+        assert units == ["True", "True"] and int(registers) <= 255 and int(local) <= 64, line
+
+
 REFUSED = """
 import torch
 from flash_attention import flash_attention
