@@ -1,0 +1,64 @@
+"""The steps of `benchmarks/variants.py` as a page shows them: a table, and what sentences say of it."""
+
+from figures import gpu_record
+from figures.gpu import tables
+
+KERNELS = {"forward": "forward", "queries": "*queries*: $d\\Q$", "keys": "*keys*: $d\\K$ and $d\\V$"}
+BOTH = "backward, both"
+STEPS = ("today", "descriptors", "longest first", "persistent", "one pass")
+NAMES = ("both_shorter", "few_forward_64", "few_forward_128", "many_forward", "many_keys", "one_pass")
+
+
+def times(record):
+    """Return the milliseconds of each step with its fastest blocks: {(kernel, d_head, n): {step: milliseconds}}.
+
+    `BOTH` is the sum of the two backward kernels, or the kernel that does it in one pass.
+    """
+    found = {}
+    for row in record.get("variants", ()):
+        step, name = row["step"].partition(",")[0], BOTH if row["kernel"] == "backward" else row["kernel"]
+        cell = found.setdefault((name, row["d_head"], row["n"]), {})
+        cell[step] = min(row["milliseconds"], cell.get(step, float("inf")))
+    for (name, width, n), cell in found.items():
+        if name == BOTH:
+            two = [found[kernel, width, n] for kernel in ("queries", "keys")]
+            cell |= {step: sum(own[step] for own in two) for step in STEPS if all(step in own for own in two)}
+    return found
+
+
+def table(record):
+    """Return the table as Markdown; None where nothing was measured."""
+    found = times(record)
+    kinds = [(name, width, n) for name in (*KERNELS, BOTH) for width in (64, 128) for n in (4096, 16_384)]
+    lines = [
+        [KERNELS.get(name, name), width, f"{n:,}", *(_said(found[name, width, n].get(step)) for step in STEPS)]
+        for name, width, n in kinds
+        if (name, width, n) in found
+    ]
+    return gpu_record.Markdown(gpu_record.table(["", "$d_\\text{head}$", "$n$", *STEPS], lines)) if lines else None
+
+
+def _said(milliseconds):
+    return "" if milliseconds is None else f"{milliseconds:#.3g}"
+
+
+def told(record):
+    """Return what sentences say: the share of today's time that a step takes, by the names of `NAMES`."""
+    found = times(record)
+    if not found:
+        return dict.fromkeys(("card", *NAMES), tables().NOT_YET)
+
+    def share(step, name, width, n, of="today"):
+        cell = found[name, width, n]
+        return f"{cell[step] / cell[of]:.0%}"
+
+    first = "longest first"
+    return {
+        "card": record["machine"]["device"],
+        "few_forward_64": share(first, "forward", 64, 4096),
+        "few_forward_128": share(first, "forward", 128, 4096),
+        "many_forward": share(first, "forward", 64, 16_384),
+        "many_keys": share("descriptors", "keys", 128, 16_384),
+        "both_shorter": share(first, BOTH, 64, 4096),
+        "one_pass": share("one pass", BOTH, 64, 16_384, of=first),
+    }
