@@ -4,6 +4,7 @@ A record may lack parts, and rows within a part: what was not measured is said t
 """
 
 import itertools
+import math
 from typing import NamedTuple
 
 NOT_YET = "not yet measured"
@@ -77,9 +78,9 @@ def goals(record):
             (FASTEST, "the fastest of PyTorch's", 1.0),
             ((WEIGHTS,), "nn.MultiheadAttention with weights", 3.0),
         ):
-            ratios = [_layer_ratio(own, theirs, mode == EITHER) for own in by_n]
             what = f"layer, {mode}: speed over {name}, {direction}, n = 512 to 16,384"
-            found.append(Goal(what, min(filter(None, ratios), default=None), asked, False, LAYER_LIMITS))
+            ratios = _layer_ratios(by_n, theirs, mode == EITHER)
+            found.append(Goal(what, min(ratios, default=None), asked, False, LAYER_LIMITS))
     ceiling = (record.get("ceilings") or {}).get("matmul_tflop_s", {}).get("bfloat16")
     for direction, share, where in ((FORWARD, 0.6, FORWARD_LIMITS), (BACKWARD, 0.5, BACKWARD_LIMITS)):
         rows = [row for row in _long(record, direction) if row["implementation"] == "kernel" and row["causal"]]
@@ -100,21 +101,29 @@ def goals(record):
     return found
 
 
-def _layer_ratio(milliseconds, theirs, graphs):
-    """Return how many times the time of our layer the fastest of `theirs` takes; None where one was not measured.
+def _layer_ratios(by_n, theirs, graphs):
+    """Return, for each length, how many times the time of our layer the fastest of `theirs` takes.
 
-    With `graphs`, those in a CUDA graph count as well; None where only one of both sides has one.
+    With `graphs`, those in a CUDA graph count as well. A length at which only one side has one is left out, and all
+    lengths where none has both.
     """
-    sides = [[name for name in names if name in milliseconds] for names in (("layer", "layer, own kernel"), theirs)]
-    if graphs:
-        more = [[name + GRAPH for name in names if name + GRAPH in milliseconds] for names in sides]
-        if bool(more[0]) != bool(more[1]):
-            return None
-        sides = [names + extra for names, extra in zip(sides, more, strict=True)]
-    if not all(sides):
-        return None
-    own, other = (min(milliseconds[name] for name in names) for names in sides)
-    return other / own
+
+    def least(own, end):
+        sides = (("layer", "layer, own kernel"), theirs)
+        return [min((own[name + end] for name in names if name + end in own), default=math.inf) for names in sides]
+
+    found, both = [], not graphs
+    for own in by_n:
+        ours, other = least(own, "")
+        if graphs:
+            graph = least(own, GRAPH)
+            if math.isinf(graph[0]) != math.isinf(graph[1]):
+                continue
+            both = both or max(graph) < math.inf
+            ours, other = min(ours, graph[0]), min(other, graph[1])
+        if max(ours, other) < math.inf:
+            found.append(other / ours)
+    return found if both else []
 
 
 def _long(record, direction):

@@ -236,9 +236,26 @@ def test_goals_are_reckoned_from_the_rows(benchmarks):
         (1.0, "met"),
         (5.0, "met"),
     ]
-    assert len(tables.goals(record)) == 11
+    assert len(tables.goals(record)) == 15
     said = tables.told_goals(record)
-    assert said.count("NOT YET MEASURED") == 4 and said.count("look at ") == 3
+    assert said.count("NOT YET MEASURED") == 8 and said.count("look at ") == 3
+
+
+def test_a_layer_in_a_graph_is_compared_with_one_in_a_graph(benchmarks):
+    """At 512 tokens both have one, at 1,024 only ours, at 8,192 neither."""
+    tables, slow = benchmarks("gpu_tables"), "nn.MultiheadAttention with weights"
+    times = {
+        (512, "layer"): 4.0,
+        (512, slow): 8.0,
+        (512, "layer, CUDA graph"): 1.0,
+        (512, f"{slow}, CUDA graph"): 5.0,
+    }
+    times |= {(1024, "layer"): 4.0, (1024, slow): 6.0, (1024, "layer, CUDA graph"): 1.0}
+    times |= {(8192, "layer"): 1.0, (8192, slow): 7.0}
+    rows = [{"n": n, "implementation": name, "milliseconds": ms} for (n, name), ms in times.items()]
+    record = {"layer": [row | {"direction": "forward"} for row in rows]}
+    found = {goal.what.split(":")[0]: goal.reached for goal in tables.goals(record) if goal.reached}
+    assert found == {"layer, eager": 1.5, "layer, eager or CUDA graph": 5.0}
 
 
 def test_goals_of_the_record_are_printed():
@@ -248,6 +265,7 @@ def test_goals_of_the_record_are_printed():
 def test_a_trace_and_the_course_have_their_tables(benchmarks):
     tables, step = benchmarks("gpu_tables"), {"implementation": "layer", "n": 16}
     trace = [{**step, "kernel": name, "start_us": 0.0, "us": us} for name, us in (("a", 1.0), ("b", 6.0), ("a", 1.0))]
+    trace += [{**step, "host": "cudaLaunchKernel", "start_us": 0.0, "us": 9.0}]
     shown = tables.TABLES["A step in the profiler"]({"trace": trace}).splitlines()
     assert shown[2] == "| layer, n = 16 | `b` | 1 | 6 | 75% |" and shown[3].endswith("| 2 | 2 | 25% |")
     record = {"tests": {"test_gpu.py": {"passed": 3, "failed": {"test_x": "why"}, "skipped": {}}}}
@@ -338,6 +356,10 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
     found = read(path)
     assert set(found["measured"]) == set(benchmarks("gpu").PARTS) - {"window"}
     assert not found["unfinished"] and found["machine"]["interpreter"]
+    names = {row["implementation"] for row in found["layer"]}
+    assert {"layer, compiled", "layer, CUDA graph", "nn.MultiheadAttention with weights, CUDA graph"} <= names
+    for kind in ("kernel", "host"):
+        assert {row["implementation"] for row in found["trace"] if kind in row} >= {"layer", "layer, CUDA graph"}
     assert all(not own["lost"] and own["points"] + own["waiting"] == own["of"] for own in found["exercise"].values())
     assert found["pending"]["before"]["layer"]["waiting"] > 0
     assert RECORD.read_bytes() == before

@@ -588,7 +588,7 @@ def steps(record, n=SHORT, long=4096):
             for (name, said), tokens in ((eager, n), (graph, n), (eager, long))}  # fmt: skip
     if not all(kernels for kernels, _ in traced.values()) or not all(bars.values()):
         return Markdown(f"*A training step of {n} tokens, kernel by kernel: {tables().NOT_YET}.*")
-    line, shared = drawing.panels(1, width=700, height=190), drawing.panels(1, width=700, height=170)
+    line, shared = drawing.panels(1, width=620, height=190), drawing.panels(1, width=620, height=170)
     _timeline(line, traced)
     for y, own in enumerate(bars.values()):
         at, whole = 0, sum(own.values())
@@ -602,6 +602,7 @@ def steps(record, n=SHORT, long=4096):
     shared.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.6), title="Shares of a step", xticks=[])
     shared.set_yticks(range(len(bars)), bars)
     shared.spines[:].set_visible(False)
+    shared.tick_params(axis="y", length=0)
     shared.figure.legend(loc="outside lower center", ncols=5, columnspacing=1, handlelength=1)
     return drawing.show(line, shared)
 
@@ -671,11 +672,27 @@ TOLD = [
     ),
     *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
     *("contest_cudnn", "contest_naive", "goal_flash_forward", "goal_flash_backward", "goal_share_64"),
-    *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_step", "layer_parts"),
-    *("layer_same", "layer_long", "own_times", "own_copies", "weights_forward", "weights_both", "graph_short"),
+    *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_long"),
+    *(
+        "weights_forward_short",
+        "weights_both_short",
+        "own_times",
+        "own_copies",
+        "weights_forward",
+        "weights_both",
+        "graph_short",
+    ),
     *("graph_short_eager", "graph_long", "graph_long_eager", "timing_first", "timing_no_wait", "timing_too_fast"),
     *("timing_wait", "timing_events", "timing_rate", "timing_zeros", "window_forward", "window_all_forward"),
-    *("short_launches", "short_step", "short_busy", "short_idle", "short_graph_step", "short_graph_busy"),
+    *(
+        "short_launches",
+        "short_graph_launches",
+        "short_step",
+        "short_busy",
+        "short_idle",
+        "short_graph_step",
+        "short_graph_busy",
+    ),
     *("short_graph_idle", "graph_step", "graph_theirs", "compiled_step"),
     *("window_both", "window_all_both", "lowest_clock", "highest_clock"),
 ]
@@ -771,24 +788,20 @@ def _told_of_layers(record):
         return layer(record, direction, name, 16_384).get("milliseconds")
 
     found = gpu_record.rows(record, "layer", direction="forward+backward")
-    if (
-        not {"layer", "layer, cudnn", "layer, own kernel", "projections", "nn.MultiheadAttention with weights"}
-        <= found.keys()
-    ):
+    if not {"layer", "layer, own kernel", "nn.MultiheadAttention with weights"} <= found.keys():
         return {}
     own = {n: row["milliseconds"] for n, row in found["layer"].items()}
     ratio = {n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ())) / x
              for n, x in own.items()}  # fmt: skip
     at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
-    parts = found["projections"][at]["milliseconds"] + attention(record, "forward+backward", "cudnn", at, 128).get(
-        "milliseconds", 0
-    )
-    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}", "layer_step": f"{own[at]:.2f}"}
-    said |= {"layer_parts": f"{parts:.2f}", "layer_long": f"{min(ratio[n] for n in own if n >= 4096):.2f}"}
-    said["layer_same"] = f"{found['layer, cudnn'][at]['milliseconds']:.2f}"
+    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
+    said["layer_long"] = f"{min(ratio[n] for n in own if n >= 4096):.2f}"
     said["own_times"] = f"{least('forward+backward', 'layer, own kernel') / least('forward+backward', 'layer'):.2f}"
     for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
         said[word] = f"{least(way, 'nn.MultiheadAttention with weights') / least(way, 'layer'):.0f}"
+        if own := layer(record, way, "layer", 1024):
+            slow = layer(record, way, "nn.MultiheadAttention with weights", 1024)["milliseconds"]
+            said[f"{word}_short"] = f"{slow / own['milliseconds']:.1f}"
     for word, n in (("graph_short", 1024), ("graph_long", 4096)):
         graph, eager = layer(record, "forward", "layer, CUDA graph", n), layer(record, "forward", "layer", n)
         if graph and eager:
@@ -802,21 +815,22 @@ def _told_of_layers(record):
 
 def _told_of_steps(record):
     """What a training step of few tokens spends: in microseconds and shares, from Python and as a CUDA graph."""
-    said, (_, host) = {}, step_of(record, "layer", SHORT)
-    if launches := sum(row["host"].startswith("cu") for row in host):
-        said["short_launches"] = str(launches)
-    for word, name in (("short", "layer"), ("short_graph", "layer" + tables().GRAPH)):
+    said, graph = {}, tables().GRAPH
+    for word, name in (("short", "layer"), ("short_graph", "layer" + graph)):
+        if launches := sum(row["host"].startswith("cu") for row in step_of(record, name, SHORT)[1]):
+            said[f"{word}_launches"] = str(launches)
         if own := shares(record, name, SHORT):
             whole = sum(own.values())
-            said |= {f"{word}_step": f"{whole:.0f}", f"{word}_busy": f"{whole - own[IDLE]:.0f}"}
+            said |= {f"{word}_step": f"{whole:.0f} µs", f"{word}_busy": f"{whole - own[IDLE]:.0f} µs"}
             said |= {f"{word}_idle": f"{own[IDLE] / whole:.0%}"}
-    for word, name in (("step", "layer"), ("theirs", "nn.MultiheadAttention")):
-        eager, graph = (layer(record, "forward+backward", name + end, SHORT) for end in ("", tables().GRAPH))
-        if eager and graph:
-            said[f"graph_{word}"] = f"{eager['milliseconds'] / graph['milliseconds']:.1f}"
-    eager, made = (layer(record, "forward+backward", name, SHORT) for name in ("layer", "layer, compiled"))
-    if eager and made:
-        said["compiled_step"] = f"{eager['milliseconds'] / made['milliseconds']:.1f}"
+    for word, other, name in (
+        ("graph_step", "layer" + graph, "layer"),
+        ("graph_theirs", "nn.MultiheadAttention" + graph, "nn.MultiheadAttention"),
+        ("compiled_step", "layer, compiled", "layer"),
+    ):
+        eager, made = (layer(record, "forward+backward", of, SHORT) for of in (name, other))
+        if eager and made:
+            said[word] = f"{eager['milliseconds'] / made['milliseconds']:.1f} times"
     return said
 
 
