@@ -35,6 +35,7 @@ from gpu_tools import (
     HEADS,
     LENGTHS,
     QUICK,
+    REPEAT,
     SOME_LENGTHS,
     WIDTHS,
     WORK,
@@ -355,7 +356,7 @@ LAYERS = {
 COMPARED = ("layer", *gpu_tables.FASTEST)  # measured in turns
 GRAPHED = ("layer", "nn.MultiheadAttention", "nn.MultiheadAttention with weights")
 SHORT = [n for n in LENGTHS if n <= 4096]  # where launches may take longer than the work
-ROUNDS = 3
+ROUNDS = 4
 GRAPH, COMPILED = ", CUDA graph", ", compiled"
 D_MODEL = HEADS * WIDTHS[-1]
 
@@ -385,10 +386,10 @@ def layer():
     """Time the layer beside PyTorch's, with each backend, and beside its parts; short texts also without launches."""
 
     def case(n):
-        rows = measured_layers(COMPARED, n, ROUNDS)
+        rows = measured_layers(COMPARED, n, ROUNDS if n <= 16384 else 1)
         for name in LAYERS:
             if name not in COMPARED:
-                rows += measured_layers([name], n, 1)
+                rows += measured_layers([name], n, 2)
         return rows
 
     def graphed(name, n):
@@ -413,10 +414,12 @@ def measured_layers(names, n, rounds):
         try:
             todo[name] = steps(*made_layer(name, n))
         except RuntimeError as error:
+            if name.endswith(COMPILED):
+                raise
             refused(name, error)
     rows = []
     for direction in (FORWARD, BOTH):
-        found = measured_in_turns([own[direction] for own in todo.values()], rounds)
+        found = measured_in_turns([own[direction] for own in todo.values()], rounds, REPEAT // 2)
         rows += [layer_row(name, n, direction, own) for name, own in zip(todo, found, strict=True)]
     return rows
 

@@ -35,13 +35,14 @@ def measured(run):
     Times are those of events on the device. None where its memory is too small. Inputs are in the cache no more: it
     is cleared before each call.
     """
-    return measured_in_turns([run], 1)[0]
+    return measured_in_turns([run], 1, REPEAT)[0]
 
 
-def measured_in_turns(runs, rounds):
+def measured_in_turns(runs, rounds, repeat):
     """Return what each of several calls takes, as `measured` does.
 
-    They take turns, so that a device that grows warm, and a machine that is busy for a while, meet all of them.
+    They take turns, each of `repeat` milliseconds, so that a device that grows warm, and a machine that is busy for a
+    while, meet all of them.
     """
     found = [_once(run) for run in runs]
     if DEVICE == "cpu":
@@ -50,7 +51,7 @@ def measured_in_turns(runs, rounds):
     for _ in range(rounds):
         for run, own, taken in zip(runs, found, times, strict=True):
             if "why" not in own:
-                taken += triton.testing.do_bench(run, warmup=REPEAT // 4, rep=REPEAT, return_mode="all")
+                taken += triton.testing.do_bench(run, warmup=repeat // 4, rep=repeat, return_mode="all")
     for own, taken in zip(found, times, strict=True):
         if taken:
             low, middle, high = np.quantile(taken, [0.1, 0.5, 0.9])
