@@ -488,7 +488,8 @@ def profiled(step):
                 step()
             synchronize()
     events = profiler.events()
-    begin = max(event.time_range.start for event in events if event.name == STEP)
+    on_cpu = [event for event in events if event.device_type == DeviceType.CPU]  # a device has a copy of STEP
+    begin = max(event.time_range.start for event in on_cpu if event.name == STEP)
     rows = {"device": [], "host": []}
     for event in sorted(events, key=lambda event: event.time_range.start):
         at, on_device = event.time_range, event.device_type == DeviceType.CUDA
