@@ -4,6 +4,7 @@ What it does with answers that come, fail or never come is tried on a made-up pr
 Triton's interpreter.
 """
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -276,6 +278,33 @@ def test_a_trace_and_the_course_have_their_tables(benchmarks):
     shown = tables.TABLES["The course on this device"](record)
     assert "3 passed, 1 failed" in shown and "6.5 of 7 points, 0.5 waiting" in shown
     assert "7.31 of 24 and 0.69 waiting, then 8 and 0 waiting" in shown
+
+
+def test_of_a_profile_the_last_step_counts(benchmarks, monkeypatch):
+    """Kernels, outermost operations and launches; not earlier steps, nor the device's copy of the mark."""
+    pytest.importorskip("triton")
+    import torch.profiler
+    from torch.autograd import DeviceType
+
+    parts = benchmarks("gpu_parts")
+
+    def event(name, start, us, parent=None, device=DeviceType.CPU):
+        at = SimpleNamespace(start=start, elapsed_us=lambda: us)
+        return SimpleNamespace(name=name, time_range=at, cpu_parent=parent, device_type=device)
+
+    step, cuda = event(parts.STEP, 100, 90), {"device": DeviceType.CUDA}
+    linear = event("aten::linear", 105, 20, step)
+    events = [event(parts.STEP, 0, 90), event("earlier", 20, 5, **cuda), step, linear]
+    events += [event("aten::addmm", 106, 9, linear), event("cudaLaunchKernel", 110, 2, linear)]
+    events += [event("cudaDeviceSynchronize", 180, 9, step), event(parts.STEP, 112, 60, **cuda)]
+    events += [event("cudnn_sdpa", 112, 60, **cuda)]
+    profile = contextlib.nullcontext(SimpleNamespace(events=lambda: events))
+    monkeypatch.setattr(torch.profiler, "profile", lambda activities: profile)
+    monkeypatch.setattr(parts, "DEVICE", "cuda")
+    monkeypatch.setattr(parts, "synchronize", lambda: None)
+    device, host = parts.profiled(lambda: None)
+    assert device == [("cudnn_sdpa", {"start_us": 12, "us": 60})]
+    assert [name for name, _ in host] == ["aten::linear", "cudaLaunchKernel"] and host[0][1]["start_us"] == 5
 
 
 # The block sizes.
