@@ -210,8 +210,7 @@ def test_through_a_cache_the_layer_says_the_same(layer, heads):
     assert cache.pair[0].shape == (2, heads, 14, 4)
 
 
-@pytest.mark.parametrize("heads", [4, 2])
-@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("heads", "is_causal"), [(4, False), (2, True)])
 def test_compiled_without_a_break(layer, is_causal, heads):
     """As a whole, with a mask, and for several tokens that meet a cache."""
     torch._dynamo.reset()
