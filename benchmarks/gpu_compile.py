@@ -16,7 +16,7 @@ import tempfile
 from concurrent.futures import as_completed
 from pathlib import Path
 
-from gpu_worker import Absent
+from gpu_needs import Absent
 
 HERE = Path(__file__).resolve().parent
 COMPILED = HERE / "compiled.json"

@@ -5,17 +5,15 @@ Each runs in a process of its own. What a case needs of the machine (bubblewrap,
 
 import contextlib
 import functools
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from gpu_worker import Absent
+from gpu_needs import Absent, needs
 
 ROOT = Path(__file__).resolve().parent.parent
 EXERCISE = "11-gpu"
@@ -28,14 +26,6 @@ CHOSEN = {
     "test_gpu.py": "what_does_not_fit" if QUICK else "not right_on_a_gpu",
     "test_gpu_guest.py": "interpreted or devices" if QUICK else "",
 }
-
-
-def needs(*modules, programs=()):
-    """Raise Absent for what is not installed."""
-    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
-    lacking += [name for name in programs if shutil.which(name) is None]
-    if lacking:
-        raise Absent(f"not installed: {', '.join(lacking)}")
 
 
 def run(*arguments, **environment):

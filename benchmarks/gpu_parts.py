@@ -19,6 +19,7 @@ from multiprocessing import get_context
 import flash_attention as kernels
 import gpu_compile
 import gpu_course
+import gpu_tables
 import gpu_variants
 import numpy as np
 import torch
@@ -26,7 +27,8 @@ import triton
 import triton.language as tl
 import variants
 from flash_attention import flash_attention, flash_attention_forward
-from gpu_check import check
+from gpu_check import LIMITS, check
+from gpu_needs import Absent
 from gpu_tools import (
     BACKWARD,
     BOTH,
@@ -36,11 +38,13 @@ from gpu_tools import (
     HEADS,
     LENGTHS,
     QUICK,
+    REPEAT,
     SOME_LENGTHS,
     WIDTHS,
     WORK,
     distance,
     measured,
+    measured_in_turns,
     naive,
     pairs,
     precision,
@@ -50,7 +54,6 @@ from gpu_tools import (
     steps,
     synchronize,
 )
-from gpu_worker import Absent
 from multi_head_layer import MultiHeadLayer
 from torch import nn
 from torch.nn import functional
@@ -358,13 +361,23 @@ LAYERS = {
     "projections": Projections,
     "layer, naive": attending(naive),
 }
+COMPARED = ("layer", *gpu_tables.FASTEST)  # measured in turns
+GRAPHED = ("layer", "nn.MultiheadAttention", "nn.MultiheadAttention with weights")
+SHORT = [n for n in LENGTHS if n <= 4096]  # where launches may take longer than the work
+ROUNDS = 4
+GRAPH, COMPILED = ", CUDA graph", ", compiled"
 D_MODEL = HEADS * WIDTHS[-1]
 
 
 def made_layer(name, n):
     """Return a call of one of `LAYERS`, and what has gradients: inputs and weights, all of them."""
-    made = LAYERS[name](D_MODEL, HEADS).to(DEVICE, torch.bfloat16)
-    x = torch.randn(1, n, D_MODEL, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    plain = name.removesuffix(COMPILED)
+    with torch.device(DEVICE):
+        made = LAYERS[plain](D_MODEL, HEADS).to(torch.bfloat16)
+        x = torch.randn(1, n, D_MODEL, dtype=torch.bfloat16, requires_grad=True)
+    if name != plain:
+        torch._dynamo.reset()  # of another length, nothing is known
+        made.compile(fullgraph=True, dynamic=False, backend="aot_eager" if DEVICE == "cpu" else "inductor")
     return functools.partial(made, x, is_causal=True), [x, *made.parameters()]
 
 
@@ -378,71 +391,132 @@ def layer_row(name, n, direction, found):
 
 
 def layer():
-    """Time the layer beside PyTorch's, with each backend, and beside its parts."""
+    """Time the layer beside PyTorch's, with each backend, and beside its parts; short texts also without launches."""
 
     def case(n):
-        rows = []
+        rows = measured_layers(COMPARED, n, ROUNDS if n <= 16384 else 1)
         for name in LAYERS:
-            call, inputs = made_layer(name, n)
-            try:
-                todo = steps(call, inputs)
-                rows += [layer_row(name, n, direction, measured(todo[direction])) for direction in (FORWARD, BOTH)]
-            except RuntimeError as error:
-                refused(name, error)
-            call = inputs = todo = None
+            if name not in COMPARED:
+                rows += measured_layers([name], n, 2)
+        return rows
+
+    def graphed(name, n):
+        rows, todo = [], steps(*made_layer(name, n))
+        for direction in (FORWARD, BOTH):
+            found = {**measured(captured(todo[direction])), "peak_bytes": None}
+            rows.append(layer_row(name + GRAPH, n, direction, found))
         return rows
 
     cases = {f"n = {n}": functools.partial(case, n) for n in LENGTHS}
-    short = [n for n in LENGTHS if DEVICE == "cuda" and n <= 4096]
-    return cases | {f"CUDA graph, n = {n}": functools.partial(graphed, n) for n in short}
+    cases |= {f"{name}{GRAPH}, n = {n}": functools.partial(graphed, name, n) for n in SHORT for name in GRAPHED}
+    name = "layer" + COMPILED
+    for n in sorted({min(SHORT), max(SHORT)}):  # compiling takes many times as long as measuring
+        cases[f"{name}, n = {n}"] = functools.partial(measured_layers, [name], n, ROUNDS)
+    return cases
 
 
-def graphed(n):
-    """Measure a forward pass as one CUDA graph: the kernels, without what launching each costs."""
-    call, _ = made_layer("layer", n)
-    with torch.no_grad():
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # warm up outside of the graph
-            call()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            call()
-        return [layer_row("layer, CUDA graph", n, FORWARD, {**measured(graph.replay), "peak_bytes": None})]
+def measured_layers(names, n, rounds):
+    """Return the rows of some of `LAYERS`, forward and in training; without those that have no kernel for this."""
+    todo = {}
+    for name in names:
+        try:
+            todo[name] = steps(*made_layer(name, n))
+        except RuntimeError as error:
+            if name.endswith(COMPILED):
+                raise
+            refused(name, error)
+    rows = []
+    for direction in (FORWARD, BOTH):
+        found = measured_in_turns([own[direction] for own in todo.values()], rounds, REPEAT // 2)
+        rows += [layer_row(name, n, direction, own) for name, own in zip(todo, found, strict=True)]
+    return rows
+
+
+def captured(run):
+    """Return a function that replays a call as one CUDA graph: its kernels, without launching each.
+
+    The call returns a tensor or several; what autograd does in it becomes part of the graph. On a CPU, it is the call
+    itself. RuntimeError if the graph computes something else.
+    """
+    if DEVICE == "cpu":
+        return run
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # outside of the graph: libraries plan and allocate when they are first called
+        for _ in range(3):
+            expected = run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    graph.replay()
+    synchronize()
+    pairs = [(found, expected)] if isinstance(found, torch.Tensor) else zip(found, expected, strict=True)
+    if not all(distance(own, other) < LIMITS["bfloat16"] for own, other in pairs):
+        raise RuntimeError("the CUDA graph computes something else than the call")
+    return graph.replay
+
+
+STEP = "a step of the layer"
 
 
 def trace():
-    """Profile one step of the layer, forward and backward: which kernels run, when, and for how long."""
-    n = LENGTHS[0]
+    """Profile steps of the layer, forward and backward: which kernels run, when, and for how long.
 
-    def case(name):
-        from torch.autograd import DeviceType
-        from torch.profiler import ProfilerActivity, profile
+    Of short texts also what the CPU does meanwhile: its rows have "host" instead of "kernel".
+    """
+    long, short = LENGTHS[0], min(LENGTHS)
 
-        call, inputs = made_layer(name, n)
-        step = steps(call, inputs)[BOTH]
-        for _ in range(3):
-            step()
-        synchronize()
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if DEVICE == "cuda" else [])]
-        with profile(activities=activities) as profiler:
-            step()
-            synchronize()
-        device = DeviceType.CUDA if DEVICE == "cuda" else DeviceType.CPU  # without one: operations, not kernels
-        events = [event for event in profiler.events() if event.device_type == device and event.cpu_parent is None]
-        if not events:
-            raise Absent("the profiler saw no kernels")
-        events.sort(key=lambda event: event.time_range.start)
-        first = events[0].time_range.start
+    def case(name, n):
+        step = steps(*made_layer(name.removesuffix(GRAPH), n))[BOTH]
         about = {"implementation": name, "direction": BOTH, "n": n, "d_model": D_MODEL, "heads": HEADS}
-        times = [(event.name[:100], event.time_range) for event in events]
-        return [
-            {**about, "kernel": kernel, "start_us": round(at.start - first, 1), "us": round(at.elapsed_us(), 1)}
-            for kernel, at in times
-        ]
+        kernels, host = profiled(captured(step) if name.endswith(GRAPH) else step)
+        rows = [{**about, "kernel": what, **when} for what, when in kernels]
+        return rows + [{**about, "host": what, **when} for what, when in host if n == short]
 
-    return each(case, ["layer", "layer, own kernel", "layer, naive"])
+    found = [("layer", short), ("layer" + GRAPH, short)]
+    found += [(name, long) for name in ("layer", "layer, own kernel", "layer, naive")]
+    return {f"{name}, n = {n}": functools.partial(case, name, n) for name, n in found}
+
+
+def profiled(step):
+    """Return what the device and what the CPU does in a step, each a list of (name, microseconds from its start on).
+
+    Of the CPU these are the outermost operations, and its calls that launch something. Without a device, operations
+    stand for kernels.
+    """
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if DEVICE == "cuda" else [])]
+    with profile(activities=activities) as profiler:
+        for _ in range(4):  # the first ones start the profiler as well; the last one counts
+            synchronize()
+            with record_function(STEP):
+                step()
+            synchronize()
+    events = profiler.events()
+    on_cpu = [event for event in events if event.device_type == DeviceType.CPU]  # a device has a copy of STEP
+    begin = max(event.time_range.start for event in on_cpu if event.name == STEP)
+    rows = {"device": [], "host": []}
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        at, on_device = event.time_range, event.device_type == DeviceType.CUDA
+        if event.name == STEP or at.start < begin:
+            continue
+        if event.name.startswith("cu") and not on_device:  # a function of CUDA's own
+            counts = any(word in event.name for word in ("Launch", "Memset", "Memcpy"))
+        else:
+            counts = event.cpu_parent is None or event.cpu_parent.name == STEP
+        if not counts:
+            continue
+        when = {"start_us": round(at.start - begin, 1), "us": round(at.elapsed_us(), 1)}
+        if on_device or DEVICE == "cpu":
+            rows["device"].append((event.name[:100], when))
+        if not on_device:
+            rows["host"].append((event.name[:60], when))
+    if not rows["device"]:
+        raise Absent("the profiler saw no kernels")
+    return rows["device"], rows["host"]
 
 
 def recurrent():

@@ -3,6 +3,8 @@
 A record may lack parts, and rows within a part: what was not measured is said to be so, and never filled in.
 """
 
+import itertools
+import math
 from typing import NamedTuple
 
 NOT_YET = "not yet measured"
@@ -11,6 +13,10 @@ FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
 WIDTHS = (64, 128)
 KERNELS = ("forward", "queries", "keys", "backward")
 FASTEST = ("layer, cudnn", "layer, flash", "layer, efficient", "nn.MultiheadAttention")
+WEIGHTS = "nn.MultiheadAttention with weights"
+GRAPH = ", CUDA graph"  # at the end of a name: the whole call is one
+# Both sides of a comparison are started in the same way: from Python ("eager"), or as the faster of that and a graph.
+EAGER, EITHER = "eager", "eager or CUDA graph"
 CITED_BEST = 5.364  # milliseconds of the leaderboard's best, as the record cites it with its source
 
 
@@ -43,7 +49,8 @@ class Goal(NamedTuple):
         """Whether it was met; None where nothing was measured."""
         if self.reached is None:
             return None
-        return self.reached <= self.asked if self.at_most else self.reached >= self.asked
+        reached = round(self.reached, 2)  # as it is shown
+        return reached <= self.asked if self.at_most else reached >= self.asked
 
     def asked_for(self):
         """Say what is asked."""
@@ -65,18 +72,16 @@ LAYER_LIMITS = "the trace: which backend was chosen, copies between projections 
 
 def goals(record):
     """Return the goals, as a list of Goal: each is judged by the worst of the lengths that it is asked for."""
-    found, layers = [], range(512, 16385)
-    for direction in (FORWARD, BOTH):
-        by_n = [own for n, own in _by_n(record.get("layer", ()), direction).items() if n in layers and "layer" in own]
-        ours = [min(own["layer"], own.get("layer, own kernel", own["layer"])) for own in by_n]
-        theirs = [min((own[name] for name in FASTEST if name in own), default=None) for own in by_n]
-        ratios = [other / own for own, other in zip(ours, theirs, strict=True) if other]
-        what = f"layer: speed over the fastest of PyTorch's, {direction}, n = 512 to 16,384"
-        found.append(Goal(what, min(ratios, default=None), 1.0, False, LAYER_LIMITS))
-        theirs = [own.get("nn.MultiheadAttention with weights") for own in by_n]
-        ratios = [other / own for own, other in zip(ours, theirs, strict=True) if other]
-        what = f"layer: speed over nn.MultiheadAttention with weights, {direction}, n = 512 to 16,384"
-        found.append(Goal(what, min(ratios, default=None), 3.0, False, LAYER_LIMITS))
+    found = []
+    for direction, mode in itertools.product((FORWARD, BOTH), (EAGER, EITHER)):
+        by_n = [own for n, own in _by_n(record.get("layer", ()), direction).items() if 512 <= n <= 16384]
+        for theirs, name, asked in (
+            (FASTEST, "the fastest of PyTorch's", 1.0),
+            ((WEIGHTS,), "nn.MultiheadAttention with weights", 3.0),
+        ):
+            what = f"layer, {mode}: speed over {name}, {direction}, n = 512 to 16,384"
+            ratios = _layer_ratios(by_n, theirs, mode == EITHER)
+            found.append(Goal(what, min(ratios, default=None), asked, False, LAYER_LIMITS))
     ceiling = (record.get("ceilings") or {}).get("matmul_tflop_s", {}).get("bfloat16")
     for direction, share, where in ((FORWARD, 0.6, FORWARD_LIMITS), (BACKWARD, 0.5, BACKWARD_LIMITS)):
         rows = [row for row in _long(record, direction) if row["implementation"] == "kernel" and row["causal"]]
@@ -95,6 +100,31 @@ def goals(record):
     what = "kernel: milliseconds in the leaderboard's configuration"
     found.append(Goal(what, min(times, default=None), best, True, BACKWARD_LIMITS))
     return found
+
+
+def _layer_ratios(by_n, theirs, graphs):
+    """Return, for each length, how many times the time of our layer the fastest of `theirs` takes.
+
+    With `graphs`, those in a CUDA graph count as well. A length at which only one side has one is left out, and all
+    lengths where none has both.
+    """
+
+    def least(own, end):
+        sides = (("layer", "layer, own kernel"), theirs)
+        return [min((own[name + end] for name in names if name + end in own), default=math.inf) for names in sides]
+
+    found, both = [], not graphs
+    for own in by_n:
+        ours, other = least(own, "")
+        if graphs:
+            graph = least(own, GRAPH)
+            if math.isinf(graph[0]) != math.isinf(graph[1]):
+                continue
+            both = both or max(graph) < math.inf
+            ours, other = min(ours, graph[0]), min(other, graph[1])
+        if max(ours, other) < math.inf:
+            found.append(other / ours)
+    return found if both else []
 
 
 def _long(record, direction):
@@ -293,10 +323,15 @@ def _course(record):
     return rows and _table(("on this device", "found"), rows)
 
 
+def kernels_of(record):
+    """Return the rows of a trace that are kernels: what the CPU did has rows as well."""
+    return [row for row in record.get("trace", ()) if "kernel" in row]
+
+
 def _trace(record):
     """Sum the microseconds of each kernel in a step of the layer; what takes the most comes first."""
     found = {}
-    for row in record.get("trace", ()):
+    for row in kernels_of(record):
         kernels = found.setdefault((row["implementation"], row["n"]), {})
         kernels.setdefault(row["kernel"], []).append(row["us"])
     rows = []

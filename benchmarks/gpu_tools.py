@@ -35,25 +35,48 @@ def measured(run):
     Times are those of events on the device. None where its memory is too small. Inputs are in the cache no more: it
     is cleared before each call.
     """
+    return measured_in_turns([run], 1, REPEAT)[0]
+
+
+def measured_in_turns(runs, rounds, repeat):
+    """Return what each of several calls takes, as `measured` does.
+
+    They take turns, each of `repeat` milliseconds, so that a device that grows warm, and a machine that is busy for a
+    while, meet all of them.
+    """
+    found = [_once(run) for run in runs]
+    if DEVICE == "cpu":
+        return found
+    times = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, own, taken in zip(runs, found, times, strict=True):
+            if "why" not in own:
+                taken += triton.testing.do_bench(run, warmup=repeat // 4, rep=repeat, return_mode="all")
+    for own, taken in zip(found, times, strict=True):
+        if taken:
+            low, middle, high = np.quantile(taken, [0.1, 0.5, 0.9])
+            own["milliseconds"] = round(float(middle), 4)
+            own["deciles"] = [round(float(low), 4), round(float(high), 4)]
+    return found
+
+
+def _once(run):
+    """Call it, and once more for the bytes at its peak: the first one compiles, and warms up. On a CPU, time it."""
+    found = {"milliseconds": None, "deciles": None, "peak_bytes": None}
     try:
+        began = time.perf_counter()
+        run()
         if DEVICE == "cpu":  # one call, as a proof
-            began = time.perf_counter()
-            run()
-            return {"milliseconds": 1e3 * (time.perf_counter() - began), "deciles": None, "peak_bytes": None}
-        run()  # compiles, and warms up
+            return found | {"milliseconds": 1e3 * (time.perf_counter() - began)}
         synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         run()
         synchronize()
-        peak = torch.cuda.max_memory_allocated() - before
-        times = triton.testing.do_bench(run, warmup=REPEAT // 4, rep=REPEAT, return_mode="all")
-        low, middle, high = np.quantile(times, [0.1, 0.5, 0.9])
-        deciles = [round(float(low), 4), round(float(high), 4)]
-        return {"milliseconds": round(float(middle), 4), "deciles": deciles, "peak_bytes": peak}
+        return found | {"peak_bytes": torch.cuda.max_memory_allocated() - before}
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
-        return {"milliseconds": None, "deciles": None, "peak_bytes": None, "why": "out of memory"}
+        return found | {"why": "out of memory"}
 
 
 def rate(flops, found):

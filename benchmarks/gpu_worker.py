@@ -7,11 +7,9 @@ import signal
 import sys
 import traceback
 
+from gpu_needs import Absent
+
 HUNG = 180  # seconds that one case may take at most
-
-
-class Absent(Exception):
-    """What a case needs of the machine is not there."""
 
 
 class Died(Exception):

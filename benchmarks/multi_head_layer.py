@@ -1,10 +1,11 @@
-"""A multi-head layer for any device and float dtype, which never holds n x n unless it is given a mask."""
+"""A multi-head layer for any device and float dtype.
+
+It holds n x n only where it is given a mask; several tokens that meet a cache have one of their own, (n, n_k).
+"""
 
 import torch
 from torch import nn
 from torch.nn import functional
-
-CHUNK = 256  # queries at a time, where causal attention meets a cache
 
 
 class MultiHeadLayer(nn.Module):
@@ -75,52 +76,65 @@ class MultiHeadLayer(nn.Module):
         if x.dim() != 3 or x.shape[2] != self.d_model:
             raise ValueError(f"x is (b, n, {self.d_model}), not {tuple(x.shape)}")
         b, n, _ = x.shape
-        heads = self.W_qkv(x).view(b, n, -1, self.d_head).transpose(1, 2)  # (b, h + 2 h_kv, n, d_head), not copied
-        q, k, v = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        # Split before the heads move forward: the gradient is put together in the order that W_qkv's product reads.
+        heads = self.W_qkv(x).view(b, n, -1, self.d_head)
+        parts = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=2)
+        q, k, v = (own.transpose(1, 2) for own in parts)  # (b, heads, n, d_head), not copied
         if cache is not None:
             k, v = cache.append(k, v)
-        if self.num_kv_heads < self.num_heads:
-            group = self.num_heads // self.num_kv_heads
-            k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-        z = self.attend(q, k, v, is_causal) if mask is None else _masked(q, k, v, mask, is_causal)
-        return self.W_o(z.transpose(1, 2).reshape(b, n, self.d_model))
+        n_k = k.shape[2]
+        is_causal = is_causal and n > 1  # the last token sees everything
+        nothing = None
+        if mask is not None:
+            mask, nothing = _fitting(mask, (b, self.num_heads, n, n_k), is_causal, x.device)
+        elif is_causal and n < n_k:  # PyTorch's is_causal counts from the first key
+            mask = _causal(n, n_k, x.device)
+        group = self.num_heads // self.num_kv_heads
+        if group > 1:  # each head of keys is a sequence of its own: its queries read it by a stride of 0, uncopied
+            q = q.reshape(-1, group, n, self.d_head)
+            k, v = (own.reshape(-1, 1, n_k, self.d_head).expand(-1, group, -1, -1) for own in (k, v))
+            if mask is not None and mask.dim() == 4:
+                own = self.num_kv_heads if mask.shape[1] == 1 else self.num_heads
+                mask = mask.expand(b, own, -1, -1).reshape(len(q), -1, *mask.shape[2:])
+        if mask is None:
+            z = self.attend(q, k, v, is_causal)
+        else:
+            z = functional.scaled_dot_product_attention(q, k, v, mask)
+        if group > 1:
+            z = z.unflatten(0, (b, -1)).permute(0, 3, 1, 2, 4).reshape(b, n, self.num_heads, self.d_head)
+        else:
+            z = z.transpose(1, 2)
+        if nothing is not None:
+            z = z.masked_fill(nothing.transpose(1, 2), 0)
+        return self.W_o(z.reshape(b, n, self.d_model))
 
     def attend(self, q, k, v, is_causal):
         """Attend without a mask; a subclass may have another kernel do it.
 
-        q is (b, h, n, d_head), k and v are (b, h, n_k, d_head); the result is (b, h, n, d_head).
+        q, k and v are (b, h, n, d_head), or with grouped heads (b h_kv, h / h_kv, n, d_head). Without causality, or
+        for one query, k and v may be longer: n_k.
         """
-        n, n_k = q.shape[2], k.shape[2]
-        if not is_causal or n == 1:  # the last token sees everything
-            return functional.scaled_dot_product_attention(q, k, v)
-        if n == n_k:
-            return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        # PyTorch's is_causal means j <= i: with a cache, each chunk of queries gets a mask of its own instead.
-        chunks = q.split(CHUNK, dim=2)
-        starts = range(n_k - n, n_k, CHUNK)
-        places = zip(chunks, starts, strict=True)
-        return torch.cat([_masked(own, k, v, _causal(own, start, n_k), False) for own, start in places], dim=2)
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
 
 
-def _causal(q, start, n_k):
-    """Return the mask (n, n_k) of queries whose first one stands at the place `start` among the keys."""
-    places = torch.arange(start, start + q.shape[2], device=q.device)
-    return torch.arange(n_k, device=q.device) <= places[:, None]
+def _causal(n, n_k, device):
+    """Return which of n_k keys each of the last n tokens sees, (n, n_k)."""
+    places = torch.arange(n_k - n, n_k, device=device)
+    return torch.arange(n_k, device=device) <= places[:, None]
 
 
-def _masked(q, k, v, mask, is_causal):
-    """Attend where the mask and, if so, causality allow; a query that may attend to nothing gets 0."""
-    (b, h, n, _), n_k = q.shape, k.shape[2]
+def _fitting(mask, full, is_causal, device):
+    """Return a mask of four axes that fits `full`, (b, h, n, n_k), and which queries may attend to nothing.
+
+    Such a query sees everything, and its result is to be thrown away: no backend meets a softmax of nothing.
+    """
     if mask.dim() == 3:
         mask = mask[:, None]  # one for each sequence: the axis of the heads comes second
     mask = mask.view((1,) * (4 - mask.dim()) + tuple(mask.shape))
-    full = (b, h, n, n_k)
     fits = mask.dim() == 4 and all(own in (1, size) for own, size in zip(mask.shape, full, strict=True))
-    if mask.dtype != torch.bool or not fits or mask.shape[3] != n_k:
+    if mask.dtype != torch.bool or not fits or mask.shape[3] != full[3]:
         raise ValueError(f"a boolean mask that fits {full}, not one of {mask.dtype}, {tuple(mask.shape)}")
     if is_causal:
-        mask = mask & _causal(q, n_k - n, n_k)
+        mask = mask & _causal(*full[2:], device)
     nothing = ~mask.any(-1, keepdim=True)
-    # Such a query sees everything, and its result is thrown away: no backend meets a softmax of nothing.
-    z = functional.scaled_dot_product_attention(q, k, v, (mask | nothing).expand(b, h, n, n_k))
-    return z.masked_fill(nothing, 0)
+    return mask | nothing, nothing

@@ -219,8 +219,8 @@ def test_sentences_say_what_the_record_has():
         "tuned_forward_64": "100", "tuned_rows": "32", "tuned_roof": "32", "tuned_share": "50%",
         "naive_ms": "36.0", "kernel_ms": "8.00", "kernel_times": "4", "kernel_mib": "1", "wide_rate": "1.0",
         "short_kernel": "500", "short_cudnn": "375", "goal_flash_forward": "200%", "goals_met": "6",
-        "goals_missed": "5", "layer_least": "0.80", "layer_step": "3.00", "layer_parts": "2.50", "layer_same": "2.40",
-        "layer_least_n": "4,096", "own_times": "2.00", "own_copies": "25%", "weights_both": "4",
+        "goals_missed": "5", "layer_least": "0.80", "layer_least_n": "4,096",
+        "own_times": "2.00", "own_copies": "25%", "weights_both": "4",
         "timing_too_fast": "1,100", "timing_rate": "10",
         "window_forward": "0.12", "window_all_forward": "2.00", "contest": "not yet measured",
     }  # fmt: skip
@@ -270,6 +270,51 @@ def test_the_check_of_the_chapter_sees_a_row_that_is_missing(course, wrong):
     sizes = {"dtype": torch.bfloat16, "n": 65, "d": 16}
     allowed = 2 * course["gap"](course["attend"], **sizes)
     assert course["gap"](course["tiled"], **sizes) < allowed < course["gap"](attend, **sizes)
+
+
+def traced(name, n, kernels, launches):
+    """Return rows of a trace: kernels by name with their µs, 10 µs after one another, and launches 5 µs earlier."""
+    about = {"implementation": name, "n": n}
+    rows = [about | {"kernel": what, "start_us": 10.0 * i, "us": us} for i, (what, us) in enumerate(kernels)]
+    return rows + [about | {"host": "cudaLaunchKernel", "start_us": 10.0 * i, "us": 2.0} for i in range(launches)]
+
+
+KERNELS = [("nvjet_sm90", 30.0), ("cudnn_sdpa", 40.0), ("void CatArrayBatchedCopy", 20.0), ("reduce_kernel", 10.0)]
+STEPS = RECORD | {
+    "trace": [*traced("layer", 512, KERNELS, 4), *traced("layer, CUDA graph", 512, KERNELS, 1),
+              *traced("layer", 4096, KERNELS[:2], 0)],
+    "layer": [ROW | {"implementation": name, "n": n, "direction": "forward+backward", "milliseconds": ms}
+              for name, n, ms in (("layer", 512, 0.4), ("layer, CUDA graph", 512, 0.125), ("layer", 4096, 0.07),
+                                  ("layer, compiled", 512, 0.2), ("nn.MultiheadAttention", 512, 0.9),
+                                  ("nn.MultiheadAttention, CUDA graph", 512, 0.3))],
+}  # fmt: skip
+
+
+def test_a_step_is_divided_by_kinds_of_kernels():
+    own = figure.shares(STEPS, "layer", 512)
+    kinds = {"attention": 40, "copies and casts": 20, "products": 30, "sums and the rest": 10}
+    assert own == kinds | {"idle": pytest.approx(300)}
+    assert figure.shares(STEPS, "layer", 4096)["idle"] == pytest.approx(0)
+    assert figure.shares(STEPS, "layer", 1024) == figure.shares(RECORD, "layer", 4096) == {}
+    said = figure.told(STEPS)
+    wanted = {
+        "short_launches": "4", "short_graph_launches": "1", "short_step": "400 µs", "short_busy": "100 µs",
+        "short_idle": "75%", "short_graph_step": "125 µs", "short_graph_idle": "20%", "graph_step": "3.2 times",
+        "graph_theirs": "3.0 times", "compiled_step": "2.0 times",
+    }  # fmt: skip
+    assert {name: said[name] for name in wanted} == wanted
+
+
+def test_a_step_is_drawn_where_it_was_traced(monkeypatch):
+    shown = []
+    monkeypatch.setattr(figure.drawing, "show", lambda *axes: shown.append(axes))
+    assert "not yet measured" in figure.steps(RECORD).data and not shown
+    assert figure.steps(STEPS) is None
+    line, bars = shown[0]
+    assert len(line.collections) == 2 * len(KERNELS) + 4 + 1
+    assert sum(bar.get_width() for bar in bars.patches) == pytest.approx(3)
+    assert [own.get_text() for own in bars.texts][:2] == ["10%", "75%"]
+    figure.drawing.plt.close("all")
 
 
 def test_what_is_drawn_is_what_was_measured(monkeypatch):

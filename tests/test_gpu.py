@@ -254,8 +254,7 @@ class Cache:
 
 
 @pytest.mark.parametrize("heads", [4, 2])
-def test_through_a_cache_the_layer_says_the_same(layer, benchmarks, monkeypatch, heads):
-    monkeypatch.setattr(benchmarks("multi_head_layer"), "CHUNK", 3)
+def test_through_a_cache_the_layer_says_the_same(layer, heads):
     torch.manual_seed(SEED)
     made, x = layer(16, 4, heads).double(), torch.randn(2, 14, 16, dtype=torch.float64)
     cache = Cache()
@@ -264,16 +263,24 @@ def test_through_a_cache_the_layer_says_the_same(layer, benchmarks, monkeypatch,
     assert cache.pair[0].shape == (2, heads, 14, 4)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_compiled_without_a_break(layer, is_causal):
+@pytest.mark.parametrize(("heads", "is_causal"), [(4, False), (2, True)])
+def test_compiled_without_a_break(layer, is_causal, heads):
+    """As a whole, with a mask, and for several tokens that meet a cache."""
+    torch._dynamo.reset()
     torch.manual_seed(SEED)
-    made = layer(16, 4, 2)
+    made = layer(16, 4, heads)
     compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
     x, mask = torch.randn(2, 6, 16, requires_grad=True), torch.rand(2, 1, 6) < 0.5
-    for own in (None, mask):
+    for own in (None, mask, mask[:, None]):
         torch.testing.assert_close(compiled(x, own, is_causal), made(x, own, is_causal))
     compiled(x, None, is_causal).sum().backward()
     assert x.grad.isfinite().all()
+    torch._dynamo.reset()  # it compiles anew for each state of a cache, up to eight times
+    caches = Cache(), Cache()
+    with torch.no_grad():
+        for part in x.split([2, 1, 3], dim=1):
+            found = compiled(part, is_causal=is_causal, cache=caches[0])
+            torch.testing.assert_close(found, made(part, is_causal=is_causal, cache=caches[1]))
 
 
 def test_sizes_that_do_not_fit_raise(layer):
@@ -295,30 +302,57 @@ def test_sizes_that_do_not_fit_raise(layer):
             made(wrong)
 
 
-def test_the_layer_never_holds_n_by_n(layer, benchmarks, monkeypatch):
-    """What each operation returns is smaller than n x n, forward and backward; with a cache too, forward."""
+SDPA_ON_CPU = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+def operations(run):
+    """Run a function; return what ran, by name, and the bytes of the largest tensor that came out."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Largest(TorchDispatchMode):
-        found = 0
+    class Watch(TorchDispatchMode):
+        names, largest = [], 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             out = func(*args, **(kwargs or {}))
+            Watch.names.append(str(func))
             for own in torch.utils._pytree.tree_leaves(out):
                 if isinstance(own, torch.Tensor):
-                    Largest.found = max(Largest.found, own.untyped_storage().nbytes())
+                    Watch.largest = max(Watch.largest, own.untyped_storage().nbytes())
             return out
 
-    monkeypatch.setattr(benchmarks("multi_head_layer"), "CHUNK", 16)
+    with Watch():
+        run()
+    return Watch.names, Watch.largest
+
+
+def test_the_layer_never_holds_n_by_n(layer):
+    """What each operation returns is smaller than n x n, forward and backward."""
     n, made = 2048, layer(16, 2, 1)
     x = torch.randn(1, n, 16, requires_grad=True)
-    with Largest():
-        made(x, is_causal=True).sum().backward()
-        with torch.no_grad():
-            cache = Cache()
-            for part in x.split([n // 2, n // 2], dim=1):
-                made(part, is_causal=True, cache=cache)
-    assert 4 * n * 16 <= Largest.found < n * n / 4  # bytes: not even a quarter of a boolean mask
+    largest = operations(lambda: made(x, is_causal=True).sum().backward())[1]
+    assert 4 * n * 16 <= largest < n * n / 4  # bytes: not even a quarter of a boolean mask
+
+
+def test_nothing_is_copied_between_projections_and_attention(layer):
+    """Gradients of q, k and v are put together once; heads that share a head of keys read it where it is."""
+    made, x = layer(16, 4), torch.randn(2, 64, 16, requires_grad=True)
+    names = operations(lambda: made(x, is_causal=True).sum().backward())[0]
+    copies = [name for name in names if any(word in name for word in ("clone", "copy", "contiguous", "cat"))]
+    assert copies == ["aten.cat.default"]
+    made, x = layer(16, 4, 1), torch.randn(1, 64, 16)
+    with torch.no_grad():
+        names = operations(lambda: made(x, is_causal=True))[0]
+    views = {"view", "t", "split_with_sizes", "transpose", "permute", "expand"}
+    kinds = [name.split(".")[1] for name in names]
+    assert [kind for kind in kinds if kind not in views] == ["addmm", SDPA_ON_CPU, "addmm"]
+
+
+def test_tokens_that_meet_a_cache_attend_in_one_call(layer):
+    made, x, cache = layer(16, 4, 2), torch.randn(1, 600, 16), Cache()
+    with torch.no_grad():
+        made(x[:, :10], is_causal=True, cache=cache)
+        names, largest = operations(lambda: made(x[:, 10:], is_causal=True, cache=cache))
+    assert sum(SDPA_ON_CPU in name for name in names) == 1 and largest <= 4 * 590 * 600  # one mask for all heads
 
 
 # The benchmark and its record.

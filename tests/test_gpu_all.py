@@ -4,6 +4,7 @@ What it does with answers that come, fail or never come is tried on a made-up pr
 Triton's interpreter.
 """
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -236,9 +238,26 @@ def test_goals_are_reckoned_from_the_rows(benchmarks):
         (1.0, "met"),
         (5.0, "met"),
     ]
-    assert len(tables.goals(record)) == 11
+    assert len(tables.goals(record)) == 15
     said = tables.told_goals(record)
-    assert said.count("NOT YET MEASURED") == 4 and said.count("look at ") == 3
+    assert said.count("NOT YET MEASURED") == 8 and said.count("look at ") == 3
+
+
+def test_a_layer_in_a_graph_is_compared_with_one_in_a_graph(benchmarks):
+    """At 512 tokens both have one, at 1,024 only ours, at 8,192 neither."""
+    tables, slow = benchmarks("gpu_tables"), "nn.MultiheadAttention with weights"
+    times = {
+        (512, "layer"): 4.0,
+        (512, slow): 8.0,
+        (512, "layer, CUDA graph"): 1.0,
+        (512, f"{slow}, CUDA graph"): 5.0,
+    }
+    times |= {(1024, "layer"): 4.0, (1024, slow): 6.0, (1024, "layer, CUDA graph"): 1.0}
+    times |= {(8192, "layer"): 1.0, (8192, slow): 7.0}
+    rows = [{"n": n, "implementation": name, "milliseconds": ms} for (n, name), ms in times.items()]
+    record = {"layer": [row | {"direction": "forward"} for row in rows]}
+    found = {goal.what.split(":")[0]: goal.reached for goal in tables.goals(record) if goal.reached}
+    assert found == {"layer, eager": 1.5, "layer, eager or CUDA graph": 5.0}
 
 
 def test_goals_of_the_record_are_printed():
@@ -248,6 +267,7 @@ def test_goals_of_the_record_are_printed():
 def test_a_trace_and_the_course_have_their_tables(benchmarks):
     tables, step = benchmarks("gpu_tables"), {"implementation": "layer", "n": 16}
     trace = [{**step, "kernel": name, "start_us": 0.0, "us": us} for name, us in (("a", 1.0), ("b", 6.0), ("a", 1.0))]
+    trace += [{**step, "host": "cudaLaunchKernel", "start_us": 0.0, "us": 9.0}]
     shown = tables.TABLES["A step in the profiler"]({"trace": trace}).splitlines()
     assert shown[2] == "| layer, n = 16 | `b` | 1 | 6 | 75% |" and shown[3].endswith("| 2 | 2 | 25% |")
     record = {"tests": {"test_gpu.py": {"passed": 3, "failed": {"test_x": "why"}, "skipped": {}}}}
@@ -258,6 +278,33 @@ def test_a_trace_and_the_course_have_their_tables(benchmarks):
     shown = tables.TABLES["The course on this device"](record)
     assert "3 passed, 1 failed" in shown and "6.5 of 7 points, 0.5 waiting" in shown
     assert "7.31 of 24 and 0.69 waiting, then 8 and 0 waiting" in shown
+
+
+def test_of_a_profile_the_last_step_counts(benchmarks, monkeypatch):
+    """Kernels, outermost operations and launches; not earlier steps, nor the device's copy of the mark."""
+    pytest.importorskip("triton")
+    import torch.profiler
+    from torch.autograd import DeviceType
+
+    parts = benchmarks("gpu_parts")
+
+    def event(name, start, us, parent=None, device=DeviceType.CPU):
+        at = SimpleNamespace(start=start, elapsed_us=lambda: us)
+        return SimpleNamespace(name=name, time_range=at, cpu_parent=parent, device_type=device)
+
+    step, cuda = event(parts.STEP, 100, 90), {"device": DeviceType.CUDA}
+    linear = event("aten::linear", 105, 20, step)
+    events = [event(parts.STEP, 0, 90), event("earlier", 20, 5, **cuda), step, linear]
+    events += [event("aten::addmm", 106, 9, linear), event("cudaLaunchKernel", 110, 2, linear)]
+    events += [event("cudaDeviceSynchronize", 180, 9, step), event(parts.STEP, 112, 60, **cuda)]
+    events += [event("cudnn_sdpa", 112, 60, **cuda)]
+    profile = contextlib.nullcontext(SimpleNamespace(events=lambda: events))
+    monkeypatch.setattr(torch.profiler, "profile", lambda activities: profile)
+    monkeypatch.setattr(parts, "DEVICE", "cuda")
+    monkeypatch.setattr(parts, "synchronize", lambda: None)
+    device, host = parts.profiled(lambda: None)
+    assert device == [("cudnn_sdpa", {"start_us": 12, "us": 60})]
+    assert [name for name, _ in host] == ["aten::linear", "cudaLaunchKernel"] and host[0][1]["start_us"] == 5
 
 
 # The block sizes.
@@ -338,6 +385,10 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
     found = read(path)
     assert set(found["measured"]) == set(benchmarks("gpu").PARTS) - {"window"}
     assert not found["unfinished"] and found["machine"]["interpreter"]
+    names = {row["implementation"] for row in found["layer"]}
+    assert {"layer, compiled", "layer, CUDA graph", "nn.MultiheadAttention with weights, CUDA graph"} <= names
+    for kind in ("kernel", "host"):
+        assert {row["implementation"] for row in found["trace"] if kind in row} >= {"layer", "layer, CUDA graph"}
     assert all(not own["lost"] and own["points"] + own["waiting"] == own["of"] for own in found["exercise"].values())
     assert found["pending"]["before"]["layer"]["waiting"] > 0
     assert RECORD.read_bytes() == before

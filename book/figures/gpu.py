@@ -175,8 +175,12 @@ def _attention(record):
 
 
 def _layer(record):
-    rows = record.get("layer", ())
-    made = [_milliseconds(name, [row for row in rows if row["direction"] == name]) for name in DIRECTIONS]
+    made = []
+    for way in DIRECTIONS:
+        rows = [row for row in record.get("layer", ()) if row["direction"] == way]
+        short = [row for row in rows if row["implementation"].endswith((tables().GRAPH, "compiled"))]
+        made += [_milliseconds(way, [row for row in rows if row not in short])]
+        made += [_milliseconds(f"{way}, as one CUDA graph or compiled", short)]
     return "\n\n".join(filter(None, made)) or None
 
 
@@ -219,7 +223,7 @@ def _accuracy(record):
 def _trace(record):
     """The kernels that take the most of a step, for each kind of layer."""
     found, made = {}, []
-    for row in record.get("trace", ()):
+    for row in tables().kernels_of(record):
         kernels = found.setdefault(f"{row['implementation']}, {row['n']:,} tokens", {})
         kernels.setdefault(row["kernel"].replace("|", "/"), []).append(row["us"])
     for title, kernels in found.items():
@@ -526,6 +530,101 @@ def layers(record):
     return drawing.show(*made)
 
 
+KINDS = {
+    "attention": ("sdpa", "flash", "fmha", "ttention", "cudnn::fusion", "oftmax"),
+    "copies and casts": ("Cat", "copy", "Memset", "Memcpy", "Fill", "convert"),
+    "products": ("nvjet", "gemm", "cutlass", "mm", "linear"),
+    "sums and the rest": ("",),
+}
+"""Of kernels: words in their names. The first kind that has one is theirs."""
+KIND_COLORS = dict(zip(KINDS, (drawing.KEY, drawing.VALUE, drawing.QUERY, drawing.WEIGHT), strict=True))
+IDLE = "idle"
+SHORT = 512  # tokens of the step that is traced with what the CPU does
+
+
+def kind(name):
+    """Return which of `KINDS` a kernel is."""
+    return next(what for what, words in KINDS.items() if any(word in name for word in words))
+
+
+def step_of(record, name, n):
+    """Return the kernels of a traced training step, and its operations and launches on the CPU: two lists of rows."""
+    rows = [row for row in record.get("trace", ()) if (row["implementation"], row["n"]) == (name, n)]
+    return [row for row in rows if "kernel" in row], [row for row in rows if "host" in row]
+
+
+def shares(record, name, n):
+    """Return microseconds of a training step by kind, and those in which the GPU is idle; an empty dict of none.
+
+    Kernels are those of the profiler. The whole step was measured without it, since the profiler slows launches down.
+    """
+    kernels, _ = step_of(record, name, n)
+    whole = layer(record, "forward+backward", name, n).get("milliseconds")
+    if not kernels or not whole:
+        return {}
+    found = dict.fromkeys(KINDS, 0.0)
+    for row in kernels:
+        found[kind(row["kernel"])] += row["us"]
+    return found | {IDLE: max(0.0, 1e3 * whole - sum(found.values()))}
+
+
+def steps(record, n=SHORT, long=4096):
+    """Draw a training step of n tokens in the profiler, from Python and as a CUDA graph, and where its time goes.
+
+    Parameters
+    ----------
+    record : dict
+    n, long : int
+        Tokens of the steps in the timeline, and of one more step whose shares are shown.
+
+    Returns
+    -------
+    drawing or Markdown
+        Without such a trace in the record, a line that says so.
+    """
+    eager, graph = ("layer", "launched from Python"), ("layer" + tables().GRAPH, "as a CUDA graph")
+    traced = {said: step_of(record, name, n) for name, said in (eager, graph)}
+    bars = {f"{tokens:,} tokens, {said}": shares(record, name, tokens)
+            for (name, said), tokens in ((eager, n), (graph, n), (eager, long))}  # fmt: skip
+    if not all(kernels for kernels, _ in traced.values()) or not all(bars.values()):
+        return Markdown(f"*A training step of {n} tokens, kernel by kernel: {tables().NOT_YET}.*")
+    line, shared = drawing.panels(1, width=620, height=190), drawing.panels(1, width=620, height=170)
+    _timeline(line, traced)
+    for y, own in enumerate(bars.values()):
+        at, whole = 0, sum(own.values())
+        for what, us in own.items():
+            colour = KIND_COLORS.get(what, drawing.RULE)
+            shared.barh(y, us / whole, left=at, color=colour, height=0.6, label=what if y == 0 else None)
+            if us > 0.08 * whole:
+                shared.text(at + us / whole / 2, y, f"{us / whole:.0%}", ha="center", va="center",
+                            color=drawing.INK if what == IDLE else drawing.PAPER)  # fmt: skip
+            at += us / whole
+    shared.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.6), title="Shares of a step", xticks=[])
+    shared.set_yticks(range(len(bars)), bars)
+    shared.spines[:].set_visible(False)
+    shared.tick_params(axis="y", length=0)
+    shared.figure.legend(loc="outside lower center", ncols=5, columnspacing=1, handlelength=1)
+    return drawing.show(line, shared)
+
+
+def _timeline(axes, traced):
+    """Draw steps below each other: what the CPU does, its launches in ink, and kernels by kind, over microseconds."""
+    names, y = [], 0
+    for said, (kernels, host) in traced.items():
+        calls = [row for row in host if row["host"].startswith("cu")]
+        for rows, name in ((host, f"CPU, {said}"), (kernels, "GPU")):
+            for row in rows:
+                tick = row in calls
+                colour = drawing.INK if tick else drawing.RULE if rows is host else KIND_COLORS[kind(row["kernel"])]
+                axes.broken_barh([(row["start_us"], max(row["us"], 1.0))], (y - 0.35, 0.7), facecolor=colour, lw=0)
+            names.append(name)
+            y += 1
+    axes.set(ylim=(y - 0.5, -0.5), xlim=(0, None), xlabel="µs, in the profiler", title="One training step")
+    axes.set_yticks(range(y), names)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
 def attention(record, direction, name, n, width=64, dtype="bfloat16"):
     """Return the row of causal attention in this case; an empty dict where it was not measured, or did not fit."""
     found = gpu_record.rows(record, "attention", direction=direction, causal=True, dtype=dtype, d_head=width)
@@ -545,7 +644,14 @@ def told(record):
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
     names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
     names += ["queries_rate", "above_datasheet"]
-    told_of = (_told_of_ceilings, _told_of_attention, _told_of_layers, _told_of_goals, _told_of_the_rest)
+    told_of = (
+        _told_of_ceilings,
+        _told_of_attention,
+        _told_of_layers,
+        _told_of_steps,
+        _told_of_goals,
+        _told_of_the_rest,
+    )
     said = {"card": measured_on(record)}
     for words in told_of:
         said |= words(record)
@@ -566,10 +672,28 @@ TOLD = [
     ),
     *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
     *("contest_cudnn", "contest_naive", "goal_flash_forward", "goal_flash_backward", "goal_share_64"),
-    *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_step", "layer_parts"),
-    *("layer_same", "layer_long", "own_times", "own_copies", "weights_forward", "weights_both", "graph_short"),
+    *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_long"),
+    *(
+        "weights_forward_short",
+        "weights_both_short",
+        "own_times",
+        "own_copies",
+        "weights_forward",
+        "weights_both",
+        "graph_short",
+    ),
     *("graph_short_eager", "graph_long", "graph_long_eager", "timing_first", "timing_no_wait", "timing_too_fast"),
     *("timing_wait", "timing_events", "timing_rate", "timing_zeros", "window_forward", "window_all_forward"),
+    *(
+        "short_launches",
+        "short_graph_launches",
+        "short_step",
+        "short_busy",
+        "short_idle",
+        "short_graph_step",
+        "short_graph_busy",
+    ),
+    *("short_graph_idle", "graph_step", "graph_theirs", "compiled_step"),
     *("window_both", "window_all_both", "lowest_clock", "highest_clock"),
 ]
 
@@ -664,32 +788,49 @@ def _told_of_layers(record):
         return layer(record, direction, name, 16_384).get("milliseconds")
 
     found = gpu_record.rows(record, "layer", direction="forward+backward")
-    if (
-        not {"layer", "layer, cudnn", "layer, own kernel", "projections", "nn.MultiheadAttention with weights"}
-        <= found.keys()
-    ):
+    if not {"layer", "layer, own kernel", "nn.MultiheadAttention with weights"} <= found.keys():
         return {}
     own = {n: row["milliseconds"] for n, row in found["layer"].items()}
     ratio = {n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ())) / x
              for n, x in own.items()}  # fmt: skip
     at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
-    parts = found["projections"][at]["milliseconds"] + attention(record, "forward+backward", "cudnn", at, 128).get(
-        "milliseconds", 0
-    )
-    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}", "layer_step": f"{own[at]:.2f}"}
-    said |= {"layer_parts": f"{parts:.2f}", "layer_long": f"{min(ratio[n] for n in own if n >= 4096):.2f}"}
-    said["layer_same"] = f"{found['layer, cudnn'][at]['milliseconds']:.2f}"
+    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
+    said["layer_long"] = f"{min(ratio[n] for n in own if n >= 4096):.2f}"
     said["own_times"] = f"{least('forward+backward', 'layer, own kernel') / least('forward+backward', 'layer'):.2f}"
     for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
         said[word] = f"{least(way, 'nn.MultiheadAttention with weights') / least(way, 'layer'):.0f}"
+        if own := layer(record, way, "layer", 1024):
+            slow = layer(record, way, "nn.MultiheadAttention with weights", 1024)["milliseconds"]
+            said[f"{word}_short"] = f"{slow / own['milliseconds']:.1f}"
     for word, n in (("graph_short", 1024), ("graph_long", 4096)):
         graph, eager = layer(record, "forward", "layer, CUDA graph", n), layer(record, "forward", "layer", n)
         if graph and eager:
             said |= {word: f"{graph['milliseconds']:.3f}", f"{word}_eager": f"{eager['milliseconds']:.3f}"}
-    steps = [row for row in record.get("trace", ()) if row["implementation"] == "layer, own kernel"]
+    steps = [row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"]
     copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
     if copies:
         said["own_copies"] = f"{copies / sum(row['us'] for row in steps):.0%}"
+    return said
+
+
+def _told_of_steps(record):
+    """What a training step of few tokens spends: in microseconds and shares, from Python and as a CUDA graph."""
+    said, graph = {}, tables().GRAPH
+    for word, name in (("short", "layer"), ("short_graph", "layer" + graph)):
+        if launches := sum(row["host"].startswith("cu") for row in step_of(record, name, SHORT)[1]):
+            said[f"{word}_launches"] = str(launches)
+        if own := shares(record, name, SHORT):
+            whole = sum(own.values())
+            said |= {f"{word}_step": f"{whole:.0f} µs", f"{word}_busy": f"{whole - own[IDLE]:.0f} µs"}
+            said |= {f"{word}_idle": f"{own[IDLE] / whole:.0%}"}
+    for word, other, name in (
+        ("graph_step", "layer" + graph, "layer"),
+        ("graph_theirs", "nn.MultiheadAttention" + graph, "nn.MultiheadAttention"),
+        ("compiled_step", "layer, compiled", "layer"),
+    ):
+        eager, made = (layer(record, "forward+backward", of, SHORT) for of in (name, other))
+        if eager and made:
+            said[word] = f"{eager['milliseconds'] / made['milliseconds']:.1f} times"
     return said
 
 
