@@ -1,9 +1,6 @@
 """What the long experiments of the book's pages gave, so that no build of the book runs them.
 
-    python book/records.py                      # every experiment anew, into book/data/experiments/
-    python book/records.py 08-heads-deeper ...  # those of these pages
-
-A cell tagged `recorded` is run by this command alone. What it printed, and the values of the names that it binds and
+A cell tagged `recorded` is run by `record.py` alone. What it printed, and the values of the names that it binds and
 that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what they were made by. A build
 has them from there: imports, functions and classes of the cell are run as ever, the rest is not. Where a page's code
 is newer than its record, a reader's build takes the record and says so; a strict one refuses it. So such a cell
@@ -14,9 +11,6 @@ is newer than its record, a reader's build takes the record and says so; a stric
 - prints, if it likes, and shows nothing else.
 
 Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
-
-A page that measures time is refused while other programs use more than half of the machine's cores, before or during
-the run: its record stays as it was. The record says how many they used (`others`), and the page says it.
 """
 
 import ast
@@ -30,7 +24,6 @@ import platform
 import re
 import symtable
 import sys
-import tempfile
 import time
 import zlib
 from datetime import UTC, datetime
@@ -46,8 +39,6 @@ MODULES = "figures"
 NO_MATTER = {"drawing", "gpu_record", "prose", "widget"}  # modules of `figures` that no result depends on
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
-BUSY = 0.5  # the most that other programs may use where times are recorded, as a share of the machine's cores
-LOOK = 2  # the seconds for which they are watched before
 
 
 # A page's cells.
@@ -435,84 +426,3 @@ def processor():
     except OSError:
         found = None
     return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-# How busy the machine is.
-
-
-def records_time(notebook):
-    """Tell whether a page records times: with a cell tagged `clock` and `recorded`."""
-    return any({"clock", TAG} <= tags(cell) for cell in notebook.cells)
-
-
-def watch_others():
-    """Return a function that returns how many cores other programs have used since now, on average.
-
-    The load average says it only minutes later, and counts this program as well.
-    """
-    import psutil
-
-    def worked():
-        spent = psutil.cpu_times()
-        waited = [getattr(spent, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")]
-        return sum(spent) - sum(waited) - sum(os.times()[:4])  # `os.times`: our own, and our children's that ended
-
-    began, start = worked(), time.perf_counter()
-    return lambda: max(0.0, (worked() - began) / (time.perf_counter() - start))
-
-
-def make(page, notebook):
-    """Make the experiments of a page anew; return whether they are recorded, and what there is to say, in lines."""
-    import run_pages
-
-    cores = os.cpu_count()
-
-    def refused(used):
-        said = f"{page.stem} measures time, and other programs use {used:.1f} of {cores} cores, more than "
-        return f"{said}{BUSY * cores:g}. Its record is as it was. Wait, or end them, and run this again."
-
-    timed, used = records_time(notebook), watch_others()
-    time.sleep(LOOK if timed else 0)
-    if timed and used() > BUSY * cores:
-        return False, [refused(used())]
-    used = watch_others()
-    with tempfile.TemporaryDirectory() as folder:
-        made, seconds, fault = run_pages.execute(page, anew=True, into=folder)
-        others = used()
-        if fault or (timed and others > BUSY * cores):
-            return False, [fault.said if fault else refused(others)]
-        kept = read(page.stem, folder)
-    kept["made"]["others"] = round(others, 2)
-    put(page.stem, kept)
-    said = [f"{page.stem}: {seconds:.0f} s"]
-    for cell in cells_of(made).values():
-        if wrote := printed(cell, "stderr").strip():
-            where = run_pages.place(page, made, cell)
-            said.append(f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}")
-    return True, said
-
-
-def main():
-    """Make the experiments anew; return the exit status."""
-    import run_pages
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    named = [Path(name).stem for name in sys.argv[1:]]
-    having = {page.stem: page for page in run_pages.pages() if cells_of(run_pages.read(page))}
-    if unknown := [name for name in named if name not in having]:
-        console.print(f"{unknown[0]} has no recorded cell; those that have: {', '.join(having) or 'none'}.")
-        return 2
-    fine = True
-    for name in named or having:
-        with console.status(f"{name} …"):
-            done, said = make(having[name], run_pages.read(having[name]))
-        fine = fine and done
-        for line in said:
-            console.print(line, markup=False, soft_wrap=True)
-    return 0 if fine else 1
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(BOOK))
-    sys.exit(main())

@@ -160,7 +160,7 @@ def unfit(page, notebook, anew):
     if lack := None if anew else records.lacking(page.stem, notebook):
         why, cell = lack
         where = place(page, notebook, cell) if cell else f"book/{page.name}"
-        return Fault(f"{where}: {why}; run python book/records.py {page.stem}")
+        return Fault(f"{where}: {why}; run python book/record.py {page.stem}")
     return None
 
 
@@ -244,7 +244,7 @@ def run(report=lambda text: None, strict=False):
     """
     old = outdated()
     if strict and old:
-        mend = "its code is newer than its record: run python book/records.py"
+        mend = "its code is newer than its record: run python book/record.py"
         return Step(None, [f"book/{page.name}: {mend} {page.stem}" for page in old])
     notes = [f"book/{page.name}: its record is older than its code; the book has what was recorded" for page in old]
     CACHE.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ SAID = {
     "dies": "book/dies.md, cell 2 (line 18): its kernel died, perhaps for want of memory",
     "lasts": "book/lasts.md, cell 1 (line 14): it takes longer than 8 s",
     "typo": "book/typo.md, cell 2 (line 18): SyntaxError: invalid syntax",
-    "lacks": "book/lacks.md, cell 1 (line 14): its record has no other; run python book/records.py lacks",
+    "lacks": "book/lacks.md, cell 1 (line 14): its record has no other; run python book/record.py lacks",
 }
 OLD = "book/old.md: its record is older than its code; the book has what was recorded"
 
@@ -129,7 +129,7 @@ def log(folder):
 def book(tmp_path_factory):
     """A reader's build of all these pages, with records of two that were made before their code changed."""
     folder = make(tmp_path_factory.mktemp("reader"), PAGES)
-    assert command(folder, "book/records.py")[0] == 0
+    assert command(folder, "book/record.py")[0] == 0
     edit(folder, "old", "made = 1 + 2", "made = 1 + 3")
     record = folder / "book" / "data" / "experiments" / "lacks.json"
     kept = json.loads(record.read_text(encoding="utf8"))
@@ -201,14 +201,14 @@ def test_a_strict_build_refuses(tmp_path, name):
         "old": r"^book/old\.md: its code is newer than its record: run python book/records\.py old$",
     }
     if name == "old":
-        assert command(folder, "book/records.py", "old")[0] == 0
+        assert command(folder, "book/record.py", "old")[0] == 0
         assert command(folder, "book/build.py", "--strict")[0] == 0
         edit(folder, "old", "made = 1 + 2", "made = 1 + 3")
     status, lines = command(folder, "book/build.py", "--strict")
     assert status == 1 and re.search(said[name], lines, re.MULTILINE) and "Traceback" not in lines, lines
     assert re.search(r"all of it in _build/book\.log", lines) and re.search(said[name], log(folder), re.MULTILINE)
     if name == "old":
-        assert command(folder, "book/records.py", "old")[0] == 0
+        assert command(folder, "book/record.py", "old")[0] == 0
         status, lines = command(folder, "book/build.py", "--strict")
         assert status == 0 and "made 4" in built(folder, "old"), lines
 
@@ -217,7 +217,7 @@ def test_a_strict_build_refuses(tmp_path, name):
 def test_what_an_experiment_writes_to_stderr_is_told_and_not_kept(tmp_path):
     folder = make(tmp_path, ["old"])
     edit(folder, "old", "print('an'", "import sys\nprint('to', 'whom', file=sys.stderr)\nprint('an'")
-    status, said = command(folder, "book/records.py", "old")
+    status, said = command(folder, "book/record.py", "old")
     assert (
         status == 0 and "book/old.md, cell 1 (line 14): it also wrote to stderr, which is not kept: to whom" in said
     )

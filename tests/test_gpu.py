@@ -117,8 +117,6 @@ def test_each_step_is_right(triton):
 
 
 COMPILED_STEPS = """
-import itertools
-
 import gpu_compile
 import variants
 

@@ -21,6 +21,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
 
+import record  # noqa: E402
 import records  # noqa: E402
 import run_pages  # noqa: E402
 
@@ -176,7 +177,7 @@ print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].sp
 """
 
 
-NO_RECORD = "book/page.md: 1 of its cells are recorded, and its record has 0; run python book/records.py page"
+NO_RECORD = "book/page.md: 1 of its cells are recorded, and its record has 0; run python book/record.py page"
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
     assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
     changed = page.read_text(encoding="utf8").replace('print(made["numbers"]', 'print(text, made["numbers"]')
     page.write_text(changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8")
-    assert run(book) == ("book/page.md, cell 2 (line 24): its record has no text; run python book/records.py page")
+    assert run(book) == ("book/page.md, cell 2 (line 24): its record has no text; run python book/record.py page")
     record.write_text("<<<<<<< a merge", encoding="utf8")
     assert run(book) == NO_RECORD
 
@@ -251,7 +252,7 @@ def test_work_of_others_is_seen():
     """That of a program which runs beside; not what this one has waited for."""
     busy = spin()
     try:
-        used = records.watch_others()
+        used = record.watch_others()
         time.sleep(1.5)
         assert used() > 0.3
     finally:
@@ -287,16 +288,16 @@ def test_a_clock_is_not_recorded_on_a_busy_machine(tags, before, during, recorde
 
     for module, name, value in (
         (records, "FOLDER", tmp_path),
-        (records, "LOOK", 0),
-        (records, "watch_others", watch),
-        (records.os, "cpu_count", lambda: 2),
+        (record, "LOOK", 0),
+        (record, "watch_others", watch),
+        (record.os, "cpu_count", lambda: 2),
         (run_pages, "pages", lambda: [page]),
         (run_pages, "execute", execute),
         (records.put, "__defaults__", (tmp_path,)),
         (sys, "argv", ["records.py", "page"]),
     ):
         monkeypatch.setattr(module, name, value)
-    assert records.main() == (0 if recorded else 1)
+    assert record.main() == (0 if recorded else 1)
     said = capsys.readouterr().out
     made = json.loads(kept.read_text(encoding="utf8"))
     if recorded:
@@ -397,7 +398,7 @@ def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
     assert differences(json.loads(kept), records.read(page.stem, tmp_path), timed) == []
 
 
-def record(printed, **values):
+def a_record(printed, **values):
     """A record of one cell."""
     values = {name: records.encoded(value) for name, value in values.items()}
     return {"cells": [{"printed": printed, "values": values}]}
@@ -432,12 +433,12 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
     plain = {"loss": 0.5, "curve": [1.0] * 20, "weights": np.ones(100), "off": torch.tensor([True]), "name": "a"}
     plain |= {"best": {1: (2,)}, "printed": "a loss of 0.50\n"}
     for complaint, clock in ((otherwise, ()), (timed, {0})):
-        said = differences(record(**plain), record(**plain | change), clock)
+        said = differences(a_record(**plain), a_record(**plain | change), clock)
         assert complaint in " ".join(said) if complaint else said == [], (said, clock)
 
 
 def test_what_is_recorded_is_of_this_code():
-    """If not: run `python book/records.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
+    """If not: run `python book/record.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
     assert PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
