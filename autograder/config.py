@@ -44,6 +44,16 @@ def edition_of(name: str) -> tuple[str, str]:
     return (stem[: found.start()], found[1]) if found else (stem, "")
 
 
+PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
+
+
+def masked(url: str) -> str:
+    """Return a text with URLs in it, or a single URL, without the passwords."""
+    for password in PASSWORDS:
+        url = password.sub(lambda found: f"{found[1]}***{'@' * found[0].endswith('@')}", url)
+    return url
+
+
 class UserError(Exception):
     """A fault that the user can fix: one clear line that names the problem and the fix."""
 
@@ -246,8 +256,6 @@ class Course:
     @property
     def database(self) -> str:
         """The gradebook's URL for people to read: without a password."""
-        from autograder.database import masked  # SQLAlchemy takes long to load
-
         return masked(self.db_url)
 
     @property

@@ -1,6 +1,5 @@
 """The gradebook's database: its URL without a password, and connections to it."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,12 +7,10 @@ import sqlalchemy
 from sqlalchemy import Engine, event
 
 from autograder import locks
-from autograder.config import UserError
+from autograder.config import UserError, masked
 
 CONNECT_SECONDS = 10
 """How long a server may take to answer, if its URL sets no `connect_timeout`."""
-
-PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
 
 BROKEN = "Restore a backup, or move the file away and grade again, which loses points given by hand."
 FIXES = {
@@ -30,13 +27,6 @@ FIXES = {
     "failed to resolve host": "Check the host name.",
 }
 """What fixes an error, by a part of the message from the server or the network; the first match counts."""
-
-
-def masked(url: str) -> str:
-    """Return a text with URLs in it, or a single URL, without the passwords."""
-    for password in PASSWORDS:
-        url = password.sub(lambda found: f"{found[1]}***{'@' * found[0].endswith('@')}", url)
-    return url
 
 
 def reason(error: Exception) -> str:

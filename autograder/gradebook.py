@@ -38,7 +38,7 @@ from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select,
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from autograder import database, locks
-from autograder.config import CONFIG, Course, Exercise, UserError
+from autograder.config import CONFIG, Course, Exercise, UserError, masked
 from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
 from autograder.roster import Person
 
@@ -146,9 +146,9 @@ def _check_version(connection: Connection, url: str) -> None:
             if database.is_server(url)
             else f"Make a copy of it, then run: nbgrader db upgrade --db {url}"
         )
-        raise UserError(f"The gradebook {database.masked(url)} was made by an older nbgrader. {fix}")
+        raise UserError(f"The gradebook {masked(url)} was made by an older nbgrader. {fix}")
     raise UserError(
-        f"The gradebook {database.masked(url)} was made by a newer nbgrader than this one "
+        f"The gradebook {masked(url)} was made by a newer nbgrader than this one "
         f"({nbgrader.__version__}). Install the newer nbgrader, or name another gradebook with --db."
     )
 
@@ -215,7 +215,7 @@ def copy(source: str, target: str) -> int:
             ours = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
                 if ours.execute(select(table).limit(1)).first():
-                    raise UserError(f"{database.masked(target)} already has grades. Name a new database.")
+                    raise UserError(f"{masked(target)} already has grades. Name a new database.")
             address = source
             for table in Base.metadata.sorted_tables:
                 rows = [dict(row) for row in theirs.execute(select(table)).mappings()]
@@ -224,7 +224,7 @@ def copy(source: str, target: str) -> int:
                     ours.execute(insert(table), rows)
     except SQLAlchemyError as error:
         raise UserError(
-            f"The gradebook {database.masked(address)} cannot be copied: {database.reason(error)}. "
+            f"The gradebook {masked(address)} cannot be copied: {database.reason(error)}. "
             f"{database.fix(error)}Nothing was written."
         ) from error
     return count

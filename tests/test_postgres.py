@@ -22,7 +22,7 @@ from test_grading import RIGHT, hand_in, run
 from autograder import database, gradebook, locks, records
 from autograder.authoring.release import release
 from autograder.checking.words import Message
-from autograder.config import ROOT, Course, UserError
+from autograder.config import ROOT, Course, UserError, masked
 from autograder.results import CellResult, Kind, Outcome
 
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}
@@ -549,9 +549,9 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
     ],
 )
 def test_an_address_is_shown_without_a_password(said, shown):
-    assert database.masked(said) == shown
+    assert masked(said) == shown
     if "://" in said:
-        assert database.masked(f"It is {said}, that one.") == f"It is {shown}, that one."
+        assert masked(f"It is {said}, that one.") == f"It is {shown}, that one."
 
 
 def test_the_server_asks_for_a_password(server):

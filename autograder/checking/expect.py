@@ -4,16 +4,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .draw import read_only
 from .words import Message, counted, joined
-
-if TYPE_CHECKING:
-    from .modules import Module
-    from .subject import Subject
 
 # Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32
 # inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so that a wrong answer
@@ -326,8 +322,25 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
+class Tested(Protocol):
+    """What is under test, as checks ask it: a `Subject` or a `Module`."""
+
+    @property
+    def calls(self) -> list[Any]:
+        """All calls so far."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the result, or raise `Failed`."""
+
+    def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
+        """Say with which arguments it is called next."""
+
+    def error(self, *arguments: Any) -> BaseException | None:
+        """Return the exception that it raises, or None."""
+
+
 def expect_agrees(
-    subject: "Subject | Module",
+    subject: Tested,
     specification: Callable[..., Any],
     *arguments: Any,
     names: Sequence[str] = (),
@@ -353,7 +366,7 @@ def expect_agrees(
 
 
 def expect_all_agree(
-    subject: "Subject | Module", specification: Callable[..., Any], cases: Iterable[Sequence[Any]], **more: Any
+    subject: Tested, specification: Callable[..., Any], cases: Iterable[Sequence[Any]], **more: Any
 ) -> None:
     """Do as `expect_agrees` for one list of arguments after another; all of them are foreseen (`Subject.foresee`)."""
     cases = list(cases)
@@ -368,7 +381,7 @@ def _foresee(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
         subject.ahead(cases)
 
 
-def expect_dtypes(subject: "Subject | Module", *arguments: Any, names: Sequence[str] = ()) -> None:
+def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -> None:
     """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
 
     Floating-point arrays among the arguments get that dtype; others, such as a mask, stay as they are. `names` names
@@ -389,7 +402,7 @@ def _converted(argument: Any, dtype: Any) -> Any:
     return argument.astype(dtype) if floating else argument
 
 
-def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *arguments: Any) -> None:
+def expect_unchanged(subject: Tested, names: Sequence[str], *arguments: Any) -> None:
     """Call the function under test, and fail if it changed one of its arguments in place; `names` names them."""
     subject(*arguments)
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
@@ -403,7 +416,7 @@ def expect_unchanged(subject: "Subject | Module", names: Sequence[str], *argumen
             raise failure
 
 
-def expect_inputs_kept(subject: "Subject | Module", names: Sequence[str], *arguments: Any) -> None:
+def expect_inputs_kept(subject: Tested, names: Sequence[str], *arguments: Any) -> None:
     """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
     locked = [read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
     subject.ahead([arguments, locked])
@@ -412,7 +425,7 @@ def expect_inputs_kept(subject: "Subject | Module", names: Sequence[str], *argum
 
 
 def expect_raises(
-    kinds: Sequence[type[BaseException]], subject: "Subject | Module", *arguments: Any, because: str | Message
+    kinds: Sequence[type[BaseException]], subject: Tested, *arguments: Any, because: str | Message
 ) -> None:
     """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what is invalid."""
     error = subject.error(*arguments)
@@ -441,7 +454,7 @@ def expect_raises(
 
 def expect_all_raise(
     kinds: Sequence[type[BaseException]],
-    subject: "Subject | Module",
+    subject: Tested,
     refused: Iterable[tuple[Sequence[Any], str | Message]],
 ) -> None:
     """Do as `expect_raises` for one list of arguments, with what does not fit, after another; all are foreseen."""

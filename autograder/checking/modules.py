@@ -9,14 +9,11 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .expect import Failed, describe, is_module
 from .shared import differentiated
 from .words import Message, joined
-
-if TYPE_CHECKING:
-    from .subject import Call, Subject
 
 
 class Step(NamedTuple):
@@ -118,11 +115,11 @@ class Module:
 
     _is_module = True
 
-    def __init__(self, subject: "Subject", own: Any, name: str):
+    def __init__(self, subject: Any, own: Any, name: str):
         self.subject, self.own, self.name = subject, own, name
 
     @property
-    def calls(self) -> "list[Call]":
+    def calls(self) -> list[Any]:
         """All calls so far of the function that made the module, and of what it made."""
         return self.subject.calls
 
