@@ -8,6 +8,7 @@ import contextlib
 import copy
 import csv
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +25,7 @@ from autograder.checking.words import Message
 from autograder.config import Course, Exercise, Race, UserError
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
-from autograder.grading.laps import Lap, Measured, Mode, geometric_mean
+from autograder.grading.laps import PARTS, Lap, Measured, Mode, geometric_mean
 from autograder.grading.places import Here
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
@@ -48,13 +49,12 @@ COUNTS = {
 
 @dataclass
 class Entrant:
-    """One submission that takes part, or the course's own; its laps; and the GPU's conditions meanwhile, if known."""
+    """One submission that takes part, or the course's own, and its laps: one for each value of the setting."""
 
     name: str
     unit: Unit
     course: bool = False
     laps: list[Lap] = field(default_factory=list)
-    conditions: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Contest:
     def _expect_some(self) -> None:
         """Raise `UserError` if no student is left."""
         if all(entrant.course for entrant in self.entrants):
-            first = [f"{own.student}: {own.reason}" for own in self.left_out[:MOST_NAMED]]
+            first = [f"{own.student}: {own.reason.rstrip('.')}." for own in self.left_out[:MOST_NAMED]]
             more = f" And {len(self.left_out) - MOST_NAMED} more." if self.left_out[MOST_NAMED:] else ""
             raise UserError(f"No submission of {self.exercise.name} can take part. {' '.join(first)}{more}")
 
@@ -185,12 +185,9 @@ class Contest:
         jobs = [Job(number, "grade", (entrant.unit,)) for number, entrant in enumerate(entrants)]
         refusals: dict[int, str] = {}
         with self._backend(min(cores.count(), len(jobs))) as backend:
-            while len(refusals) < len(entrants):
-                while jobs and backend.free():
-                    backend.submit(jobs.pop(0))
-                job, answer = backend.result()
-                refusals[job.key] = self._failure(answer)
-                yield entrants[job.key].name
+            for key, answer in _answers(backend, jobs):
+                refusals[key] = self._failure(answer)
+                yield entrants[key].name
         for number, entrant in enumerate(entrants):
             self._admit(entrant, refusals[number])
         self._expect_some()
@@ -205,18 +202,23 @@ class Contest:
         return lost and f"Checked again on this machine: {lost}"
 
     def run(self) -> Iterator[str]:
-        """Measure the entrants, one after another, with each value of the setting; yield a line before each lap."""
-        with self._backend(1) as backend:
-            for entrant in self.entrants:
-                with gpu_conditions.watched(self.mode.timed) as conditions:
-                    for number, value in enumerate(self.race.values):
-                        yield f"{entrant.name}, {self.race.setting} = {value}"
-                        backend.submit(Job(number, "race", (entrant.unit, value, self.mode)))
-                        answer = backend.result()[1]
+        """Measure the entrants with each value of the setting; yield each lap's name. Timed laps run one by one."""
+        timed, count = self.mode.timed, len(self.race.values)
+        laps = [(entrant, value) for entrant in self.entrants for value in self.race.values]
+        jobs = [Job(key, "race", (entrant.unit, value, self.mode)) for key, (entrant, value) in enumerate(laps)]
+        found: dict[int, Lap] = {}
+        with self._backend(1 if timed else min(cores.count(), len(jobs))) as backend:
+            for some in [[job] for job in jobs] if timed else [jobs]:
+                with gpu_conditions.watched(timed) as conditions:
+                    for key, answer in _answers(backend, some):
+                        entrant, value = laps[key]
                         if isinstance(answer, Exception):
                             answer = Lap(value, reason=text.line(f"It could not be run: {answer}", MOST_REASON))
-                        entrant.laps.append(answer)
-                entrant.conditions = conditions
+                        answer.conditions = conditions
+                        found[key] = answer
+                        yield f"{entrant.name}, {self.race.setting} = {value}"
+        for number, entrant in enumerate(self.entrants):
+            entrant.laps = [found[number * count + place] for place in range(count)]
         for entrant in list(self.entrants):
             if all(lap.reason for lap in entrant.laps):
                 self.entrants.remove(entrant)
@@ -248,6 +250,18 @@ class Contest:
             best.append((self.score(lap), entrant, lap))
         best.sort(key=lambda own: (own[0], own[1].name))
         return [Placed(1 + sum(other[0] < own[0] for other in best), own[1], own[2], own[0]) for own in best]
+
+
+def _answers(backend: Backend, jobs: list[Job]) -> Iterator[tuple[int, Any]]:
+    """Yield the key and the answer of each of these jobs, as they are done."""
+    waiting, running = deque(jobs), 0
+    while waiting or running:
+        while waiting and backend.free():
+            backend.submit(waiting.popleft())
+            running += 1
+        job, answer = backend.result()
+        running -= 1
+        yield job.key, answer
 
 
 def race_of(course: Course, exercise: Exercise) -> Race:
@@ -319,8 +333,6 @@ def conditions_of(found: dict[str, Any]) -> str:
 def headings(contest: Contest) -> list[str]:
     """Return what is measured in each lap: parts at lengths, in order."""
     lengths = contest.race.lengths if contest.mode.timed else contest.race.counted
-    from autograder.grading.laps import PARTS
-
     return [f"{part}, n = {n}" for n in lengths for part in PARTS]
 
 
@@ -359,7 +371,7 @@ def write_page(contest: Contest, path: Path) -> None:
                     for lap in own.entrant.laps
                     if lap is not own.lap
                 ],
-                "conditions": conditions_of(own.entrant.conditions),
+                "conditions": conditions_of(own.lap.conditions),
             }
             for own in placed
         ],

@@ -81,7 +81,7 @@ def _show(contest: "Contest") -> None:
             escape(own.entrant.name),
             str(own.lap.value),
             score_of(contest, own.score),
-            conditions_of(own.entrant.conditions) if timed else launches,
+            conditions_of(own.lap.conditions) if timed else launches,
         )
     out.print(table)
     if contest.left_out:

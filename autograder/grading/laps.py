@@ -64,11 +64,15 @@ class Measured:
 
 @dataclass
 class Lap:
-    """The result with one value of the setting: what was measured, or the reason why it does not count."""
+    """The result with one value of the setting: what was measured, or the reason why it does not count.
+
+    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if they are not known.
+    """
 
     value: int
     measured: list[Measured] = field(default_factory=list)
     reason: str = ""
+    conditions: dict[str, Any] = field(default_factory=dict)
 
 
 class Dropped(Exception):
