@@ -25,7 +25,7 @@ from autograder.checking.words import Message
 from autograder.config import Course, Exercise, Race, UserError
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
-from autograder.grading.laps import PARTS, Lap, Measured, Mode, geometric_mean
+from autograder.grading.laps import Lap, Measured, Mode, geometric_mean
 from autograder.grading.places import Here
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
@@ -314,26 +314,37 @@ def score_of(contest: Contest, score: float) -> str:
     return f"{score:.2f} ×" if contest.mode.timed else f"{score / 1e6:.2f} MB"
 
 
-def cell_of(contest: Contest, one: Measured) -> str:
-    """Return what was measured of one part at one length, in a few characters."""
+def cells_of(contest: Contest, one: Measured) -> list[str]:
+    """Return what was measured of one part at one length, as the cells of a row under `columns_of`."""
     if contest.mode.timed:
-        return f"{one.milliseconds:.3g} ms ({one.milliseconds / one.rival:.2f} ×)"
-    return f"{one.moved / 1e6:.2f} MB"
+        return [f"{one.milliseconds:,.3f}", f"{one.rival:,.3f}", f"{one.milliseconds / one.rival:.2f} ×"]
+    return [f"{getattr(one, name):,}" for name in COUNTS]
+
+
+def columns_of(contest: Contest) -> list[str]:
+    """Return the headings of what was measured."""
+    if contest.mode.timed:
+        return ["ms", "Rival's", "Ratio"]
+    return [name.capitalize() for name in COUNTS.values()]
+
+
+def note_of(contest: Contest, own: Placed) -> str:
+    """Return a line on the laps of an entrant that are not its best, and on the conditions of the GPU."""
+    laps = [lap for lap in own.entrant.laps if lap is not own.lap]
+    said = [
+        f"{contest.race.setting} = {lap.value}: {lap.reason or score_of(contest, contest.score(lap))}" for lap in laps
+    ]
+    conditions = conditions_of(own.lap.conditions)
+    return "; ".join([*said, f"GPU: {conditions}"] if conditions else said)
 
 
 def conditions_of(found: dict[str, Any]) -> str:
     """Return the conditions of a GPU in one line; "" if they are not known."""
     if not found:
         return ""
-    low, high = found["sm_mhz"]
+    clock = "–".join(str(one) for one in sorted(set(found["sm_mhz"])))
     slowed = f", slowed by {', '.join(found['slowed_by'])}" if found["slowed_by"] else ""
-    return f"{low}–{high} MHz, up to {found['celsius']} °C and {found['watts']:.0f} W{slowed}"
-
-
-def headings(contest: Contest) -> list[str]:
-    """Return what is measured in each lap: parts at lengths, in order."""
-    lengths = contest.race.lengths if contest.mode.timed else contest.race.counted
-    return [f"{part}, n = {n}" for n in lengths for part in PARTS]
+    return f"{clock} MHz, up to {found['celsius']} °C and {found['watts']:.0f} W{slowed}"
 
 
 def write_page(contest: Contest, path: Path) -> None:
@@ -353,8 +364,7 @@ def write_page(contest: Contest, path: Path) -> None:
         device=device_of(contest.mode),
         made_at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M}",
         open=not contest.setting.sandbox,
-        headings=headings(contest),
-        counts=COUNTS,
+        columns=columns_of(contest),
         left_out=contest.left_out,
         rows=[
             {
@@ -364,14 +374,8 @@ def write_page(contest: Contest, path: Path) -> None:
                 "value": own.lap.value,
                 "score": score_of(contest, own.score),
                 "width": f"{100 * own.score / most:.1f}",
-                "cells": [cell_of(contest, one) for one in own.lap.measured],
-                "measured": own.lap.measured,
-                "others": [
-                    f"{contest.race.setting} = {lap.value}: {lap.reason or score_of(contest, contest.score(lap))}"
-                    for lap in own.entrant.laps
-                    if lap is not own.lap
-                ],
-                "conditions": conditions_of(own.lap.conditions),
+                "parts": [(f"{one.part}, n = {one.n}", cells_of(contest, one)) for one in own.lap.measured],
+                "note": note_of(contest, own),
             }
             for own in placed
         ],

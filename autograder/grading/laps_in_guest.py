@@ -98,7 +98,7 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
         run()  # compiles
     synchronize()
     began, rounds = time.perf_counter(), 0
-    while time.perf_counter() - began < WARM_UP:
+    while not rounds or time.perf_counter() - began < WARM_UP:
         for run in runs:
             run()
         synchronize()
