@@ -18,7 +18,7 @@ with contextlib.suppress(ImportError):  # in a guest, the text of that module co
 SECONDS = 0.25  # for which a function and its rival are timed together, each time
 WARM_UP = 0.1  # seconds
 LEAST, MOST = 5, 100  # calls of each
-CACHE = 256 << 20  # bytes that are written before each call: more than a GPU keeps in its cache
+CACHE = 1 << 30  # bytes written before each call: they clear a GPU's cache, and meanwhile the call is prepared
 COUNTED = ("launches", "programs", "loaded", "stored", "products")
 
 Call = Callable[[], Any]
