@@ -23,6 +23,7 @@ from autograder.cells import Notebook
 from autograder.checking import machine
 from autograder.checking.words import Message
 from autograder.config import Course, Exercise, Race, UserError
+from autograder.feedback.page import inline_code
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
 from autograder.grading.laps import Lap, Measured, Mode, geometric_mean
@@ -353,6 +354,7 @@ def write_page(contest: Contest, path: Path) -> None:
     environment = Environment(
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["code"] = inline_code
     most = max(own.score for own in placed)
     page = environment.get_template("race.html.j2").render(
         title=contest.exercise.title,
