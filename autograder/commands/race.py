@@ -72,7 +72,7 @@ def _show(contest: "Contest") -> None:
 
     timed, setting = contest.mode.timed, contest.race.setting
     table = Table(show_edge=False, header_style="bold")
-    for name in ("", "Entrant", setting, "Time, PyTorch = 1" if timed else "Moved", "GPU" if timed else "Launches"):
+    for name in ("", "Entrant", setting, "Time, rival = 1" if timed else "Moved", "GPU" if timed else "Launches"):
         table.add_column(name, justify="left" if name in ("Entrant", "GPU") else "right", overflow="fold")
     for own in contest.placed():
         launches = str(sum(one.launches for one in own.lap.measured))
@@ -92,6 +92,9 @@ def _show(contest: "Contest") -> None:
             table.add_row(escape(left.student), escape(left.reason))
         out.print(table)
     if timed:
-        say("Times are measured where a submission runs, and could be faked: they are worth no points.")
+        say(
+            f"The rival is {contest.race.rival}. Times are measured where a submission runs, and could be faked. "
+            "They are worth no points."
+        )
     else:
         say("No GPU: nothing was timed. Kernels were counted in Triton's interpreter, and ranked by bytes moved.")
