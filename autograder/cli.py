@@ -19,6 +19,7 @@ from autograder import startup
 from autograder.commands import author, instructor, student
 from autograder.commands.bundle import bundle
 from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
+from autograder.commands.race import race
 from autograder.config import ROOT, UserError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _show_findings(found: "list[Finding]") -> None:
 
 COMMANDS = {
     "Students": (student.check, student.explain),
-    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export, bundle),
+    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export, race, bundle),
     "Authors": (
         author.new,
         author.release,

@@ -59,6 +59,55 @@ class UserError(Exception):
 
 
 @dataclass(frozen=True)
+class Race:
+    """What `race` compares of an exercise's kernels: the table `[race]` in its `exercise.toml`.
+
+    Attributes
+    ----------
+    functions : list of str
+        Two functions of the notebook with the same inputs: the first is measured forward, the second forward and
+        backward. Students with all points for both take part.
+    rival : str
+        What they are compared with, in words.
+    setting : str
+        A name of the notebook that the kernels depend on, such as the side of a tile.
+    values : list of int
+        The values of it to try.
+    lengths, counted : list of int
+        The lengths to time on a GPU, and to count in Triton's interpreter without one. Results are compared at the
+        last of `counted`.
+    code : str
+        Python code, which defines `inputs(n)`, a list of float32 tensors; `forward(function, *inputs)` and
+        `with_gradients(function, *inputs)`, the output of either function; and `rival(*inputs)`, the right output.
+    """
+
+    functions: list[str]
+    rival: str
+    setting: str
+    values: list[int]
+    lengths: list[int]
+    counted: list[int]
+    code: str
+
+    @classmethod
+    def read(cls, named: str, said: dict[str, Any]) -> "Race":
+        """Return the race that a table describes; raise `UserError`, which calls the file `named`, if it doesn't."""
+        kinds: dict[str, type] = {own.name: str if own.type is str else list for own in dataclasses.fields(cls)}
+        for key, value in said.items():
+            _expect(named, key, value, kinds, within="race.")
+            item = str if key == "functions" else int
+            if kinds[key] is list and not (value and all(type(own) is item for own in value)):
+                items = "names" if item is str else "whole numbers"
+                raise UserError(f"{named}: race.{key} should be a list of {items}, but is {value!r}.")
+        for key in kinds:
+            if key not in said:
+                raise UserError(f"{named}: [race] has no {key}. It needs: {', '.join(kinds)}.")
+        if len(said["functions"]) != 2:
+            raise UserError(f"{named}: race.functions should name two functions, but is {said['functions']!r}.")
+        return cls(**said)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings in an exercise's `exercise.toml`; without that file, all have their defaults.
 
@@ -70,11 +119,14 @@ class Settings:
         What a submission may use, where it differs from the rest of the course; see `autograder.limits`.
     rehearsal : str
         Code that runs once before a class is graded, if it is slow the first time; guests get what it loads.
+    race : Race, optional
+        What `race` compares.
     """
 
     gpu: bool = False
     rehearsal: str = ""
     limits: dict[str, Any] = field(default_factory=dict)
+    race: Race | None = None
 
     @classmethod
     def read(cls, folder: Path) -> "Settings":
@@ -94,10 +146,12 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, {"gpu": bool, "limits": dict, "rehearsal": str})
+            _expect(named, key, value, {"gpu": bool, "limits": dict, "race": dict, "rehearsal": str})
         usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
             _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
+        if "race" in said:
+            said["race"] = Race.read(named, said["race"])
         return cls(**said)
 
 
@@ -105,6 +159,7 @@ _IN_WORDS = {
     str: "text",
     bool: "true or false",
     dict: "a table",
+    list: "a list",
     int: "a whole number",
     float: "a number",
 }

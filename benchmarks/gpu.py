@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))  # for a Python in which the course is not installed
+
+from autograder.gpu_conditions import watched  # noqa: E402
+
 RECORD = ROOT / "book" / "data" / "gpu.json"
 ALL = "all"
 PARTS = {  # in the order of their worth
@@ -50,7 +53,6 @@ PARTS = {  # in the order of their worth
 TURN = 90  # seconds after which a part lets the next one begin; its other cases come when all have had a turn
 FRESH = ("timing",)  # parts that need a process in which nothing was computed yet
 RESERVED = 3  # seconds of the budget for the end
-COLUMNS = ("clocks.sm", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
 
 
 class Wrong(Exception):
@@ -191,46 +193,14 @@ class Run:
 @contextlib.contextmanager
 def conditions(record, part):
     """Note the clock, heat, power and throttling of the device while a part is measured, where nvidia-smi tells."""
-    command = [
-        "nvidia-smi",
-        "--id=0",
-        f"--query-gpu={','.join(COLUMNS)}",
-        "--format=csv,noheader,nounits",
-        "--loop=1",
-    ]
-    with tempfile.TemporaryFile("w+") as file:
-        try:
-            watcher = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
-        except OSError:  # there is none
-            watcher = None
-        try:
+    found = {}
+    try:
+        with watched() as found:
             yield
-        finally:
-            if watcher:
-                watcher.kill()
-                watcher.wait()
-                file.seek(0)
-                if found := seen(file.read().splitlines()):
-                    record.data.setdefault("conditions", {})[part] = found
-                    record.write()
-
-
-def seen(lines):
-    """Return what lines of nvidia-smi say: clock from and to, °C and W at most, and what slowed the device."""
-    rows = []
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            clock, heat, power, reasons = (word.strip() for word in line.split(","))
-            rows.append((int(clock), int(heat), float(power), int(reasons, 16)))
-    if not rows:
-        return None
-    clocks, heats, powers, reasons = zip(*rows, strict=True)
-    slowed = 0
-    for own in reasons:
-        slowed |= own
-    names = {0x4: "power cap", 0x8: "hardware", 0x20: "software, heat", 0x40: "hardware, heat", 0x80: "power brake"}
-    found = {"sm_mhz": [min(clocks), max(clocks)], "celsius": max(heats), "watts": max(powers)}
-    return {**found, "slowed_by": [name for bit, name in names.items() if slowed & bit]}
+    finally:
+        if found:
+            record.data.setdefault("conditions", {})[part] = found
+            record.write()
 
 
 def arguments():

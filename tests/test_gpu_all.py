@@ -19,6 +19,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 
+from autograder import gpu_conditions
+
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"
 MACHINE = {"device": "a card", "date": "2026-01-01", "torch": "9"}
@@ -197,7 +199,7 @@ def test_a_process_that_hangs_or_is_killed_is_gone_and_said_to_be(benchmarks):
 def test_clocks_heat_and_throttling_are_read(gpu, tmp_path, monkeypatch):
     lines = ["1980, 45, 210.55, 0x0000000000000000", "1410, 81, 699.1, 0x0000000000000024", "[N/A], 3, 3, 0x0", "..."]
     expected = {"sm_mhz": [1410, 1980], "celsius": 81, "watts": 699.1, "slowed_by": ["power cap", "software, heat"]}
-    assert gpu.seen(lines) == expected and gpu.seen(["no device"]) is None
+    assert gpu_conditions.seen(lines) == expected and gpu_conditions.seen(["no device"]) is None
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho '{lines[0]}'\nexec sleep 60\n")
     program.chmod(0o755)

@@ -16,9 +16,12 @@ from autograder.results import Kind
 
 FAULTS = {
     "gpu = ": "is not TOML",
-    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, rehearsal.",
+    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, race,",
     "title = 'x'": "has title, but there is no such key. The title is the first heading of the exercise's notebook",
     "gpu = 'yes'": "gpu should be true or false, but is 'yes'.",
+    "[race]\nrival = 3": "race.rival should be text, but is 3.",
+    "[race]\nvalues = [32, 'x']": "race.values should be a list of whole numbers, but is [32, 'x'].",
+    "[race]\nrival = 'x'": "[race] has no functions. It needs: functions, rival, setting, values, lengths,",
     "limits = 3": "limits should be a table, but is 3.",
     "[limits]\ncpu = 3": "has limits.cpu, but there is no such key.",
     "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, but is 0.5.",

@@ -18,6 +18,7 @@ from autograder.checking import pieces
 
 DECLARES = ("misconception", "right", "families")  # the decorators of `checking` that list an answer
 Definition = ast.FunctionDef | ast.ClassDef
+_MARKS = re.compile(r"^[ #]*### (BEGIN|END) SOLUTION\n?", re.M)
 
 
 class AnswerCells:
@@ -47,9 +48,7 @@ class AnswerCells:
     @cached_property
     def solutions(self) -> dict[str, str]:
         """The author's solution for each cell that students write, including text cells, by grade id."""
-        marks = re.compile(r"^[ #]*### (BEGIN|END) SOLUTION\n?", re.M)
-        cells = self.exercise.cells(solution=True)
-        return {cell.metadata["nbgrader"]["grade_id"]: marks.sub("", cell.source).rstrip() for cell in cells}
+        return solutions_in(self.exercise.notebook)
 
     @cached_property
     def stubs(self) -> dict[str, str]:
@@ -109,6 +108,12 @@ class AnswerCells:
         if decorators and not _declared(statement):
             first = decorators[0].lineno
         return "\n".join(self.lines[first - 1 : statement.end_lineno])
+
+
+def solutions_in(notebook: Notebook) -> dict[str, str]:
+    """Return the solutions in an author's notebook, as students would write them, by grade id."""
+    cells = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {cell.metadata["nbgrader"]["grade_id"]: _MARKS.sub("", cell.source).rstrip() for cell in cells}
 
 
 def _declared(statement: ast.stmt) -> bool:

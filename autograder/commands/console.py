@@ -80,6 +80,9 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(help="Exercises, such as 01-qkv; by default, all.", show_default=False, autocompletion=_exercises),
 ]
+Name = Annotated[
+    str, typer.Argument(help="An exercise, such as 11-gpu.", show_default=False, autocompletion=_exercises)
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else; all messages go to stderr.")
 ]

@@ -5,7 +5,8 @@ runs the cells before it again, and the rest is graded. What stands behind the l
 grade, and is not run.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,9 +135,9 @@ class _Run:
     def _run(self, cell: Cell, before: list[Cell]) -> None:
         collected = Collected(self.limits)
         try:
-            guest = self._guest(before)
+            guest = self.guest_after(before)
             with self.clock("student's cells"):
-                _run_in(guest, cell.source, collected.add)
+                run_in(guest, cell.source, collected.add)
         except Ended as error:
             self._lost(cell, error)
             collected.outputs.append(_line("stderr", Message(STOPPED, reason=error.message)))
@@ -146,10 +147,10 @@ class _Run:
 
     def _check(self, cell: Cell, before: list[Cell]) -> None:
         try:
-            guest = self._guest(before)
+            guest = self.guest_after(before)
             with self.clock("checks"):
                 for source in imports.of([cell]):
-                    _run_in(guest, source)
+                    run_in(guest, source)
                 checked = self.judge.check(cell, guest)
         except Ended as error:
             checked = Checked(ended=error)
@@ -164,7 +165,7 @@ class _Run:
         checked.points = set_points(cell, checked.points)
         self.execution.checked[grade_id(cell) or cell.id] = checked
 
-    def _guest(self, before: list[Cell]) -> Guest:
+    def guest_after(self, before: list[Cell]) -> Guest:
         """Return a living guest that has run the cells before; raise `Ended` if one of them ends it again."""
         while self.guest is None or self.guest.ended:
             self.close()
@@ -184,7 +185,7 @@ class _Run:
         assert self.guest is not None
         try:
             for source in imports.of([cell]) if is_check(cell) else [cell.source]:
-                _run_in(self.guest, source)
+                run_in(self.guest, source)
         except Ended as error:  # it went well before, and does not now
             self._lost(cell, error)
             if len(self.execution.stops) > 2 * self.limits.deaths:
@@ -203,7 +204,21 @@ class _Run:
             self.guest = None
 
 
-def _run_in(guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None) -> None:
+@contextlib.contextmanager
+def running(cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, limits: Limits) -> Iterator[Guest]:
+    """Run cells without their checks, and yield the guest that has run them; raise `Ended` if one of them ends it."""
+    run = _Run(judge, guests, unit, limits, PhaseTimer())
+    try:
+        guest = run.guest_after([])
+        for cell in cells:
+            for source in imports.of([cell]) if is_check(cell) else [cell.source]:
+                run_in(guest, source)
+        yield guest
+    finally:
+        run.close()
+
+
+def run_in(guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None) -> None:
     """Have a guest run the text of a cell, which crosses as bytes: it may be long."""
     guest.request({"op": "cell"}, [source.encode()], on_output=on_output)
 

@@ -1,0 +1,100 @@
+"""The command `race`: the kernels of a class, compared with each other and with the course's own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.commands.console import (
+    Into,
+    Name,
+    Root,
+    Status,
+    course_at,
+    out,
+    progress_of,
+    say,
+    short,
+    warn,
+)
+from autograder.config import ROOT
+
+if TYPE_CHECKING:
+    from autograder.race import Contest
+
+
+def race(
+    exercise: Name,
+    submitted: Annotated[
+        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+    ] = None,
+    into: Into = None,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions.")
+    ] = False,
+    course: Root = ROOT,
+) -> None:
+    """Compare the kernels of a graded class: their time on a GPU or, without one, the bytes that they move.
+
+    Submissions with all points for the kernels take part, and so do the course's own kernels. They are checked again
+    on this machine. The result is race.html and race.csv in --into. No grade changes.
+    """
+    from autograder.race import Contest, race_of, write_csv, write_page
+
+    where = course_at(course, into)
+    (own,) = where.exercises([exercise])
+    race_of(where, own)
+    contest = Contest(where, own, submitted or where.submitted)
+    contest.isolate(not no_sandbox, warn)
+    try:
+        with contest, progress_of("Race") as progress:
+            checking = progress.add_task("checking again", total=len(contest.entrants))
+            for name in contest.check():
+                progress.update(checking, advance=1, description=f"checked again: {name}")
+            laps = progress.add_task("", total=len(contest.entrants) * len(contest.race.values))
+            for line in contest.run():
+                progress.update(laps, advance=1, description=line)
+    except KeyboardInterrupt:
+        warn("Stopped. Nothing was written.")
+        raise typer.Exit(Status.STOPPED) from None
+    page, table = where.into / "race.html", where.into / "race.csv"
+    write_page(contest, page)
+    write_csv(contest, table)
+    _show(contest)
+    say(f"Page: {short(page, where)}  Table: {short(table, where)}")
+
+
+def _show(contest: "Contest") -> None:
+    """Print the places, and who was left out."""
+    from autograder.race import conditions_of, score_of
+
+    timed, setting = contest.mode.timed, contest.race.setting
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("", "Entrant", setting, "Time, rival = 1" if timed else "Moved", "GPU" if timed else "Launches"):
+        table.add_column(name, justify="left" if name in ("Entrant", "GPU") else "right", overflow="fold")
+    for own in contest.placed():
+        launches = str(sum(one.launches for one in own.lap.measured))
+        table.add_row(
+            str(own.rank),
+            escape(own.entrant.name),
+            str(own.lap.value),
+            score_of(contest, own.score),
+            conditions_of(own.lap.conditions) if timed else launches,
+        )
+    out.print(table)
+    if contest.left_out:
+        table = Table(title="Left out", title_justify="left", show_edge=False, header_style="bold")
+        for name in ("Student", "Reason"):
+            table.add_column(name, overflow="fold")
+        for left in contest.left_out:
+            table.add_row(escape(left.student), escape(left.reason))
+        out.print(table)
+    if timed:
+        say(
+            f"The rival is {contest.race.rival}. Times are measured where a submission runs, and could be faked. "
+            "They are worth no points."
+        )
+    else:
+        say("No GPU: nothing was timed. Kernels were counted in Triton's interpreter, and ranked by bytes moved.")

@@ -1,0 +1,50 @@
+"""The clock, heat, power and throttling of the first GPU while something is measured, as nvidia-smi reports them."""
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+COLUMNS = ("clocks.sm", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
+SLOWED = {0x4: "power cap", 0x8: "hardware", 0x20: "software, heat", 0x40: "hardware, heat", 0x80: "power brake"}
+
+
+@contextlib.contextmanager
+def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield a dict, and fill it as `seen` does when the context ends; it stays empty without nvidia-smi."""
+    found: dict[str, Any] = {}
+    if not wanted:
+        yield found
+        return
+    query = f"--query-gpu={','.join(COLUMNS)}"
+    command = ["nvidia-smi", "--id=0", query, "--format=csv,noheader,nounits", "--loop=1"]
+    with tempfile.TemporaryFile("w+") as file:
+        watcher = None
+        with contextlib.suppress(OSError):
+            watcher = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
+        try:
+            yield found
+        finally:
+            if watcher:
+                watcher.kill()
+                watcher.wait()
+                file.seek(0)
+                found.update(seen(file.read().splitlines()) or {})
+
+
+def seen(lines: Iterable[str]) -> dict[str, Any] | None:
+    """Return the clock from and to, °C and W at most, and what slowed the device; None if no line says so."""
+    rows = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            clock, heat, power, reasons = (word.strip() for word in line.split(","))
+            rows.append((int(clock), int(heat), float(power), int(reasons, 16)))
+    if not rows:
+        return None
+    clocks, heats, powers, reasons_of = zip(*rows, strict=True)
+    slowed = 0
+    for own in reasons_of:
+        slowed |= own
+    found = {"sm_mhz": [min(clocks), max(clocks)], "celsius": max(heats), "watts": max(powers)}
+    return {**found, "slowed_by": [name for bit, name in SLOWED.items() if slowed & bit]}

@@ -1,0 +1,206 @@
+"""One lap of a race: a submission's kernels are tried in a guest, with one value of the race's setting.
+
+The guest returns numbers, and no more. They are bounded here, and a guest that dies, hangs or returns anything else
+costs only its own lap. A time is measured where the submission runs, so it could be faked: a race gives no points.
+"""
+
+import inspect
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograder.cells import Notebook, call_of, is_code, is_skipped
+from autograder.checking import kernels
+from autograder.config import Race
+from autograder.grading import laps_in_guest
+from autograder.grading.judge import Judge
+from autograder.grading.phase_timer import PhaseTimer
+from autograder.grading.remote import Remote, RemoteNotebook
+from autograder.grading.run import run_in, running
+from autograder.grading.submissions import Unit
+from autograder.limits import Limits
+from autograder.sandbox.guest import Ended
+from autograder.sandbox.guests import Guests
+from autograder.sanitize import text
+
+PARTS = ("forward", "forward and backward")
+SOURCE = inspect.getsource(kernels) + inspect.getsource(laps_in_guest)
+MOST_REASON = 300
+SHORTEST, LONGEST = 1e-3, 1e6  # milliseconds of a call
+MOST_COUNT = 1 << 50
+ROUNDED = 4
+"""How many times the dtype's epsilon a result may differ, in units of its largest number: as in the checks."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How kernels are measured: on which device, for inputs of which dtype, and whether they are timed or counted."""
+
+    device: str
+    dtype: str
+    timed: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One part at one length: median milliseconds, also the rival's, or the counts of `laps_in_guest.COUNTED`."""
+
+    part: str
+    n: int
+    milliseconds: float = 0.0
+    rival: float = 0.0
+    launches: int = 0
+    programs: int = 0
+    loaded: int = 0
+    stored: int = 0
+    products: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes loaded and stored."""
+        return self.loaded + self.stored
+
+
+@dataclass
+class Lap:
+    """The result with one value of the setting: what was measured, or the reason why it does not count.
+
+    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if they are not known.
+    """
+
+    value: int
+    measured: list[Measured] = field(default_factory=list)
+    reason: str = ""
+    conditions: dict[str, Any] = field(default_factory=dict)
+
+
+class Dropped(Exception):
+    """The lap does not count; the text says why."""
+
+
+def run(
+    notebook: Notebook, judge: Judge, guests: Guests, unit: Unit, limits: Limits, race: Race, value: int, mode: Mode
+) -> Lap:
+    """Return the lap of a restored notebook; see `Lap`."""
+    cells = [cell for cell in notebook.cells if is_code(cell) and not is_skipped(cell)]
+    calls = [call_of(cell) for cell in cells]
+    end = 1 + max(place for place, call in enumerate(calls) if call and call.subject in race.functions)
+    try:
+        with running(cells[:end], judge, guests, unit, limits) as guest:
+            run_in(guest, f"{race.setting} = {value}")
+            names = RemoteNotebook(lambda output: None, PhaseTimer())
+            names.guest = guest
+            return Lap(value, _measured(_Kernels(names, race, mode), race, mode))
+    except Dropped as error:
+        return Lap(value, reason=str(error))
+    except Ended as error:
+        return Lap(value, reason=f"Its process was stopped: {text.line(str(error), MOST_REASON)}")
+    except Exception as error:
+        if not getattr(error, "from_guest", False):
+            raise
+        return Lap(value, reason=text.line(f"{type(error).__name__}: {error}", MOST_REASON))
+
+
+class _Kernels:
+    """The two functions of a notebook in its guest."""
+
+    def __init__(self, names: RemoteNotebook, race: Race, mode: Mode):
+        self.race, self.mode = race, mode
+        self.found = [names.find(name, missing=None) for name in race.functions]
+        for name, own in zip(race.functions, self.found, strict=True):
+            if not isinstance(own, Remote) or type(own).__call__ is None:  # as `plain_remote` makes it
+                raise Dropped(f"{name} is not a function.")
+
+    def ask(self, function: Any, *arguments: Any) -> Any:
+        """Run a function of `laps_in_guest` there."""
+        first, second = self.found
+        return first._run(function.__name__, SOURCE, (second, self.race.code, *arguments))
+
+
+def _measured(own: _Kernels, race: Race, mode: Mode) -> list[Measured]:
+    """Compare the results, then measure; raise `Dropped` if anything is wrong."""
+    names: dict[str, Any] = {}
+    exec(race.code, names)  # noqa: S102 (the course's own)
+    _compare(own, race, mode, names)
+    found = []
+    for n in race.lengths if mode.timed else race.counted:
+        if mode.timed:
+            answer = own.ask(laps_in_guest.times, n, mode.device, mode.dtype)
+            for part, pair in zip(PARTS, _two(answer), strict=True):
+                milliseconds, rival = map(_median, _two(pair))
+                found.append(Measured(part, n, milliseconds, rival))
+        else:
+            answer = own.ask(laps_in_guest.counts, n, mode.dtype)
+            least = _least(names, n, mode)
+            for part, said, (loaded, stored) in zip(PARTS, _two(answer), least, strict=True):
+                found.append(Measured(part, n, **_counts(said, loaded, stored)))
+    return found
+
+
+def _compare(own: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) -> None:
+    """Compare outputs and gradients with the rival's in float64, for new inputs."""
+    import torch
+
+    kind = getattr(torch, mode.dtype)
+    inputs = [one.to(kind).float() for one in names["inputs"](race.counted[-1])]
+    leaves = [one.double().requires_grad_() for one in inputs]
+    out = names["rival"](*leaves)
+    upstream = torch.randn_like(out).to(kind).float()
+    expected = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
+    came = own.ask(laps_in_guest.results, inputs, upstream, mode.device, mode.dtype)
+    if type(came) is not list or len(came) != len(expected):
+        raise Dropped("Its results could not be read.")
+    what = [f"the output of {name}" for name in race.functions]
+    what += [f"the gradient of input {number}" for number, _ in enumerate(leaves, 1)]
+    for name, got, right in zip(what, came, expected, strict=True):
+        if not isinstance(got, torch.Tensor) or got.dtype != torch.float32 or got.shape != right.shape:
+            raise Dropped(f"It returned no tensor of the right shape for {name}.")
+        unit = max(right.abs().max().item(), 0.1)
+        gap = (got.double() - right).abs().max().item() / unit
+        if not gap <= ROUNDED * torch.finfo(kind).eps:
+            raise Dropped(f"{name[0].upper()}{name[1:]} is wrong, by {gap:.2g} of its largest number.")
+
+
+def _least(names: dict[str, Any], n: int, mode: Mode) -> list[tuple[int, int]]:
+    """Return the fewest bytes that kernels can load and store: each input is read, each result is written, once."""
+    import torch
+
+    size = getattr(torch, mode.dtype).itemsize
+    inputs = names["inputs"](n)
+    read = size * sum(one.numel() for one in inputs)
+    output = size * names["rival"](*inputs).numel()
+    return [(read, output), (read, output + read)]
+
+
+def _two(answer: Any) -> list[Any]:
+    if type(answer) is not list or len(answer) != len(PARTS):
+        raise Dropped("Its numbers could not be read.")
+    return list(answer)
+
+
+def _median(times: Any) -> float:
+    if type(times) is not list or not laps_in_guest.LEAST <= len(times) <= laps_in_guest.MOST:
+        raise Dropped("Its times could not be read.")
+    if not all(type(one) is float and SHORTEST <= one <= LONGEST for one in times):  # NaN is not
+        raise Dropped(f"Its times are not all between {SHORTEST:g} and {LONGEST:g} milliseconds.")
+    return float(statistics.median(times))
+
+
+def _counts(said: Any, loaded: int, stored: int) -> dict[str, int]:
+    """Return the counts, if they are possible: the kernels load and store at least so many bytes."""
+    if type(said) is not dict or set(said) != set(laps_in_guest.COUNTED):
+        raise Dropped("Its counts could not be read.")
+    if not all(type(one) is int and 0 <= one <= MOST_COUNT for one in said.values()):
+        raise Dropped("Its counts are not all whole numbers.")
+    if said["loaded"] < loaded or said["stored"] < stored:
+        raise Dropped(
+            "Its kernels moved fewer bytes than inputs and results have. Either they do not do the work, or the "
+            "counts are false."
+        )
+    return said
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Return the geometric mean of positive numbers."""
+    return math.exp(statistics.fmean(map(math.log, values)))

@@ -1,0 +1,416 @@
+"""A race: the kernels of a class, compared with each other and with the course's own. It changes no grade.
+
+Submissions run in guests, as in grading. The course's own kernels have a guest of their own, so no student's process
+ever has the course's answer.
+"""
+
+import contextlib
+import copy
+import csv
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jinja2 import Environment, PackageLoader
+
+from autograder import cores, gpu_conditions, reasons, seeds
+from autograder.cells import Notebook
+from autograder.checking import machine
+from autograder.checking.words import Message
+from autograder.config import Course, Exercise, Race, UserError
+from autograder.feedback.page import inline_code
+from autograder.grading import submissions
+from autograder.grading.backends import Backend, Job
+from autograder.grading.laps import Lap, Measured, Mode, geometric_mean
+from autograder.grading.places import Here
+from autograder.grading.submissions import Unit
+from autograder.grading.worker_config import WorkerConfig
+from autograder.limits import Limits
+from autograder.records import record_of
+from autograder.results import CellResult, Kind, Outcome, Record
+from autograder.sanitize import text
+
+COURSE = "the course's own"
+MOST_REASON = 300
+MOST_NAMED = 3
+COUNTS = {
+    "launches": "launches",
+    "programs": "programs",
+    "loaded": "bytes loaded",
+    "stored": "bytes stored",
+    "products": "tiles multiplied",
+}
+"""What is counted without a GPU, and what people read for it."""
+
+
+@dataclass
+class Entrant:
+    """One submission that takes part, or the course's own, and its laps: one for each value of the setting."""
+
+    name: str
+    unit: Unit
+    course: bool = False
+    laps: list[Lap] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A submission that does not take part, or was dropped, and the reason."""
+
+    student: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An entrant's place, its best lap, and the score of that: lower is better; see `Contest.score`."""
+
+    rank: int
+    entrant: Entrant
+    lap: Lap
+    score: float
+
+
+class Contest:
+    """One race over a class; use it in a `with` block, after `isolate`.
+
+    Parameters
+    ----------
+    course : Course
+    exercise : Exercise
+    submitted : Path
+        The folder with the submissions.
+
+    Attributes
+    ----------
+    entrants : list of Entrant
+        Those who take part; `check` drops those that fail.
+    left_out : list of LeftOut
+
+    Raises
+    ------
+    UserError
+        If the exercise has no race, or no submission qualifies.
+    """
+
+    def __init__(self, course: Course, exercise: Exercise, submitted: Path):
+        self.course, self.exercise, self.race = course, exercise, race_of(course, exercise)
+        if not submitted.is_dir():
+            raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+        self.place = Here()
+        self.place.begin(course.root, [exercise.name])
+        limits = Limits.configured(course.config)
+        found = submissions.find([exercise], submitted)
+        self.setting = WorkerConfig(
+            root=str(course.root),
+            exercises=(exercise.name,),
+            limits=limits,
+            hidden=(str(course.root), str(course.into), str(submitted.resolve())),
+            imports=submissions.imported(found, limits.notebook_mb),
+        )
+        self.entrants: list[Entrant] = []
+        self.left_out: list[LeftOut] = []
+        records = [record_of(course, item.student, exercise.name) for item in found]
+        if not any(records):
+            what = "has a grade" if found else "was found"
+            raise UserError(
+                f"No submission of {exercise.name} in {submitted} {what}. The race takes those with all points for "
+                f"{self._functions}. Run: python -m autograder grade {exercise.name}"
+            )
+        for submission, record in zip(found, records, strict=True):
+            unit = submission.read(self.setting.limits_of(exercise.name))
+            self._admit(Entrant(text.line(submission.student), _redrawn(unit)), self._refusal(record, unit))
+        self._expect_some()
+
+    @property
+    def _functions(self) -> str:
+        return " and ".join(self.race.functions)
+
+    def _admit(self, entrant: Entrant, refusal: str) -> None:
+        if refusal:
+            self.left_out.append(LeftOut(entrant.name, refusal))
+        else:
+            self.entrants.append(entrant)
+
+    def _refusal(self, record: Record | None, unit: Unit) -> str:
+        """Return why a submission does not take part, as its record says; "" if it does."""
+        if record is None:
+            return "It has no grade yet."
+        if record.submission != unit.digest:
+            return "It has changed since it was graded; grade it again first."
+        if record.kind.ungraded:
+            return text.line(f"It could not be graded: {record.reason}", MOST_REASON)
+        return self._lost(record.cells)
+
+    def _lost(self, cells: dict[str, CellResult]) -> str:
+        """Return which of the race's functions lost points, and to what; "" if none did."""
+        for name in self.race.functions:
+            cell = next((cell for cell in cells.values() if cell.subject == name), None)
+            if cell is None or cell.lost() > 1e-9:
+                return text.line(f"{name} lost points: {reasons.lost_to(cell) if cell else '–'}", MOST_REASON)
+        return ""
+
+    def _expect_some(self) -> None:
+        """Raise `UserError` if no student is left."""
+        if all(entrant.course for entrant in self.entrants):
+            first = [f"{own.student}: {own.reason.rstrip('.')}." for own in self.left_out[:MOST_NAMED]]
+            more = f" And {len(self.left_out) - MOST_NAMED} more." if self.left_out[MOST_NAMED:] else ""
+            raise UserError(f"No submission of {self.exercise.name} can take part. {' '.join(first)}{more}")
+
+    def isolate(self, wanted: bool, warn: Callable[[str], None]) -> None:
+        """Decide whether submissions run in a sandbox, and how kernels are measured; add the course's own."""
+        self.setting = self.place.settle(self.setting, wanted, False, warn)
+        self.mode = mode_of(self.setting)
+        notebook = _solved(self.exercise)
+        if notebook:
+            unit = Unit("", self.exercise.name, self.exercise.notebook.name, notebook, Message(""), None, {})
+            self.entrants.append(Entrant(COURSE, _redrawn(unit), course=True))
+        else:
+            warn(f"The course's own kernels do not take part: there is no {self.exercise.text}.")
+
+    def __enter__(self) -> "Contest":
+        self.place.open(self.setting, soon=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.place.close()
+
+    def check(self) -> Iterator[str]:
+        """Check all entrants again on this machine, with new inputs; drop those that fail. Yield each one's name."""
+        entrants, self.entrants = self.entrants, []
+        jobs = [Job(number, "grade", (entrant.unit,)) for number, entrant in enumerate(entrants)]
+        refusals: dict[int, str] = {}
+        with self._backend(min(cores.count(), len(jobs))) as backend:
+            for key, answer in _answers(backend, jobs):
+                refusals[key] = self._failure(answer)
+                yield entrants[key].name
+        for number, entrant in enumerate(entrants):
+            self._admit(entrant, refusals[number])
+        self._expect_some()
+
+    def _failure(self, answer: Outcome | Exception) -> str:
+        """Return why an entrant failed when it was checked again, or ""."""
+        if isinstance(answer, Exception):
+            return text.line(f"It could not be checked on this machine: {answer}", MOST_REASON)
+        if answer.kind in (Kind.MALFORMED, Kind.INFRASTRUCTURE):
+            return text.line(f"It could not be checked on this machine: {answer.reason}", MOST_REASON)
+        lost = self._lost(answer.cells)
+        return lost and f"Checked again on this machine: {lost}"
+
+    def run(self) -> Iterator[str]:
+        """Measure the entrants with each value of the setting; yield each lap's name. Timed laps run one by one."""
+        timed, count = self.mode.timed, len(self.race.values)
+        laps = [(entrant, value) for entrant in self.entrants for value in self.race.values]
+        jobs = [Job(key, "race", (entrant.unit, value, self.mode)) for key, (entrant, value) in enumerate(laps)]
+        found: dict[int, Lap] = {}
+        with self._backend(1 if timed else min(cores.count(), len(jobs))) as backend:
+            for some in [[job] for job in jobs] if timed else [jobs]:
+                with gpu_conditions.watched(timed) as conditions:
+                    for key, answer in _answers(backend, some):
+                        entrant, value = laps[key]
+                        if isinstance(answer, Exception):
+                            answer = Lap(value, reason=text.line(f"It could not be run: {answer}", MOST_REASON))
+                        answer.conditions = conditions
+                        found[key] = answer
+                        yield f"{entrant.name}, {self.race.setting} = {value}"
+        for number, entrant in enumerate(self.entrants):
+            entrant.laps = [found[number * count + place] for place in range(count)]
+        for entrant in list(self.entrants):
+            if all(lap.reason for lap in entrant.laps):
+                self.entrants.remove(entrant)
+                self.left_out.append(LeftOut(entrant.name, self._why_not(entrant.laps[0])))
+        self._expect_some()
+
+    def _why_not(self, lap: Lap) -> str:
+        return f"With {self.race.setting} = {lap.value}: {lap.reason}"
+
+    @contextlib.contextmanager
+    def _backend(self, jobs: int) -> Iterator[Backend]:
+        backend = self.place.backend(jobs)
+        try:
+            yield backend
+        finally:
+            backend.close()
+
+    def score(self, lap: Lap) -> float:
+        """Return what laps are ranked by: the time in units of the rival's, a geometric mean; or bytes moved."""
+        if self.mode.timed:
+            return geometric_mean([one.milliseconds / one.rival for one in lap.measured])
+        return float(sum(one.moved for one in lap.measured))
+
+    def placed(self) -> list[Placed]:
+        """Return the entrants' places, each with its best lap; those with equal scores share a place."""
+        best = []
+        for entrant in self.entrants:
+            lap = min((lap for lap in entrant.laps if not lap.reason), key=self.score)
+            best.append((self.score(lap), entrant, lap))
+        best.sort(key=lambda own: (own[0], own[1].name))
+        return [Placed(1 + sum(other[0] < own[0] for other in best), own[1], own[2], own[0]) for own in best]
+
+
+def _answers(backend: Backend, jobs: list[Job]) -> Iterator[tuple[int, Any]]:
+    """Yield the key and the answer of each of these jobs, as they are done."""
+    waiting, running = deque(jobs), 0
+    while waiting or running:
+        while waiting and backend.free():
+            backend.submit(waiting.popleft())
+            running += 1
+        job, answer = backend.result()
+        running -= 1
+        yield job.key, answer
+
+
+def race_of(course: Course, exercise: Exercise) -> Race:
+    """Return what is raced in an exercise; if there is nothing, raise `UserError` and name those that have a race."""
+    race = exercise.settings.race
+    if race is None:
+        names = ", ".join(other.name for other in course.released() if other.settings.race)
+        raise UserError(
+            f"{exercise.name} has no kernels to race: its exercise.toml has no [race]. Exercises with one: "
+            f"{names or 'none'}."
+        )
+    return race
+
+
+def mode_of(setting: WorkerConfig) -> Mode:
+    """Return how kernels are measured where guests of a setting run; raise `UserError` if they cannot be."""
+    faults = dict(setting.faults)
+    if reason := faults.get("triton") or str(machine.lacks("triton")):
+        raise UserError(f"No kernel can run here, so there is no race: {reason}")
+    if setting.uses_gpu():
+        return Mode("cuda", "bfloat16" if faults.get("bf16") == "" else "float16", timed=True)
+    return Mode("cpu", "float16", timed=False)
+
+
+def _redrawn(unit: Unit) -> Unit:
+    """Return a unit of work with new seeds."""
+    return dataclasses.replace(unit, seed=seeds.fresh_seed(), guest_seed=seeds.fresh_seed())
+
+
+def _solved(exercise: Exercise) -> bytes | None:
+    """Return the released notebook with the author's solutions, as a file; None if the author's text is not here."""
+    if not exercise.text.exists():
+        return None
+    from autograder.authoring import source
+    from autograder.authoring.answer_cells import solutions_in
+
+    notebook: Notebook = copy.deepcopy(nbformat.read(exercise.notebook, as_version=4))
+    solutions = solutions_in(source.read(exercise.text))
+    for cell in notebook.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        cell.source = solutions.get(grade_id, cell.source)
+    return str(nbformat.writes(notebook)).encode()
+
+
+# What people read.
+
+
+def score_of(contest: Contest, score: float) -> str:
+    """Return a score as text."""
+    return f"{score:.2f} ×" if contest.mode.timed else f"{score / 1e6:.2f} MB"
+
+
+def cells_of(contest: Contest, one: Measured) -> list[str]:
+    """Return what was measured of one part at one length, as the cells of a row under `columns_of`."""
+    if contest.mode.timed:
+        return [f"{one.milliseconds:,.3f}", f"{one.rival:,.3f}", f"{one.milliseconds / one.rival:.2f} ×"]
+    return [f"{getattr(one, name):,}" for name in COUNTS]
+
+
+def columns_of(contest: Contest) -> list[str]:
+    """Return the headings of what was measured."""
+    if contest.mode.timed:
+        return ["ms", "Rival's", "Ratio"]
+    return [name.capitalize() for name in COUNTS.values()]
+
+
+def note_of(contest: Contest, own: Placed) -> str:
+    """Return a line on the laps of an entrant that are not its best, and on the conditions of the GPU."""
+    laps = [lap for lap in own.entrant.laps if lap is not own.lap]
+    said = [
+        f"{contest.race.setting} = {lap.value}: {lap.reason or score_of(contest, contest.score(lap))}" for lap in laps
+    ]
+    conditions = conditions_of(own.lap.conditions)
+    return "; ".join([*said, f"GPU: {conditions}"] if conditions else said)
+
+
+def conditions_of(found: dict[str, Any]) -> str:
+    """Return the conditions of a GPU in one line; "" if they are not known."""
+    if not found:
+        return ""
+    clock = "–".join(str(one) for one in sorted(set(found["sm_mhz"])))
+    slowed = f", slowed by {', '.join(found['slowed_by'])}" if found["slowed_by"] else ""
+    return f"{clock} MHz, up to {found['celsius']} °C and {found['watts']:.0f} W{slowed}"
+
+
+def write_page(contest: Contest, path: Path) -> None:
+    """Write the page."""
+    placed = contest.placed()
+    environment = Environment(
+        loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["code"] = inline_code
+    most = max(own.score for own in placed)
+    page = environment.get_template("race.html.j2").render(
+        title=contest.exercise.title,
+        functions=contest.race.functions,
+        rival=contest.race.rival,
+        setting=contest.race.setting,
+        values=contest.race.values,
+        mode=contest.mode,
+        device=device_of(contest.mode),
+        made_at=f"{datetime.now().astimezone():%Y-%m-%d %H:%M}",
+        open=not contest.setting.sandbox,
+        columns=columns_of(contest),
+        left_out=contest.left_out,
+        rows=[
+            {
+                "rank": own.rank,
+                "name": own.entrant.name,
+                "course": own.entrant.course,
+                "value": own.lap.value,
+                "score": score_of(contest, own.score),
+                "width": f"{100 * own.score / most:.1f}",
+                "parts": [(f"{one.part}, n = {one.n}", cells_of(contest, one)) for one in own.lap.measured],
+                "note": note_of(contest, own),
+            }
+            for own in placed
+        ],
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def device_of(mode: Mode) -> str:
+    """Return where kernels ran, with versions."""
+    import torch
+    import triton
+
+    where = torch.cuda.get_device_name() if mode.device == "cuda" else "a CPU"
+    return f"{where}, torch {torch.__version__.partition('+')[0]}, Triton {triton.__version__}"
+
+
+def write_csv(contest: Contest, path: Path) -> None:
+    """Write a line for each part at each length, also of laps that are not the best, and for each reason."""
+    timed = contest.mode.timed
+    columns = ["milliseconds", "rival_milliseconds"] if timed else list(COUNTS)
+    names = ["rank", "entrant", "is_course", contest.race.setting, "best", "part", "n", *columns, "reason"]
+    lines: list[list[Any]] = [names]
+    for own in contest.placed():
+        for lap in own.entrant.laps:
+            about = [own.rank, text.cell_of_table(own.entrant.name), int(own.entrant.course), lap.value]
+            about.append(int(lap is own.lap))
+            for one in lap.measured:
+                found = [one.milliseconds, one.rival] if timed else [getattr(one, name) for name in COUNTS]
+                lines.append([*about, one.part, one.n, *found, ""])
+            if lap.reason:
+                lines.append([*about, "", "", *[""] * len(columns), text.cell_of_table(lap.reason)])
+    for left in contest.left_out:
+        blank = [""] * (len(names) - 3)
+        lines.append(["", text.cell_of_table(left.student), *blank, text.cell_of_table(left.reason)])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(lines)
