@@ -325,6 +325,8 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
 class Tested(Protocol):
     """What is under test, as checks ask it: a `Subject` or a `Module`."""
 
+    name: str
+
     @property
     def calls(self) -> list[Any]:
         """All calls so far."""

@@ -121,7 +121,8 @@ class Module:
     @property
     def calls(self) -> list[Any]:
         """All calls so far of the function that made the module, and of what it made."""
-        return self.subject.calls
+        calls: list[Any] = self.subject.calls
+        return calls
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the module returns; raise `Failed`, with the shapes, if it raises."""
@@ -142,7 +143,8 @@ class Module:
 
     def error(self, *arguments: Any) -> BaseException | None:
         """Return the exception that the module raises for these arguments, or None."""
-        return self.subject.call(arguments, self.own, "forward", must_raise=True).error
+        error: BaseException | None = self.subject.call(arguments, self.own, "forward", must_raise=True).error
+        return error
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
