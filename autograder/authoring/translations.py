@@ -15,11 +15,11 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
 from autograder import report
-from autograder.authoring import loader, published, source
+from autograder.authoring import loader, source
 from autograder.authoring.sentences import COUNTED
 from autograder.authoring.sentences import TRANSLATED as CALLS
 from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
-from autograder.cells import Notebook, grade_id, is_locked
+from autograder.cells import Notebook, is_code, is_graded, is_locked, is_skipped, with_language
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
@@ -88,6 +88,8 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
 def edition(released: Path, language: str, translated: dict[str, str]) -> Notebook:
     """Return a released notebook in another language: the same cells, with translated texts.
 
+    Its first code cell names the language, because a kernel does not know which notebook it runs.
+
     Parameters
     ----------
     released : Path
@@ -103,11 +105,13 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         text = text.replace(released.name, NOTEBOOK)
         return translated.get(text, text).replace(NOTEBOOK, own)
 
+    given = [cell for cell in notebook.cells if is_code(cell) and is_locked(cell) and not is_graded(cell)]
+    first = min(given, key=is_skipped, default=None)  # one that is always run, if there is any
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             cell.source = with_texts(cell.source, change)
-        elif grade_id(cell) == published.CELL:
-            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of the feedback'
+        elif cell is first:
+            cell.source = with_language(cell.source, language)
         else:
             continue
         cell.metadata.nbgrader.checksum = compute_checksum(cell)

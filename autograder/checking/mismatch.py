@@ -28,7 +28,7 @@ class Mismatch:
     `got` among the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
     right answer, or None, and `call` calls the function under test. `modules` are the right module and the one under
     test, where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the
-    argument that was changed in place. `steady` tells whether the same results come again; None where nobody has asked
+    argument that was changed in place. `steady` tells whether the same results come again; None where nobody asked
     yet, `wavers` whether the right one does and the other does not, and `seconds` how long was asked.
     """
 

@@ -53,7 +53,7 @@ OPEN_IT = (
     "Open your notebook in Jupyter. If it opens, save it and submit it again. If it does not, copy your answers into "
     "a fresh copy of the exercise and submit that."
 )
-HAND_IT_IN = "Submit your notebook under this name."
+HAND_IT_IN = "Submit your notebook again, and do not rename it."
 SAY_HOW = (*file_kinds.SAY_HOW, file_kinds.OF_ANOTHER, *submissions.SAY_HOW)
 """The reasons that also say what to do."""
 
@@ -216,7 +216,9 @@ def _advice(said: outcome_cell.Said | None) -> str:
     """Return what to do about a file that could not be graded; "" if the reason says so already."""
     if said is None or said.kind != Kind.MALFORMED or said.reason.text in SAY_HOW:
         return ""
-    return words.translated(HAND_IT_IN if said.reason.text == submissions.MISSING else OPEN_IT)
+    if said.reason.text == submissions.MISSING:
+        return words.translated(HAND_IT_IN)
+    return words.translated(OPEN_IT)
 
 
 def _late(saved: Saved) -> Message | None:
