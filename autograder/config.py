@@ -146,7 +146,7 @@ class Exercise:
 
     def edition(self, language: str) -> Path:
         """Return the released notebook of another language: for zh_CN, `01-qkv.zh.ipynb`."""
-        return self.released / f"{self.name}.{language.partition('_')[0]}.ipynb"
+        return self.released / f"{self.name}.{re.split('[-_]', language)[0]}.ipynb"
 
     @property
     def editions(self) -> list[Path]:

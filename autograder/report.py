@@ -49,7 +49,7 @@ SCRIPT = Path(__file__).parent / "templates" / "report.js"
 ERROR = Message("the cell raised an error")
 BY_A_PERSON = Message("Graded by a person.")
 WITHOUT_POINTS = "{name}, ungraded"
-OTHER_NUMBERS = Message("The numbers are from one student; they differ for others.")
+OTHER_NUMBERS = "The numbers are from one student; they differ for others."
 ONLY_NUMBERS = re.compile(r"[-+\d\s.,;:()eE]*|-?inf|nan")
 NO_NOTEBOOK = Message("not a notebook")
 
@@ -333,7 +333,7 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
                     key, told = _told(check)
                     found.add((cell.subject, key))
                     if said.setdefault((cell.subject, key), told)[0] != told[0]:
-                        said[cell.subject, key] = (said[cell.subject, key][0], str(OTHER_NUMBERS), "relation")
+                        said[cell.subject, key] = (said[cell.subject, key][0], translated(OTHER_NUMBERS), "relation")
             for one in found:
                 who[one].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
