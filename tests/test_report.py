@@ -211,7 +211,9 @@ def test_a_screenful_of_five_thousand_rows_and_the_one_that_is_searched(page, th
     search.fill("STUDENT0815")
     assert status.text_content() == "1 of 1000 students" and picture.count() == 1
     assert page.locator("table.picture tbody tr").count() == 5
-    lost = page.get_by_role("region", name="Students, 01-toy").locator("tbody tr")  # unfolded by the search
+    lost = page.get_by_role("region", name="Each student, and where points were lost, 01-toy").locator(
+        "tbody tr"
+    )  # unfolded by the search
     assert lost.count() == 1 and "student0815" in lost.text_content()
     search.fill("zoe")  # whatever the accents
     assert picture.count() == 1 and HOSTILE[2].split("\u2028")[0] in picture.text_content()

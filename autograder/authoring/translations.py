@@ -110,7 +110,7 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             cell.source = with_texts(cell.source, change)
-        elif cell is first:
+        elif first is not None and cell is first:
             cell.source = with_language(cell.source, language)
         else:
             continue

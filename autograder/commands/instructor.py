@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -295,7 +295,7 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Because of"):
-        justify = "right" if name in ("Now", "Then", "Change") else "left"
+        justify: Literal["left", "right"] = "right" if name in ("Now", "Then", "Change") else "left"
         table.add_column(translated(name), justify=justify, overflow="fold")
     for change in found:
         now, then = change.before, change.after
