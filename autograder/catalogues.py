@@ -2,20 +2,24 @@
 
 Of the kind `exercises` are the text cells of notebooks, of `feedback` what is said of answers. Each exercise has one
 of either kind. A text that several exercises have is in `shared.po`, and what the engine says itself in
-`autograder.po`. What a catalogue lacks, or has for an older English text, stays English.
+`autograder.po`; what only graders read is in `grader.po`. What a catalogue lacks, or has for an older English text,
+stays English.
 """
 
 import io
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
+from autograder.checking import words
 from autograder.config import UserError
 
 EXERCISES, FEEDBACK = "exercises", "feedback"
-SHARED, ENGINE = "shared", "autograder"
+SHARED, ENGINE, GRADER = "shared", "autograder", "grader"
 Text: TypeAlias = str | tuple[str, ...]
 """A message's msgid, or the two of one that counts: for one, and for many."""
 _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
@@ -40,12 +44,33 @@ def of_texts(root: Path, language: str, exercise: str) -> dict[str, str]:
 
 def of_feedback(root: Path, language: str, exercise: str) -> bytes:
     """Return the catalogue of what feedback says in an exercise; the same texts make the same bytes."""
+    names = (ENGINE, SHARED, exercise)
+    return _compiled([place(root, language, f"{FEEDBACK}/{name}") for name in names], language)
+
+
+@contextmanager
+def for_graders(root: Path) -> Iterator[None]:
+    """Say what a class reads, and what only its graders do, in the language that the environment asks for."""
+    language = words.wanted_of(languages(root))
+    if not language:
+        yield
+        return
+    paths = sorted(place(root, language, FEEDBACK).with_suffix("").glob("*.po"))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr(f"{language}/{words.CATALOGUE}", _compiled(paths, language))
+    with words.use(language, zipfile.Path(zipfile.ZipFile(file))):
+        yield
+
+
+def _compiled(paths: Iterable[Path], language: str) -> bytes:
+    """Return the translations in several catalogues as gettext reads them."""
     from babel.messages.catalog import Catalog
     from babel.messages.mofile import write_mo
 
     made = Catalog(locale=language, creation_date=_EPOCH, revision_date=_EPOCH)
-    for name in (ENGINE, SHARED, exercise):
-        for text, said in _held(place(root, language, f"{FEEDBACK}/{name}"), language).items():
+    for path in paths:
+        for text, said in _held(path, language).items():
             made.add(text, said)
     file = io.BytesIO()
     write_mo(file, made)

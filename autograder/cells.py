@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from autograder.checking import MIME
 Cell = nbformat.NotebookNode
 Notebook = nbformat.NotebookNode
 
+LANGUAGE = re.compile(r'\s*import os\s+os\.environ\["LANGUAGE"\]\s*=\s*"\w+"\s*#.*\s*$')
+"""The end of a notebook's first code cell in another language, so that a kernel knows it: only the cells reach it."""
 OUTCOME_ID = "outcome"
 """The id of the cell at the head of a graded notebook that says what happened to it."""
 
@@ -71,6 +74,16 @@ def is_locked(cell: Cell) -> bool:
 def is_skipped(cell: Cell) -> bool:
     """Tell whether a cell of the release is not run when a submission is graded: it decides nothing."""
     return is_locked(cell) and not is_graded(cell) and SKIPPED in cell["metadata"].get("tags", [])
+
+
+def with_language(source: str, language: str) -> str:
+    """Return the source of a code cell that also names the language of the feedback."""
+    return f'{source}\n\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of the feedback'
+
+
+def without_language(source: str) -> str:
+    """Return a source without the lines that `with_language` adds."""
+    return LANGUAGE.sub("", source)
 
 
 def is_code(cell: Cell) -> bool:

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from autograder import records
+from autograder import reasons, records
 from autograder.checking import Status
+from autograder.checking.words import Message, counted, joined, translated
 from autograder.results import CellResult, Kind, Record
 
 LEAST = 0.005
 """Points are rounded to hundredths; less than half of one counts as zero."""
-LATE, BY_HAND = "late", "points by hand"
+ARROW = " → "
+LATE = reasons.LATE.text
+BY_HAND = Message("points by hand").text
+NEW = Message("new").text
+GONE = Message("gone").text
+RESUBMITTED = Message("resubmitted")
 
 
 class Step(NamedTuple):
@@ -23,7 +29,8 @@ class Step(NamedTuple):
     points: float
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.how}" if self.how else self.name
+        how = ARROW.join(translated(part) for part in self.how.split(ARROW))
+        return str(Message("{name}: {how}", name=translated(self.name), how=how)) if how else translated(self.name)
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,13 @@ def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[S
     was, is_now = (cell.points if cell else 0.0 for cell in (then, now))
     subject = next((cell.subject for cell in (now, then) if cell and cell.subject), name)
     if not (then and now and then.checks and now.checks):
-        shown = [f"{cell.points:g}" if cell else other for cell, other in ((then, "new"), (now, "gone"))]
-        return [Step(subject, " → ".join(shown), is_now - was)] if abs(is_now - was) > LEAST else []
+        shown = [f"{cell.points:g}" if cell else other for cell, other in ((then, NEW), (now, GONE))]
+        return [Step(subject, ARROW.join(shown), is_now - was)] if abs(is_now - was) > LEAST else []
     before, after = _earned(then), _earned(now)
     steps, unlike = [], []
     for check in dict.fromkeys([*after, *before]):
-        status, points = after.get(check, ("gone", 0.0))
-        earlier, had = before.get(check, ("new", 0.0))
+        status, points = after.get(check, (GONE, 0.0))
+        earlier, had = before.get(check, (NEW, 0.0))
         if status != earlier:
             steps.append(Step(check, f"{earlier} → {status}", points - had))
             unlike.append(check not in before or check not in after)
@@ -137,15 +144,20 @@ class Sum(NamedTuple):
     lost: float
 
     def __str__(self) -> str:
-        parts = [
-            f"{count} {verb}{'s' * (count == 1)} {points:g} point{'s' * (points != 1)}{' in all' * (count > 1)}"
-            for count, verb, points in (
-                (self.gain, "gain", round(self.gained, 2)),
-                (self.lose, "lose", round(self.lost, 2)),
-            )
-            if count
-        ]
-        return f"{self.name}: {', '.join(parts) or 'no one gains or loses'}"
+        parts: list[str | Message] = []
+        if self.gain:
+            points = _points(self.gained)
+            parts.append(counted("{count} gains {points}", "{count} gain {points} in all", self.gain, points=points))
+        if self.lose:
+            points = _points(self.lost)
+            parts.append(counted("{count} loses {points}", "{count} lose {points} in all", self.lose, points=points))
+        effect = joined("{left}, {right}", parts) if parts else Message("no one gains or loses")
+        return str(Message("{name}: {effect}", name=self.name, effect=effect))
+
+
+def _points(points: float) -> Message:
+    number = f"{round(points, 2):g}"
+    return Message("{number} point", number=number) if number == "1" else Message("{number} points", number=number)
 
 
 def _sum(name: str, points: Sequence[float]) -> Sum:
@@ -154,20 +166,21 @@ def _sum(name: str, points: Sequence[float]) -> Sum:
 
 
 def sums(changes: Iterable[Change]) -> list[Sum]:
-    """Return the sums of a class's changed grades: in total, for resubmissions, and for each check.
+    """Return the sums of a class's changed grades, in words: in total, for resubmissions, and for each check.
 
     Checks count where the submission is the same. The one that costs the most points is first.
     """
     changes = [change for change in changes if change.before]
-    found = [_sum("all", [change.difference for change in changes])]
+    found = [_sum(str(Message("all")), [change.difference for change in changes])]
     if anew := [change.difference for change in changes if change.anew]:
-        found.append(_sum("resubmitted", anew))
+        found.append(_sum(str(RESUBMITTED), anew))
     several = len({change.after.assignment for change in changes}) > 1
     through: defaultdict[str, list[float]] = defaultdict(list)
     for change in changes:
         own: defaultdict[str, float] = defaultdict(float)  # a check of two functions is one
         for step in () if change.anew else change.through():
-            own[f"{change.after.assignment} {step.name}" if several else step.name] += step.points
+            name = translated(step.name)
+            own[f"{change.after.assignment} {name}" if several else name] += step.points
         for name, points in own.items():
             through[name].append(points)
     checks = [_sum(name, points) for name, points in through.items()]

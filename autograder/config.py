@@ -211,7 +211,7 @@ class Exercise:
 
     def edition(self, language: str) -> Path:
         """Return the released notebook of another language: for zh_CN, `01-qkv.zh.ipynb`."""
-        return self.released / f"{self.name}.{language.partition('_')[0]}.ipynb"
+        return self.released / f"{self.name}.{re.split('[-_]', language)[0]}.ipynb"
 
     @property
     def editions(self) -> list[Path]:
@@ -243,8 +243,13 @@ class Exercise:
     @cached_property
     def title(self) -> str:
         """Its title for people: its notebook's first heading, such as "1. Queries, keys and values"."""
+        return self.title_in("")
+
+    def title_in(self, language: str) -> str:
+        """Return its title in a language, or in English if it has no notebook in that language."""
+        edition = self.edition(language)
         try:
-            cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
+            cells = json.loads((edition if edition.exists() else self.notebook).read_text(encoding="utf-8"))["cells"]
         except FileNotFoundError:
             return self.name
         texts = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")

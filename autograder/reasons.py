@@ -5,7 +5,7 @@ from typing import Any
 
 from autograder.cells import is_check
 from autograder.checking import Status, machine
-from autograder.checking.words import Message, joined
+from autograder.checking.words import FULL_STOPS, Message, joined, shown, translated
 from autograder.results import CellResult, Outcome, Record
 
 MOST_MESSAGE = 160
@@ -19,12 +19,13 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     """Return a line for each cell that lost points or has pending ones: how many, and why."""
     lines: list[str] = []
     if str(result.reason):
-        lines.append(f"{result.kind}: {result.reason}")
+        lines.append(str(Message("{kind}: {reason}", kind=translated(result.kind), reason=result.reason)))
     if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
             if lost > 1e-9 and (cell.checks or cell.given is not None or not str(result.reason)):
-                lines.append(f"{cell.subject or grade_id} −{lost:g}: {lost_to(cell)}")
+                values = {"name": cell.subject or grade_id, "points": f"{lost:g}", "reason": lost_to(cell)}
+                lines.append(str(Message("{name} −{points}: {reason}", **values)))
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
     if penalty:
@@ -44,11 +45,11 @@ def lost_to(cell: CellResult) -> str:
     if failed:
         named = [check for check in failed if check.cause]
         related = [check for check in failed if str(check.relation)]
-        title = str(Message(failed[0].title)).rstrip(".")
+        title = shown(failed[0].title).rstrip(FULL_STOPS)
         if named:
             cause = str(Message("likely cause: {label}", label=Message(named[0].label or words_of(named[0].cause))))
         else:
-            cause = str(related[0].relation if related else failed[0].message)[:MOST_MESSAGE].rstrip(".")
+            cause = str(related[0].relation if related else failed[0].message)[:MOST_MESSAGE].rstrip(FULL_STOPS)
         if len(failed) > 1:
             text = "{cause}; failed: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))

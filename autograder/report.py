@@ -8,6 +8,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +18,11 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder import changes, reasons, records
+from autograder import catalogues, changes, reasons, records
 from autograder.changes import Change, Sum
-from autograder.checking import Status
+from autograder.checking import Status, words
 from autograder.checking.report import likely
-from autograder.checking.words import Message, shown
+from autograder.checking.words import Message, counted, shown, translated
 from autograder.config import Course, UserError
 from autograder.feedback.page import inline_code
 from autograder.results import CellResult, CheckResult, Kind, Record
@@ -39,7 +40,14 @@ SIGNS = {
     "open": ("o", "?"),
 }  # fmt: skip
 """By a mark: its letter in the page's data, and its sign."""
+MARKS = {
+    "passed": "passed", "failed": "failed", "blocked": "waits", "unverified": "pending", "advice": "advice",
+    "open": "needs a manual grade",
+}  # fmt: skip
+"""By a mark: what it is called."""
+SCRIPT = Path(__file__).parent / "templates" / "report.js"
 ERROR = Message("the cell raised an error")
+BY_A_PERSON = Message("Graded by a person.")
 WITHOUT_POINTS = "{name}, ungraded"
 OTHER_NUMBERS = "The numbers are from one student; they differ for others."
 ONLY_NUMBERS = re.compile(r"[-+\d\s.,;:()eE]*|-?inf|nan")
@@ -153,7 +161,7 @@ class Page:
 
 
 def write(course: Course, path: Path, anonymous: bool = False) -> Page:
-    """Write the report on all graded submissions to `path`, and return what it says.
+    """Write the report on all graded submissions to `path` in the grader's language; return what it says in English.
 
     Raises
     ------
@@ -164,20 +172,27 @@ def write(course: Course, path: Path, anonymous: bool = False) -> Page:
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    page = Page(
+    page = _page(course, path, graded, names)
+    base = "" if anonymous else f"{_link(course.feedback, path)}/"
+    with catalogues.for_graders(course.root):
+        own = page if words.language() == words.ENGLISH else _page(course, path, graded, names)
+        path.write_text(_html(own, base), encoding="utf-8")
+    return page
+
+
+def _page(course: Course, path: Path, graded: list[Record], names: dict[str, str]) -> Page:
+    """Return what a report says, in the language in use."""
+    return Page(
         assignments=[
             _assignment(course, path, name, [record for record in graded if record.assignment == name], names)
             for name in sorted({record.assignment for record in graded})
         ],
         students=len({record.student for record in graded}),
-        anonymous=anonymous,
+        anonymous=bool(names),
         open=sum(not record.sandbox for record in graded),
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
     )
-    base = "" if anonymous else f"{_link(course.feedback, path)}/"
-    path.write_text(_html(page, base), encoding="utf-8")
-    return page
 
 
 def _html(page: Page, base: str) -> str:
@@ -185,15 +200,34 @@ def _html(page: Page, base: str) -> str:
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["code"] = inline_code
-    environment.globals.update(shown=shown, screen=SCREEN, named=NAMED)
+    environment.globals.update(_=translated, counted=counted, lead=words.lead, between=words.between, gap=words.gap)
+    environment.globals.update(shown=shown, Message=Message, screen=SCREEN, named=NAMED)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    script = environment.loader.get_source(environment, "report.js")[0]  # type: ignore[union-attr]
+    script = SCRIPT.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         vars(page),
+        language=words.language(),
+        time=_time(page.graded_at),
+        signs=SIGNS,
         data=_data(page, base),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _time(iso: str) -> str:
+    """Return a time (UTC) as a sentence has it."""
+    if words.language() == words.ENGLISH:
+        return iso[:16].replace("T", " ")
+    from babel.dates import format_date
+
+    when = datetime.fromisoformat(iso)
+    return f"{format_date(when, 'long', locale=words.language().replace('-', '_'))} {when:%H:%M}"
+
+
+def texts_of_script() -> list[str]:
+    """Return the texts that report.js shows, for the page's data."""
+    return re.findall(r'\b_\("([^"]+)"', SCRIPT.read_text(encoding="utf-8"))
 
 
 def _link(to: Path, page: Path) -> str:
@@ -223,20 +257,20 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         rows = []
         for row in own.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
-            tags = ["needs a manual grade"] * row.manual
-            tags += [f"graded {row.earlier + 1} times"] * bool(row.earlier)
+            tags = [translated("needs a manual grade")] * row.manual
+            tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(row.earlier)
             rows.append(
                 [
-                    numbers[row.student], row.score, row.pending, row.kind.value, marks, texts.of(tags),
+                    numbers[row.student], row.score, row.pending, translated(row.kind), marks, texts.of(tags),
                     texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
                 ]
             )  # fmt: skip
         columns = [[column.cell, column.check, column.title] for column in own.columns]
         parts.append({"name": own.name, "columns": columns, "rows": rows})
-    signs = {letter: [sign, mark] for mark, (letter, sign) in SIGNS.items()}
+    signs = {letter: [sign, translated(MARKS[mark])] for mark, (letter, sign) in SIGNS.items()}
     return {
         "base": base, "screen": SCREEN, "signs": signs, "students": students, "texts": list(texts.numbers),
-        "parts": parts,
+        "parts": parts, "words": {own: said for own in texts_of_script() if (said := translated(own)) != own},
     }  # fmt: skip
 
 
@@ -244,7 +278,7 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
     """Return points before, points after, their difference, through what, and when; nothing without a change."""
     if change is None or change.before is None:
         return []
-    through = ["resubmitted"] * change.anew + [str(step) for step in change.through()]
+    through = [str(changes.RESUBMITTED)] * change.anew + [str(step) for step in change.through()]
     when = change.when[:16].replace("T", " ")
     return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
 
@@ -299,7 +333,7 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
                     key, told = _told(check)
                     found.add((cell.subject, key))
                     if said.setdefault((cell.subject, key), told)[0] != told[0]:
-                        said[cell.subject, key] = (said[cell.subject, key][0], OTHER_NUMBERS, "relation")
+                        said[cell.subject, key] = (said[cell.subject, key][0], translated(OTHER_NUMBERS), "relation")
             for one in found:
                 who[one].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
@@ -334,7 +368,7 @@ def _columns(records: list[Record]) -> list[Column]:
         for grade_id, cell in record.cells.items():
             columns = found.setdefault(grade_id, {})
             if cell.manual:
-                columns.setdefault("", Column(grade_id, "", grade_id, "by a person", "Graded by a person."))
+                columns.setdefault("", Column(grade_id, "", grade_id, translated("by a person"), str(BY_A_PERSON)))
             for check in cell.checks:
                 name = reasons.words_of(check.name.removeprefix(f"{cell.subject}_"))
                 if not cell.max_points:  # its heading is one column wide, too narrow for the function's name

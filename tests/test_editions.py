@@ -30,6 +30,7 @@ from autograder.collecting.archives import opened
 from autograder.collecting.hand_ins import Collector
 from autograder.collecting.layouts import Exercises
 from autograder.config import UserError, edition_of
+from autograder.grading.notebook import parse, restore
 from autograder.grading.submissions import Submission
 from autograder.limits import Limits
 from autograder.results import CellResult
@@ -197,6 +198,7 @@ def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     with pytest.raises(UserError, match=r"01-toy\.po is not a valid catalog: "):
         archive.write(folder)
     assert sorted(folder.iterdir()) == before
+    write_catalogues(course.root)
 
 
 def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
@@ -214,6 +216,48 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
     done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
     assert "6 of 6 points" in done.output and "restored" not in done.output
+
+
+GIVEN = "# %% given\nimport math\n\n"
+
+
+@pytest.fixture(scope="module")
+def with_given(tmp_path_factory):
+    """The toy exercise with a cell of given code, released in both languages."""
+    own = toy_course(tmp_path_factory.mktemp("given") / "course")
+    text = own.sources()[0].text
+    text.write_text(TITLE + GIVEN + text.read_text(encoding="utf-8"), encoding="utf-8")
+    write_catalogues(own.root)
+    release(own, own.sources()[0])
+    return own.exercises()[0]
+
+
+def test_a_notebook_answers_in_its_language_however_it_is_run(with_given, tmp_path):
+    """No editor names the notebook here, as under nbconvert and papermill: its first code cell says the language."""
+    folder = shutil.copytree(with_given.released, tmp_path / "01-toy")
+    path = write(folder / CHINESE, read(folder / CHINESE), WRONG)
+    unset = dict.fromkeys([*words.SETTINGS, "JPY_SESSION_NAME", "PYTHONPATH"], "")
+    command = ["nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--inplace", str(path)]
+    subprocess.run([sys.executable, "-m", *command], env={**os.environ, **unset}, capture_output=True, check=True)
+    (check,) = [cell for cell in read(path).cells if grade_id(cell) == "check_add"]
+    said = [out.data["text/plain"] for out in check.outputs if out.output_type == "display_data"]
+    assert "※subtracted instead of added" in said[0], check.outputs
+
+
+@pytest.mark.parametrize("kept", ["all", "no marks", "no ids"])
+def test_the_line_that_names_the_language_is_no_change(with_given, kept):
+    """Whatever an editor leaves of the metadata, and with it of the language."""
+    released, theirs = read(with_given.notebook), read(with_given.edition("zh_CN"))
+    given = next(cell for cell in theirs.cells if grade_id(cell) == "given")
+    assert given.source.startswith("import math\n") and 'os.environ["LANGUAGE"] = "zh_CN"' in given.source
+    theirs.metadata = {}
+    for cell in theirs.cells if kept != "all" else ():
+        cell.metadata = {}
+        if kept == "no ids":
+            del cell["id"]
+    restored = restore(parse(json.dumps(theirs).encode(), CHINESE), released)
+    assert not restored.evidence and "given" not in " ".join(str(note) for note in restored.repairs)
+    assert [cell.source for cell in restored.notebook.cells if grade_id(cell) == "given"] == ["import math"]
 
 
 # In the student's own Jupyter.
@@ -283,6 +327,8 @@ def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
     with words.use("zh_CN", tmp_path):
         assert str(Message("{what} is {found}.", what="K", found="`x`")) == "K 是 `x`。"
         assert str(Message("{what} is {found}.", what="结果", found="（2）")) == "结果是（2）。"
+        assert str(Message("{left}; {right}", left="一。", right="二")) == "一。；二" and words.gap() == ""
+        assert str(Message("{a} {b}", a="一。", b="二。")) == "一。二。"
         assert words.lead("Read:") == "请读：" and words.enumerated(["一。", "二。"]) == "一；二"
     assert words.lead("Read:") == "Read: " and words.enumerated(["One.", "two."]) == "One; two"
     assert words.enumerated([]) == ""
@@ -422,13 +468,42 @@ def test_each_student_reads_their_own_language(graded):
 @pytest.mark.slow
 def test_what_says_no_language_by_its_cells_does_by_its_name(graded):
     assert graded["odd"][0].html["lang"] == "zh-CN" and graded["odd"][1]["repairs"] == graded["wen"][1]["repairs"]
-    assert graded["bad"][0].html["lang"] == "en"  # no notebook, and so the language of the class
+    assert graded["bad"][0].html["lang"] == "zh-CN" and graded["bad"][0].h1.text == "※Toy"
+
+
+@pytest.mark.slow
+def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path, monkeypatch):
+    """Whatever the students write in; programs read English."""
+    write(tmp_path / "submitted" / "eve" / "01-toy" / ENGLISH, read(exercise.notebook), WRONG)
+    (tmp_path / "submitted" / "non" / "01-toy").mkdir(parents=True)
+
+    def run(command, *arguments):
+        options = [command, "--course", str(course.root), "--into", str(tmp_path), *arguments]
+        return CliRunner().invoke(cli.app, options, catch_exceptions=False).stdout
+
+    monkeypatch.setenv("LANGUAGE", "zh_CN")
+    monkeypatch.setenv("COLUMNS", "300")
+    grade = ("grade", "--submitted", str(tmp_path / "submitted"), "--no-sandbox", "--jobs", "1")
+    table = run(*grade)
+    for said in ("※Student", "※Lost to", "※likely cause: ※subtracted instead of added", "※malformed", "※Graded 2"):
+        assert said in table
+    assert "※" not in run(*grade, "--json") and "※" not in run("report", "--json")
+    page = BeautifulSoup((tmp_path / "report.html").read_text("utf-8"), "html.parser")
+    assert page.html["lang"] == "zh-CN" and page.h1.text == "※Class report"
+    assert page.find("th", attrs={"data-by": "who"}).text == "※Student"
+    columns = json.loads(page.find(id="data").string)["parts"][0]["columns"]
+    assert "※Each element is the sum of the two." in [title for _, _, title in columns]
+    missing = BeautifulSoup((tmp_path / "feedback/non/01-toy/01-toy.html").read_text("utf-8"), "html.parser")
+    said = missing.get_text(" ", strip=True)
+    assert missing.h1.text == "※Toy" and f"{ENGLISH} or {CHINESE}" in said.replace("※", "")
+    assert "※Submit your notebook again" in said and "Open your notebook" not in said
 
 
 def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), WRONG)
     done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
     assert done.exit_code == 0 and "※subtracted instead of added" in done.output and "3 of 6 points" in done.output
+    assert "※Running your cells" in done.output and "※Toy" in done.output
     monkeypatch.chdir(course.root)
     notebooks = [str(path)]
     nbgrader_plugin.under_its_name("01-toy", "ada", notebooks)

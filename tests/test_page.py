@@ -222,20 +222,20 @@ def test_what_happened_is_said_first_and_at_its_cell():
     own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops, [Message("waits")])
     page = page_with(PASSED, *FAILED, head_cell=own, penalty=1.5, seconds_late=2 * 86400 + 5.0)
     top = said(page.select_one(".sum"))
-    for part in ("hostile : a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
+    for part in ("hostile: a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
         assert part in top, part
     assert "It was submitted 2 days after the due date; points lost: 1.5." in top
     assert page.select_one(".stopped")["id"] == "cell-add"
     own = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
     page = page_with(PASSED, *FAILED, head_cell=own)
-    assert "limit : add : it took too long." in said(page.select_one(".sum"))
+    assert "limit: add : it took too long." in said(page.select_one(".sum"))
     assert page.find(id=page.select_one(".note a")["href"][1:]) is page.select_one(".stopped")
 
 
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
     own = said_of(Kind.HOSTILE, Message("altered."))
     own.metadata[outcome_cell.SAID] = {"kind": 7}
-    assert "hostile : altered." in said(page_with(PASSED, head_cell=own))
+    assert "hostile: altered." in said(page_with(PASSED, head_cell=own))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import dataclasses
 import html
+import json
+import re
 
 import pytest
 from bs4 import BeautifulSoup
+from conftest import ROOT
 from report_tools import rows_of
 from test_page import AXE
 
@@ -105,6 +108,46 @@ def written(tmp_path_factory):
         yield write
 
 
+def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_path):
+    """Also of what its script says, and of a page without scripts."""
+    title = "Does not change `X` or `W`."
+    hint = "`W` is transposed, but it already has shape (d_in, d_out). Use `X @ W`, without `.T`."
+    graded = []
+    for number, student in enumerate(["ada", "ben", "cem"] * 7):
+        made = record(f"{student}{number}", "01-qkv", 10 * (number % 4))
+        for cell in made.cells.values():
+            for check in cell.checks:
+                check.title, check.message = title, Message("")
+                if check.cause:
+                    check.cause, check.label, check.hint = "turned", "W transposed", hint
+        graded.append(made)
+    waits = CheckResult("later", title, 1.0, Status.UNVERIFIED, Message(""), on="gpu")
+    advice = CheckResult("advice", title, 0.0, Status.ADVICE, Message("Every element of {what} is 0.", what="`A`"))
+    cell = CellResult(0.0, 4.0, subject="add", checks=[waits, advice], pending=4.0)
+    graded.append(dataclasses.replace(graded[0], student="deb", cells={"check_add": cell}, score=0.0, history=[]))
+    lacking = Message("There is no {name} in the folder.", name="01-qkv.ipynb")
+    kinds = {"kind": Kind.MALFORMED, "reason": lacking, "cells": {}, "score": 0.0, "sandbox": False, "history": []}
+    graded.append(dataclasses.replace(graded[0], student="eva", **kinds))
+    monkeypatch.setattr(records, "all_of", lambda course: graded)
+    monkeypatch.setenv("LANGUAGE", "zh_CN")
+    (tmp_path / "locale").symlink_to(ROOT / "locale")
+    path = tmp_path / "report.html"
+    assert report.write(Course(root=tmp_path, into=tmp_path), path).assignments[0].checks[0].title == title
+    page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+    data = json.loads(page.find(id="data").string)
+    assert set(data["words"]) == set(report.texts_of_script())
+    said = [*data["texts"], *data["words"].values(), *(mark for _, mark in data["signs"].values())]
+    said += [title for part in data["parts"] for _, _, title in part["columns"]]
+    said += [own["aria-label"] for own in page.find_all(attrs={"aria-label": True})]
+    for own in page(["script", "style", "code"]):
+        own.decompose()
+    text = re.sub(r"`[^`]*`|\{\w+\}", "", " ".join([page.get_text(" "), *said]))
+    names = "(ada|ben|cem|deb|eva)\\d*|add|check_add|later|advice|sums|values|[abi]|qkv|ipynb|d_in|d_out"
+    names += "|UTC|GPU|JavaScript|W|X"
+    english = [word for word in re.findall(r"[A-Za-z_]\w*", text) if not re.fullmatch(names, word)]
+    assert page.html["lang"] == "zh-CN" and "2026 年 11 月 23 日 09:30" in text and not english
+
+
 @pytest.fixture(scope="module")
 def thousand(written):
     return written([f"student{number:04d}" for number in range(1000 - len(HOSTILE))] + HOSTILE)[1]
@@ -168,7 +211,9 @@ def test_a_screenful_of_five_thousand_rows_and_the_one_that_is_searched(page, th
     search.fill("STUDENT0815")
     assert status.text_content() == "1 of 1000 students" and picture.count() == 1
     assert page.locator("table.picture tbody tr").count() == 5
-    lost = page.get_by_role("region", name="Students, 01-toy").locator("tbody tr")  # unfolded by the search
+    lost = page.get_by_role("region", name="Each student, and where points were lost, 01-toy").locator(
+        "tbody tr"
+    )  # unfolded by the search
     assert lost.count() == 1 and "student0815" in lost.text_content()
     search.fill("zoe")  # whatever the accents
     assert picture.count() == 1 and HOSTILE[2].split("\u2028")[0] in picture.text_content()

@@ -14,11 +14,12 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
-from autograder.authoring import loader, published, source
+from autograder import report
+from autograder.authoring import loader, source
 from autograder.authoring.sentences import COUNTED
 from autograder.authoring.sentences import TRANSLATED as CALLS
-from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, SHARED, Text
-from autograder.cells import Notebook, grade_id, is_locked
+from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
+from autograder.cells import Notebook, is_code, is_graded, is_locked, is_skipped, with_language
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
@@ -26,8 +27,11 @@ from autograder.config import Exercise
 from autograder.results import Kind
 
 PACKAGE = Path(__file__).parent.parent
-NOT_SHOWN = ("authoring", "collecting", "commands", "corpus", "report.py", "grading/places.py")
-"""The parts of the engine whose texts students never see."""
+NOT_SHOWN = ("authoring", "changes.py", "collecting", "commands", "corpus", "report.py", "grading/places.py")
+"""The parts of the engine whose texts students never see, but for `CHECK`."""
+CHECK = "commands/student.py"
+GRADERS = ("changes.py", "commands/instructor.py", "report.py")
+"""The parts whose texts graders read in their own language; they also read what students do."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
 """Functions whose texts are not part of feedback, or are found in another way."""
 NOTEBOOK = "NOTEBOOK.ipynb"
@@ -84,6 +88,8 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
 def edition(released: Path, language: str, translated: dict[str, str]) -> Notebook:
     """Return a released notebook in another language: the same cells, with translated texts.
 
+    Its first code cell names the language, because a kernel does not know which notebook it runs.
+
     Parameters
     ----------
     released : Path
@@ -99,11 +105,13 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         text = text.replace(released.name, NOTEBOOK)
         return translated.get(text, text).replace(NOTEBOOK, own)
 
+    given = [cell for cell in notebook.cells if is_code(cell) and is_locked(cell) and not is_graded(cell)]
+    first = min(given, key=is_skipped, default=None)  # one that is always run, if there is any
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             cell.source = with_texts(cell.source, change)
-        elif grade_id(cell) == published.CELL:
-            cell.source += f'\n\nimport os\n\nos.environ["LANGUAGE"] = "{language}"  # of the feedback'
+        elif first is not None and cell is first:
+            cell.source = with_language(cell.source, language)
         else:
             continue
         cell.metadata.nbgrader.checksum = compute_checksum(cell)
@@ -146,15 +154,29 @@ def of_engine() -> list[Text]:
     """Return the engine's texts for students, in all exercises."""
     found: list[Text] = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.relative_to(PACKAGE).as_posix().startswith(NOT_SHOWN):
+        part = path.relative_to(PACKAGE).as_posix()
+        if part == CHECK or not part.startswith(NOT_SHOWN):
             found += in_python(path, _PLACE)
     for path in sorted((PACKAGE / "feedback").rglob("*.j2")):
-        tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))
-        for _, function, given in extract_from_ast(tree, CALLS):
-            texts = tuple(text for text in (given if isinstance(given, tuple) else (given,)) if text)
-            found += [texts] if function == COUNTED else texts[:1]
+        found += in_template(path)
     families = {**{label: hint for label, (_, hint) in FAMILIES.items()}, STRETCHED: STRETCHED_HINT}
     return [*found, *(str(kind) for kind in [*Kind, *Status]), *itertools.chain(*families.items())]
+
+
+def of_graders() -> list[Text]:
+    """Return the texts that only graders read: of the table that `grade` prints, and of the report."""
+    found = [text for part in GRADERS for text in in_python(PACKAGE / part, _PLACE)]
+    for path in sorted((PACKAGE / "templates").glob("*.j2")):
+        found += in_template(path)
+    return [*found, *report.texts_of_script()]
+
+
+def in_template(path: Path) -> Iterator[Text]:
+    """Yield the texts passed to `CALLS` in a template."""
+    tree = Environment(autoescape=True).parse(path.read_text(encoding="utf-8"))
+    for _, function, given in extract_from_ast(tree, CALLS):
+        texts = tuple(text for text in (given if isinstance(given, tuple) else (given,)) if text)
+        yield from [texts] if function == COUNTED else texts[:1]
 
 
 def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
@@ -265,4 +287,8 @@ def texts(root: Path) -> dict[str, list[Text]]:
         found[f"{kind}/{SHARED}"] = [text for text in count if count[text] > 1 and text not in said]
         if said:
             found[f"{kind}/{ENGINE}"] = list(said)
+            others = {text for given in of_each.values() for text in given}
+            found[f"{kind}/{GRADER}"] = [
+                text for text in dict.fromkeys(of_graders()) if text not in said and text not in others
+            ]
     return found

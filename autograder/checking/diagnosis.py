@@ -496,8 +496,8 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
             if place is not None and len(wanted) == len(came):
                 expected, got = wanted[place], came[place]
                 if len(wanted) > 1:
-                    parts = {f"part {i}": part for i, part in enumerate(wanted, 1)}
-                    what = f"part {place + 1}"
+                    parts = [(Message("part {number}", number=i), part) for i, part in enumerate(wanted, 1)]
+                    what = parts[place][0]
         else:
             place = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
     return Mismatch(

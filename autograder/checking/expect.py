@@ -60,7 +60,7 @@ class Failed(AssertionError):
         self.compared = (expected, got)
         self.shapes: tuple[Any, ...] | None = None
         self.dtypes: tuple[Any, ...] | None = None
-        self.parts: dict[str, Any] = {}
+        self.parts: list[tuple[str | Message, Any]] = []
         self.changed = ""
         self.raised, self.explained = raised, explained
         self.relation: str | Message = ""  # found by the check itself
@@ -363,7 +363,7 @@ def expect_agrees(
         try:
             expect_close(part, right, rtol, what=name, unit=unit)
         except Failed as failure:
-            failure.parts = dict(zip(names, map(as_plain, expected), strict=True))
+            failure.parts = list(zip(names, map(as_plain, expected), strict=True))
             raise
 
 

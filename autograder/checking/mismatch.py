@@ -25,11 +25,11 @@ class Mismatch:
     `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
     numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
     likewise. `arguments` are those of the last call, by name, `result` is what it returned, and `part` the place of
-    `got` among the parts of that; `parts` are the expected arrays of a result that is a tuple. `answer` is a right
-    answer, or None, and `call` calls the function under test. `modules` are the right module and the one under test,
-    where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the argument
-    that was changed in place. `steady` tells whether the same results come again; None where nobody has asked yet,
-    `wavers` whether the right one does and the other does not, and `seconds` how long was asked.
+    `got` among the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
+    right answer, or None, and `call` calls the function under test. `modules` are the right module and the one under
+    test, where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the
+    argument that was changed in place. `steady` tells whether the same results come again; None where nobody asked
+    yet, `wavers` whether the right one does and the other does not, and `seconds` how long was asked.
     """
 
     expected: np.ndarray | None = None
@@ -39,7 +39,7 @@ class Mismatch:
     shapes: tuple[Any, ...] | None = None
     dtypes: tuple[Any, ...] | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Any] = field(default_factory=dict)
+    parts: list[tuple[str | Message, Any]] = field(default_factory=list)
     answer: Any = None
     call: Any = None
     wrong: np.ndarray | None = None

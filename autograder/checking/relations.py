@@ -568,10 +568,10 @@ def by_value(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @comparable
 def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The result is another part of the expected result, or an unchanged argument."""
-    for name, part in mismatch.parts.items():
+    for name, part in mismatch.parts:
         if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
             yield (
-                ("part", name),
+                ("part", str(name)),
                 Message("The values of {what} are those expected for {name}.", what=mismatch.what, name=name),
             )
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
@@ -671,24 +671,27 @@ def not_finite(mismatch: Mismatch) -> Claims:
     gone = ~np.isfinite(g) & np.isfinite(e)
     if not gone.any():
         return
-    kind = "NaN" if np.isnan(g[gone]).all() else "NaN or infinite"
+    kind = Message("NaN" if np.isnan(g[gone]).all() else "NaN or infinite")
     right = (
         ~mismatch.wrong if mismatch.wrong is not None and mismatch.wrong.shape == e.shape else np.abs(g - e) <= CLOSE
     )
     if gone.all():
-        yield ("all", kind), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
+        yield ("all", kind.text), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
         return
     for text, where in (("where 0 is expected", e == 0), ("where a nonzero number is expected", e != 0)):
         if np.array_equal(gone, where):
             message = "The elements of {what} are {kind} exactly {where}."
-            yield (text, kind), Message(message, what=mismatch.what, where=Message(text), kind=kind)
+            yield (text, kind.text), Message(message, what=mismatch.what, where=Message(text), kind=kind)
     for axis in range(-e.ndim, 0):
         others = tuple(other for other in range(e.ndim) if other != axis % e.ndim)
         if e.ndim > 1 and (gone.all(others) == gone.any(others)).all() and (gone | right).all():
             message = "Whole {place}s of {what} are {kind}; the others are right."
-            yield ("places", axis, kind), Message(message, place=_place(axis, e.ndim), what=mismatch.what, kind=kind)
+            yield (
+                ("places", axis, kind.text),
+                Message(message, place=_place(axis, e.ndim), what=mismatch.what, kind=kind),
+            )
     if (gone | right).all():
-        yield ("else", kind), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
+        yield ("else", kind.text), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
 
 
 MADE: dict[str, Callable[[Any], Any]] = {

@@ -14,8 +14,9 @@ from .words import Message
 MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for the grader."""
 
-_FIRST_SENTENCE = re.compile(r".+?(?:\.(?=\s|$)|。|$)", re.DOTALL)
-_LEFT_OUT = re.compile(r"\b(?:the|an?|is|are|was|were)\b|[`\s]|[.。]$")
+_ENDS = re.compile(r"\.(?=\s|$)|[。，：]|$")
+"""The ends of sentences; in Chinese, where clauses are sentences without a conjunction, those of clauses as well."""
+_LEFT_OUT = re.compile(r"\b(?:the|an?|is|are|was|were)\b|[`\s]|[.。，：]$")
 
 
 class Status(StrEnum):
@@ -111,13 +112,12 @@ class Report:
 
 def likely(label: Any, hint: Any) -> tuple[str, str]:
     """Return a cause's label and hint in the reader's language: the label without a full stop, the hint without a
-    first sentence that repeats it.
+    first sentence, or Chinese clause, that repeats it.
     """
     label, hint = words.shown(label).rstrip(words.FULL_STOPS), words.shown(hint).strip()
-    first = _FIRST_SENTENCE.match(hint)
-    if first and _bare(first[0]) == _bare(label):
-        hint = hint[first.end() :].strip()
-    return label, hint
+    ends = (end.end() for end in _ENDS.finditer(hint))
+    repeated = next((end for end in ends if _bare(hint[:end]) == _bare(label)), 0)
+    return label, hint[repeated:].strip()
 
 
 def _bare(sentence: str) -> str:

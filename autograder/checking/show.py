@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from .report import Report, Result, Status, finding
-from .words import Message, joined, lead, shown
+from .words import Message, between, joined, lead, shown
 from .words import translated as _
 
 WITHOUT_POINTS = {
@@ -133,7 +133,7 @@ def write(message: str) -> None:
 
 def text(report: Report) -> str:
     """Return a `Report` as plain text."""
-    lines = [f"{report.subject}: {points(report)}"]
+    lines = [f"{report.subject}{lead(between('{label}:'))}{points(report)}"]
     if unwritten(report):
         return "\n".join([*lines, f"  {shown(unwritten(report))}"])
     if report.instead:
@@ -195,8 +195,9 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
 
 def as_html(report: Report) -> str:
     """Return a `Report` as an HTML fragment without scripts."""
+    colon = lead(between("{label}:"))
     parts = [
-        f'<div style="{BOX}"><p style="margin:0 0 .4em"><strong><code>{html.escape(report.subject)}</code>: '
+        f'<div style="{BOX}"><p style="margin:0 0 .4em"><strong><code>{html.escape(report.subject)}</code>{colon}'
         f"{html.escape(points(report))}</strong></p>"
     ]
     if unwritten(report):
@@ -209,7 +210,7 @@ def as_html(report: Report) -> str:
         colour = COLOUR[result.status]
         parts.append(
             f'<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid rgb({colour});'
-            f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}: {_inline(result.title)}'
+            f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}{colon}{_inline(result.title)}'
         )
         if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')

@@ -23,10 +23,14 @@ SETTINGS = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 KEY = ("checking", "language")
 """Under these names a notebook's metadata say the language in which it was released."""
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
+ENGLISH = "en"
+"""The language of the templates."""
 FULL_STOPS = ".。"
 
 # Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to be.
 _BESIDE = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])")
+# A full-width sign has its own space, whatever follows it.
+_AFTER = re.compile(r"(?<=[，。；：？！）]) +(?=\S)")
 _PLACE = re.compile(r"\{(\w+)\}")
 _used: ContextVar[tuple[str, Any]] = ContextVar("used", default=("", None))
 
@@ -51,18 +55,33 @@ def use(language: str, locales: Any = None) -> Iterator[None]:
 
 def _catalogue() -> gettext.NullTranslations:
     language, locales = _used.get()
-    return _found(language, locales or LOCALES)
+    return _found(language, _of_environment(), locales or LOCALES)
+
+
+def _of_environment() -> str:
+    return next(filter(None, map(os.environ.get, SETTINGS)), "")
+
+
+def wanted_of(languages: list[str]) -> str:
+    """Return which of these languages the environment asks for; "" if it is none of them, or English."""
+    return _first(_of_environment().split(":"), languages)
 
 
 @functools.lru_cache(100)
-def _found(language: str, locales: Any) -> gettext.NullTranslations:
-    # The environment is read once: a process does not change its language on the way.
-    said = next(filter(None, map(os.environ.get, SETTINGS)), "")
+def _found(language: str, environment: str, locales: Any) -> gettext.NullTranslations:
     there = sorted(folder.name for folder in locales.iterdir()) if locales.is_dir() else []
-    for wanted in [language, *said.split(":")]:
-        if meant := _meant(wanted, there):
-            return gettext.GNUTranslations(io.BytesIO((locales / meant / CATALOGUE).read_bytes()))
+    if meant := _meant(language, there) or _first(environment.split(":"), there):
+        return gettext.GNUTranslations(io.BytesIO((locales / meant / CATALOGUE).read_bytes()))
     return gettext.NullTranslations()
+
+
+def _first(wanted: list[str], there: list[str]) -> str:
+    for language in wanted:
+        if re.split(r"[_.@-]", language)[0] in (ENGLISH, "C", "POSIX"):
+            break
+        if meant := _meant(language, there):
+            return meant
+    return ""
 
 
 def _meant(language: str, there: list[str]) -> str:
@@ -75,7 +94,17 @@ def _meant(language: str, there: list[str]) -> str:
 
 def language() -> str:
     """Return the language in which feedback is shown here, such as "de"; "en" where there is no catalogue for it."""
-    return _catalogue().info().get("language", "en").replace("_", "-")
+    return _catalogue().info().get("language", ENGLISH).replace("_", "-")
+
+
+def is_chinese() -> bool:
+    """Tell whether feedback is shown in Chinese, whose signs are full-width and whose sentences have no spaces."""
+    return language().startswith("zh")
+
+
+def gap() -> str:
+    """Return the space between two sentences in the reader's language, if any."""
+    return "" if is_chinese() else " "
 
 
 def language_of(notebook: Any) -> str:
@@ -126,7 +155,7 @@ class Message:
             return template
         # No str.format: what a translator misspells stays as it stands, and no template reaches into a value.
         whole = _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
-        return _BESIDE.sub(" ", whole) if language().startswith("zh") else whole
+        return _AFTER.sub("", _BESIDE.sub(" ", whole)) if is_chinese() else whole
 
     def __repr__(self) -> str:
         return f"Message({str(self)!r})"
@@ -165,10 +194,15 @@ def translated(text: str) -> str:
     return _catalogue().gettext(text) if text else ""  # the empty msgid is the catalogue's head
 
 
-def lead(label: str) -> str:
+def lead(label: str | Message) -> str:
     """Return a label that ends in a colon, with the space that follows it in the reader's language, if any."""
-    said = translated(label)
+    said = shown(label)
     return said if said.endswith("：") else f"{said} "
+
+
+def between(template: str) -> str:
+    """Return what a template has between, before and after its values, in the reader's language."""
+    return str(Message(template, **dict.fromkeys(names_in(template), "")))
 
 
 def enumerated(items: Iterable[Any]) -> str:

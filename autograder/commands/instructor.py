@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -191,7 +191,7 @@ def grade(
     one, gets a grade and a reason. The command ends with status 0, or with 3 if the grader itself failed on some of
     them.
     """
-    from autograder import changes
+    from autograder import catalogues, changes
     from autograder.commands import documents
     from autograder.grading import recent, rehearsal
     from autograder.grading.places import Here
@@ -229,12 +229,14 @@ def grade(
             found = changes.between(known, session.records)
             made.update(documents.of_changes(found, session))
             if not as_json:
-                _show_changes(found, session)
+                with catalogues.for_graders(where.root):
+                    _show_changes(found, session)
             return
         write_timings(session.seconds)
         made.update(documents.of_grades(where, session))
         if session.records and not as_json:
-            _show_grades(where, session)
+            with catalogues.for_graders(where.root):
+                _show_grades(where, session)
         for line in Pending([*session.records, *session.pending.elsewhere], session.place).said():
             warn(line)
         for line in session.misfiled():
@@ -257,15 +259,21 @@ def _connected(address: str) -> Iterator["Place"]:
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
+    from autograder import catalogues
+    from autograder.checking.words import translated
+
     for stray in session.strays:
         warn(stray)
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
     if not session.place.option:
         warn_of_gpus(session.used)
     try:
-        with session, progress_of("Grading", rate=session.place.said) as progress:
-            grading = progress.add_task("starting", total=len(session.submissions))
-            pages = progress.add_task("feedback pages", total=len(session.submissions), visible=False)
+        with catalogues.for_graders(session.course.root):
+            title, starting = translated("Grading"), translated("starting")
+            feedback = translated("feedback pages")
+        with session, progress_of(title, rate=session.place.said) as progress:
+            grading = progress.add_task(starting, total=len(session.submissions))
+            pages = progress.add_task(feedback, total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():
                 task = grading if step == "graded" else pages
                 progress.update(pages, total=session.batch.pages)
@@ -281,22 +289,23 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
 def _show_changes(found: Sequence["Change"], session: "Session") -> None:
     """Print who would gain and who would lose points, in total and one by one, and because of which check."""
-    from autograder.changes import sums
+    from autograder.changes import NEW, RESUBMITTED, sums
+    from autograder.checking.words import Message, gap, translated
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Now", "Then", "Change", "Because of"):
-        table.add_column(name, justify="right" if name in ("Now", "Then", "Change") else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if name in ("Now", "Then", "Change") else "left"
+        table.add_column(translated(name), justify=justify, overflow="fold")
     for change in found:
         now, then = change.before, change.after
-        pending = f" + {then.pending:g} pending" if then.pending else ""
-        through = "\n".join(["resubmitted"] * change.anew + [str(step) for step in change.through()]) or "–"
+        through = "\n".join([str(RESUBMITTED)] * change.anew + [str(step) for step in change.through()]) or "–"
         table.add_row(
             escape(then.student),
             then.assignment,
             f"{now.score:g}" if now else "–",
-            f"{then.score:g}{pending} / {then.max_score:g}",
-            f"{change.difference:+g}" if now else "new",
+            _points(then),
+            f"{change.difference:+g}" if now else translated(NEW),
             escape(text.line(str(then.reason)) if then.kind.ungraded else through) if now else "–",
         )
     total, *by_check = sums(found)
@@ -304,11 +313,12 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
         say(str(one))
     if found:
         out.print(table)
-    new = sum(1 for change in found if change.before is None)
-    graded, of = len(session.records) - session.kept, len(session.records)
-    counts = f"{new} new, {total.gain} gain, {total.lose} lose"
-    earlier = f" {session.left_out} left out: submitted earlier." if session.left_out else ""
-    say(f"Would grade {graded} of {of}: {counts}.{earlier} Nothing was written.")
+    counts = {"new": sum(1 for change in found if change.before is None), "gain": total.gain, "lose": total.lose}
+    values = {"count": len(session.records) - session.kept, "all": len(session.records), **counts}
+    said = [Message("Would grade {count} of {all}: {new} new, {gain} gain, {lose} lose.", **values)]
+    if session.left_out:
+        said.append(Message("{count} left out: submitted earlier.", count=session.left_out))
+    say(gap().join(map(str, [*said, Message("Nothing was written.")])))
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
@@ -324,16 +334,21 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
 
 def _show_grades(where: Course, session: "Session") -> None:
     """Print all students' points, the reasons for lost points, and how many submissions were graded."""
+    from autograder.checking.words import Message, joined
+
     records = sorted(session.records, key=lambda record: (record.student, record.assignment))
     out.print(_table(records))
-    done = f"Graded {len(records) - session.kept}"
+    done: list[str | Message] = [Message("Graded {count}", count=len(records) - session.kept)]
     if session.kept:
-        done += f"; {session.kept} unchanged and not graded again (use --force to do so)"
+        text = "{count} unchanged and not graded again (use --force to do so)"
+        done.append(Message(text, count=session.kept))
     if session.left_out:
-        done += f"; {session.left_out} left out: submitted earlier"
+        done.append(Message("{count} left out: submitted earlier", count=session.left_out))
     if session.renewed:
-        done += f"; pages rewritten: {session.renewed}"
-    say(f"{done}. Gradebook: {short(where.database, where)}  Feedback: {short(where.feedback, where)}")
+        done.append(Message("pages rewritten: {count}", count=session.renewed))
+    places = {"gradebook": short(where.database, where), "feedback": short(where.feedback, where)}
+    text = "{done}. Gradebook: {gradebook}  Feedback: {feedback}"
+    say(str(Message(text, done=joined("{left}; {right}", done), **places)))
 
 
 def _own_up(records: Sequence["Record"]) -> None:
@@ -350,21 +365,27 @@ def _own_up(records: Sequence["Record"]) -> None:
 
 def _table(records: Sequence["Record"]) -> Table:
     from autograder import reasons
+    from autograder.checking.words import translated
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Points", "Lost to"):
-        table.add_column(name, justify="right" if name == "Points" else "left", overflow="fold")
+        table.add_column(translated(name), justify="right" if name == "Points" else "left", overflow="fold")
     for record in records:
-        pending = f" + {record.pending:g} pending" if record.pending else ""
-        points = f"{record.score:g}{pending} / {record.max_score:g}"
-        if record.needs_manual_grade:
-            points += " +"
+        points = _points(record) + " +" * record.needs_manual_grade
         lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
         table.add_row(escape(record.student), record.assignment, points, escape(lost))
     if any(record.needs_manual_grade for record in records):
-        table.caption = "+ needs a manual grade"
+        table.caption = translated("+ needs a manual grade")
     return table
+
+
+def _points(record: "Record") -> str:
+    """Return a record's points, those that are pending, and all that there are."""
+    from autograder.checking.words import Message
+
+    pending = f" {Message('+ {points} pending', points=f'{record.pending:g}')}" if record.pending else ""
+    return f"{record.score:g}{pending} / {record.max_score:g}"
 
 
 def report(
@@ -378,6 +399,8 @@ def report(
     course: Root = ROOT,
 ) -> None:
     """Write an HTML page for the instructor: scores, the checks that cost the most points, a row for each student."""
+    from autograder import catalogues
+    from autograder.checking.words import lead
     from autograder.commands import documents
     from autograder.report import write
 
@@ -388,7 +411,8 @@ def report(
             check_place(to, "--to")
         made.update(documents.of_report(write(where, path, anonymous), path))
         if not as_json:
-            say(f"Report: {short(path, where)}")
+            with catalogues.for_graders(where.root):
+                say(f"{lead('Report:')}{short(path, where)}")
 
 
 def export(

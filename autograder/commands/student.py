@@ -22,6 +22,7 @@ def check(
     """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change."""
     from autograder import archive
     from autograder.checking import words
+    from autograder.checking.words import translated
     from autograder.grading.self_check import SelfCheck
 
     if not notebook.exists():
@@ -29,12 +30,12 @@ def check(
     where = course_at(course)
     with SelfCheck(where, notebook, seed) as single:
         warn_of_gpus([single.exercise])
-        with progress_of("Running your cells") as progress:
-            task = progress.add_task(single.exercise.title, total=single.cells)
-            outcome = single.grade(on_cell=lambda cell: progress.advance(task))
-        graded = json.loads(outcome.notebook)
-        with words.use(words.language_of(graded), archive.locales(single.exercise)):
-            _show_check(outcome, graded["cells"])
+        with words.use(single.language, archive.locales(single.exercise)):
+            title = single.exercise.title_in(words.language())
+            with progress_of(translated("Running your cells")) as progress:
+                task = progress.add_task(title, total=single.cells)
+                outcome = single.grade(on_cell=lambda cell: progress.advance(task))
+            _show_check(outcome, json.loads(outcome.notebook)["cells"])
         write_timings(single.seconds())
 
 

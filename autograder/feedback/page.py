@@ -34,6 +34,7 @@ from autograder.checking.report import Report, Result, Status, likely
 from autograder.checking.words import Message
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.grading import file_kinds, submissions
 from autograder.limits import Limits
 from autograder.reasons import named
 from autograder.results import Kind, Saved, SavedCell
@@ -47,6 +48,14 @@ PICTURE = "A figure from this cell"
 HEADING = re.compile(r"\s*#{1,6}[ \t]*(?P<title>[^\n]*?)[ \t#]*(?:\n|$)")
 HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
+
+OPEN_IT = (
+    "Open your notebook in Jupyter. If it opens, save it and submit it again. If it does not, copy your answers into "
+    "a fresh copy of the exercise and submit that."
+)
+HAND_IT_IN = "Submit your notebook again, and do not rename it."
+SAY_HOW = (*file_kinds.SAY_HOW, file_kinds.OF_ANOTHER, *submissions.SAY_HOW)
+"""The reasons that also say what to do."""
 
 TIMES = (
     (86400, lambda count: words.counted("{count} day", "{count} days", count)),
@@ -97,6 +106,7 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
         made_of=saved.digest(),
         style=_style(),
         said=said,
+        advice=_advice(said),
         late=_late(saved),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
@@ -123,7 +133,7 @@ def _environment() -> Environment:
     )
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
-    made.globals.update(lead=words.lead)
+    made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
     made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely)
     return made
 
@@ -200,6 +210,15 @@ def _ending(cell: Cell, kept: SavedCell) -> str:
     errors = [f"{out.ename}: {out.evalue}" for out in cell.get("outputs", []) if out.output_type == "error"]
     lines = "".join(texts(cell)).strip().splitlines()
     return outputs.without_codes((errors or lines[-1:] or [""])[-1])
+
+
+def _advice(said: outcome_cell.Said | None) -> str:
+    """Return what to do about a file that could not be graded; "" if the reason says so already."""
+    if said is None or said.kind != Kind.MALFORMED or said.reason.text in SAY_HOW:
+        return ""
+    if said.reason.text == submissions.MISSING:
+        return words.translated(HAND_IT_IN)
+    return words.translated(OPEN_IT)
 
 
 def _late(saved: Saved) -> Message | None:

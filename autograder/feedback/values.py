@@ -131,7 +131,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Page:
-    """All of a page. `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission."""
+    """All of a page. `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission,
+    `advice` what to do about one that could not be graded.
+    """
 
     language: str
     assignment: str
@@ -141,6 +143,7 @@ class Page:
     made_of: str
     style: Markup
     said: Said | None
+    advice: str
     late: Message | None
     functions: list[Function]
     cards: list[Card]

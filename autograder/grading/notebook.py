@@ -11,7 +11,17 @@ from typing import Any
 
 import nbformat
 
-from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked, is_skipped, marks
+from autograder.cells import (
+    Cell,
+    Notebook,
+    grade_id,
+    is_answer,
+    is_code,
+    is_locked,
+    is_skipped,
+    marks,
+    without_language,
+)
 from autograder.checking import words
 from autograder.checking.words import Message
 from autograder.config import Exercise
@@ -281,7 +291,7 @@ def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str
     """Fill in the keys of cells whose ids are gone and whose text is that of a released one."""
     for place, cell in enumerate(submitted.cells):
         if keys[place] is None:
-            words = cell.source.strip()
+            words = without_language(cell.source).strip()
             found = next((key for key, other in missing.items() if words and other.source.strip() == words), None)
             if found:
                 keys[place] = found
@@ -323,13 +333,14 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells have the same code, apart from layout and docstrings."""
-    if locked.source.split() == given.source.split():
+    """Tell whether two cells have the same code, apart from layout, docstrings and the language of the feedback."""
+    ours, theirs = without_language(locked.source), without_language(given.source)
+    if ours.split() == theirs.split():
         return True
     if len(given.source) > MOST_CODE:
         return False
     try:
-        return _bare(locked.source) == _bare(given.source)
+        return _bare(ours) == _bare(theirs)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 

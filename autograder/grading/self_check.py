@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from autograder import seeds
+from autograder.checking import words
 from autograder.checking.words import Message
 from autograder.config import Course, Exercise, UserError, edition_of
 from autograder.grading.phase_timer import PhaseTimer
@@ -36,6 +37,8 @@ class SelfCheck:
     ----------
     exercise : Exercise
         The one that the notebook answers.
+    language : str
+        The language that the notebook was released in; "" for English.
     cells : int
         How many code cells there are to run, for a progress bar.
     """
@@ -82,6 +85,7 @@ class SelfCheck:
                 said += " Open it in Jupyter and save it again, or start from the released one."
             raise UserError(said) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)
+        self.language = words.language_of(parsed) or edition_of(self.path.name)[1]
         another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
         if another:
             raise UserError(f"{another} To check this one, name it {another.values['other']}.ipynb.")

@@ -35,6 +35,8 @@ SEVERAL = (
 )
 PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
 OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
+SAY_HOW = (SEVERAL, PACKED, OTHERS)
+"""The sentences that also say what to do about it."""
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 
@@ -134,7 +136,7 @@ class Submission:
             written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
         )
         if problem.text == MISSING:
-            problem = _missing(self.folder, text.name(path.name))
+            problem = _missing(self.folder, _named(self.exercise))
         if all(item[1] == data for item in written):
             return path, data, problem, None
         names = joined("{left} and {right}", [text.name(item[0].name) for item in written])
@@ -186,7 +188,12 @@ def is_notebook(name: str) -> bool:
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
 
 
-def _missing(folder: Path, name: str) -> Message:
+def _named(exercise: Exercise) -> str | Message:
+    """Return what an exercise's notebook is called, in all languages."""
+    return joined("{left} or {right}", [path.name for path in (exercise.notebook, *exercise.editions)])
+
+
+def _missing(folder: Path, name: str | Message) -> Message:
     """Return a sentence on a missing notebook, which names what is there instead."""
     left_out = (*OURS, *PASSED_OVER)
     entries = sorted(entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out)

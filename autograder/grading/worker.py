@@ -108,7 +108,7 @@ class Worker:
             except Exception as error:  # whatever it is, it is not the student's
                 known = isinstance(error, (Fault, RuntimeError))
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
-        return ungraded(self.released[unit.assignment][""], fault)
+        return ungraded(self.released[unit.assignment][self._language_here(unit)], fault)
 
     def page(self, unit: Unit, notebook: str, saved: Saved) -> tuple[str, float]:
         """Return the feedback page of a graded notebook, with what the gradebook says of it, and how long it took."""
@@ -136,12 +136,21 @@ class Worker:
                     raise Malformed(unit.problem)
                 submitted = parse(unit.data, unit.notebook)
             except Malformed as error:
-                with words.use("", locales):
-                    return malformed(released[""], unit, error.message)
-        said = words.language_of(submitted) or edition_of(unit.notebook)[1]
-        language = next((own for own in released if said and own.startswith(said.partition("_")[0])), "")
+                language = self._edition(unit, edition_of(unit.notebook)[1] or self._language_here(unit))
+                with words.use(language, locales):
+                    return malformed(released[language], unit, error.message)
+        language = self._edition(unit, words.language_of(submitted) or edition_of(unit.notebook)[1])
         with words.use(language, locales):
             return self._judged(unit, submitted, released[language], clock, on_cell)
+
+    def _edition(self, unit: Unit, said: str) -> str:
+        """Return the language of the released notebook that is meant by a language; "" for the English one."""
+        released = self.released[unit.assignment]
+        return next((own for own in released if said and own.startswith(said.partition("_")[0])), "")
+
+    def _language_here(self, unit: Unit) -> str:
+        """Return the language that the environment asks for."""
+        return words.wanted_of([own for own in self.released[unit.assignment] if own])
 
     def _judged(
         self, unit: Unit, submitted: Notebook, released: Notebook, clock: PhaseTimer, on_cell: Callable[[Cell], None]

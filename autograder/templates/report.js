@@ -8,10 +8,12 @@ const HOW = {
 };
 const form = document.querySelector(".find");
 const [field, select, said] = ["input", "select", "[role=status]"].map((what) => form.querySelector(what));
+// A text in the reader's language, with its values.
+const _ = (text, values = {}) => (data.words[text] ?? text).replace(/\{(\w+)\}/g, (place, name) => values[name] ?? place);
 const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const names = data.students.map(plain);
 const number = (value) => String(Number(value.toPrecision(4)));
-const points = (row) => number(row[1]) + (row[2] ? ` + ${number(row[2])} pending` : "");
+const points = (row) => number(row[1]) + (row[2] ? ` ${_("+ {points} pending", { points: number(row[2]) })}` : "");
 
 function made(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -47,18 +49,18 @@ const DRAWN = {
         if (letter === ".") return made("td", {});
         const [sign, mark] = data.signs[letter];
         if (!data.base) return made("td", { class: letter }, sign);
-        const link = made("a", { href: `${page(row, part)}#at-${cell}${check && `.${check}`}`, "aria-label": `${mark}: ${title}` }, sign);
+        const link = made("a", { href: `${page(row, part)}#at-${cell}${check && `.${check}`}`, "aria-label": _("{label}: {title}", { label: mark, title }) }, sign);
         if (letter === "p") link.tabIndex = -1;
         return made("td", { class: letter }, link);
       }),
     );
   },
   students(row, part) {
-    const tags = [row[3], ...row[5].map((at) => data.texts[at]), ...(row[8].length ? [`was ${number(row[8][0])}`] : [])];
+    const tags = [row[3], ...row[5].map((at) => data.texts[at]), ...(row[8].length ? [_("was {points}", { points: number(row[8][0]) })] : [])];
     const lost = made("td", {}, list(row[6]));
     if (row[7].length) {
       const shown = row[7].map((at) => made("pre", {}, data.texts[at]));
-      lost.append(made("details", {}, made("summary", {}, "Evidence"), ...shown));
+      lost.append(made("details", {}, made("summary", {}, _("Evidence")), ...shown));
     }
     const outcome = made("td", {}, ...tags.flatMap((tag) => [made("span", { class: "tag" }, tag), " "]));
     return [made("td", {}, student(row, part)), made("td", { class: "n" }, points(row)), outcome, lost];
@@ -92,11 +94,12 @@ class Rows {
       head.append(button);
       button.addEventListener("click", () => this.sort(head));
     }
-    this.turned = ["Previous", "Next"].map((name) => made("button", { type: "button" }, name));
+    this.turned = [_("Previous"), _("Next")].map((name) => made("button", { type: "button" }, name));
     this.turned.forEach((button, at) => button.addEventListener("click", () => this.turn(at ? 1 : -1)));
     this.place = made("span", { role: "status" });
     const scroll = table.parentElement;
-    this.pager = made("div", { class: "pager", role: "group", "aria-label": `Pages: ${scroll.getAttribute("aria-label")}` });
+    const label = _("Pages: {table}", { table: scroll.getAttribute("aria-label") });
+    this.pager = made("div", { class: "pager", role: "group", "aria-label": label });
     this.pager.append(this.turned[0], this.place, this.turned[1]);
     scroll.after(this.pager);
     this.details?.addEventListener("toggle", () => this.draw());
@@ -137,7 +140,7 @@ class Rows {
     }
     const [count, last] = [this.found.length, this.first + rows.length];
     this.pager.hidden = this.all.length <= data.screen;
-    const text = count ? `${this.first + 1}–${last} of ${count}` : "none";
+    const text = count ? _("{first}–{last} of {count}", { first: this.first + 1, last, count }) : _("none");
     if (this.place.textContent !== text) this.place.textContent = text;
     this.turned[0].setAttribute("aria-disabled", this.first === 0);
     this.turned[1].setAttribute("aria-disabled", last >= count);
@@ -150,7 +153,7 @@ function search() {
   const wanted = plain(field.value.trim());
   const matching = wanted ? new Set([...names.keys()].filter((at) => names[at].includes(wanted))) : null;
   for (const rows of tables) rows.filter(matching);
-  said.textContent = `${matching ? matching.size : names.length} of ${names.length} students`;
+  said.textContent = _("{found} of {count} students", { found: matching ? matching.size : names.length, count: names.length });
 }
 
 field.addEventListener("input", search);
