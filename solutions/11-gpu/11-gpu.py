@@ -492,8 +492,9 @@ class MultiHeadLayer(nn.Module):
         """
         ### BEGIN SOLUTION
         b, n, _ = x.shape
-        heads = self.W_qkv(x).view(b, n, -1, self.d_head).transpose(1, 2)
-        q, k, v = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        heads = self.W_qkv(x).view(b, n, -1, self.d_head)
+        parts = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=2)
+        q, k, v = (own.transpose(1, 2) for own in parts)  # split first: backward, gradients are put together once
         if cache is not None:
             k, v = cache.append(k, v)
         n_k, group = k.shape[2], self.num_heads // self.num_kv_heads
