@@ -35,8 +35,6 @@ NO_WORDS = re.compile(
 )
 IN_FORMULA = re.compile(r"(?<!_)(?<!_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
-ENGLISH_ONLY = ("catches.py", "corpus.py")
-"""Extensions whose pages no edition has."""
 console = Console(highlight=False)
 
 
@@ -99,11 +97,7 @@ def texts(value):
 
 def of_extensions():
     """Return what the extensions say on pages, and what _toc.yml, chapters.toml and the benchmarks do."""
-    said = extract_from_dir(
-        BOOK / "_ext",
-        [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")],
-        keywords={"_": None, "N_": None},
-    )
+    said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
     sys.path.insert(0, str(BOOK / "_ext"))

@@ -67,7 +67,7 @@ class EditionBuilder(StandaloneHTMLBuilder):
     name = "html"
 
     def _has(self, docname):
-        return docname in editions.pages(self.config.language) or docname not in self.env.found_docs
+        return editions.has(self.config.language, docname) or docname not in self.env.found_docs
 
     def get_target_uri(self, docname, typ=None):
         """Return a page's address; that of an English page is beside the edition."""
@@ -252,11 +252,10 @@ def with_numbers(text):
 
 def counterpart(app, pagename, language):
     """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
-    known = editions.pages(language) if language != editions.SOURCE else set()
-    if language == editions.SOURCE or pagename in known or pagename not in app.env.found_docs:
+    if language == editions.SOURCE or editions.has(language, pagename) or pagename not in app.env.found_docs:
         return pagename, True
     chapter = pagename.removesuffix("-deeper")
-    return (chapter if chapter in known else app.config.root_doc), False
+    return (chapter if editions.has(language, chapter) else app.config.root_doc), False
 
 
 def switch(app, pagename, templatename, context, doctree):
