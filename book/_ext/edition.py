@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 import sys
+import unicodedata
 from pathlib import Path
 
 from docutils import nodes
@@ -321,10 +322,20 @@ def translate_pasted(app, doctree, docname):
             text = node.astext()
             said = in_parts(text)
             node[:] = [nodes.Text(translated(text) if said == text else said)]
+            close_up(node)
     for shown in doctree.findall(nodes.container):
         for text in list(shown.findall(nodes.Text)) if "cell_output" in shown["classes"] else []:
             if not within(text.parent, is_verbatim):
                 text.parent.replace(text, nodes.Text(in_parts(text.astext())))
+
+
+def close_up(node):
+    """Take away the spaces beside words that begin or end with a wide letter, such as a Chinese one."""
+    words, parent, at = node.astext(), node.parent, node.parent.index(node)
+    for edge, beside, strip in ((words[:1], at - 1, str.rstrip), (words[-1:], at + 1, str.lstrip)):
+        wide = edge and unicodedata.east_asian_width(edge) in "WF"
+        if wide and 0 <= beside < len(parent) and isinstance(parent[beside], nodes.Text):
+            parent[beside] = nodes.Text(strip(parent[beside].astext(), " "))
 
 
 def is_verbatim(node):
