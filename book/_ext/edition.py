@@ -124,6 +124,8 @@ OWN = ("documentation_options.js", "language_data.js", "translations.js")
 PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
 SUMMARY = re.compile(r"(?<=<summary>)[^<]+(?=</summary>)")
+TITLES = (N_("References"),)
+"""Titles of the book's pages that are in English only."""
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
 
@@ -277,6 +279,9 @@ class Collect(SphinxTransform):
             elif not within(node, is_no_text):
                 found += SUMMARY.findall(node.astext()) if is_unfolding(node) else messages.get(id(node), [])
         self.env.messages[self.env.docname] = found
+        if not editions.has(self.config.language, self.env.docname):
+            for title in [] if is_whole(self.app) else self.document.findall(nodes.title):
+                title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
         if not is_whole(self.app):
             catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
             for node in described:
@@ -345,7 +350,7 @@ def is_verbatim(node):
 
 def in_parts(text):
     """Return a text in the edition's language: as a whole, or each part between commas; as it is if none is known."""
-    whole, parts = text.strip(), text.strip().split(", ")
+    whole, parts = text.strip(), re.split(r",(?:\s|$)", text.strip())
     said = with_numbers(whole)
     if said == whole and parts != (translated_parts := [with_numbers(part) for part in parts]):
         said = "，".join(translated_parts)
