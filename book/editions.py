@@ -37,6 +37,11 @@ def pages(language):
     return {f"book/{path.stem}" for path in messages(language).glob("book/*.po")}
 
 
+def has(language, page):
+    """Tell whether an edition has a page: it has a catalogue, or is made by an extension and stands below one."""
+    return bool({page, page.rpartition("/")[0]} & pages(language))
+
+
 def short(language):
     """Return a language without its country, such as zh."""
     return language.partition("_")[0]

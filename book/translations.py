@@ -35,8 +35,6 @@ NO_WORDS = re.compile(
 )
 IN_FORMULA = re.compile(r"(?<!_)(?<!_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
-ENGLISH_ONLY = ("catches.py", "corpus.py")
-"""Extensions whose pages no edition has."""
 console = Console(highlight=False)
 
 
@@ -98,20 +96,19 @@ def texts(value):
 
 
 def of_extensions():
-    """Return what the extensions say on pages, and what _toc.yml, chapters.toml and the benchmarks do."""
-    said = extract_from_dir(
-        BOOK / "_ext",
-        [(name, "ignore") for name in ENGLISH_ONLY] + [("**.py", "python")],
-        keywords={"_": None, "N_": None},
-    )
+    """Return what the extensions say on pages, and what _toc.yml, chapters.toml, claims.yml and the benchmarks do."""
+    said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
     rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
+    claimed = [row["statement"] for row in editions.read(BOOK / "claims.yml").values()]
     sys.path.insert(0, str(BOOK / "_ext"))
     from grading import messages as measured
 
     told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
     return {
-        "extensions": with_words([*captions, *(message for _, _, message, *_ in said), *told, *sorted(measured())])
+        "extensions": with_words(
+            [*captions, *(message for _, _, message, *_ in said), *told, *claimed, *sorted(measured())]
+        )
     }
 
 

@@ -12,7 +12,8 @@
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
 The pages of the exercises are written before the book is read, from the list of the exercises: they are not tracked,
-and _toc.yml has all of them in one line.
+and _toc.yml has all of them in one line. An edition reads them in its own words: those of `extensions`, and for what
+students read those of feedback.
 
 The results for each answer come from `autograder.authoring.answer_trials`: from each exercise's record, or computed
 if none is valid.
@@ -23,17 +24,23 @@ A wrong answer that no check catches is a warning, and so are a rejected right a
 import functools
 import json
 import multiprocessing
+import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from corpus import corpus_details, table
+from corpus import corpus_details, feedback, shown, table
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.locale import get_translation
+from sphinx.locale import init as init_catalogue
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import editions
 
 from autograder import cores
 from autograder.authoring import answer_trials, chapters, loader, mutants, unseen, verified
@@ -41,17 +48,17 @@ from autograder.authoring import answer_trials, chapters, loader, mutants, unsee
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
 FOLDERS = {folder.name: folder for folder in loader.FOLDERS}
+PAGES = "book/catches/exercise-"
+"""How the names of the exercises' pages begin."""
 PAGE = """---
 myst:
   html_meta:
-    description: "Exercise {number}, {title}: which wrong answer is caught by which check, and with which hint."
+    description: "{description}"
 ---
 
-# Exercise {number}: wrong answers
+# {heading}
 
-These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers.
-*Caught by* is the first check that fails, in the words that the student reads; *also* names the others that fail.
-*Hint* is what the student also reads. [What the checks catch](../catches.md) has the counts for all exercises.
+{text}
 
 ```{{catches}} {name}
 ```
@@ -93,9 +100,11 @@ class _Directive(SphinxDirective):
         return results()[name]
 
     def parsed(self, text):
-        """A line of Markdown, as nodes."""
+        """A line of Markdown that is translated already, as nodes."""
         part = nodes.container()
         self.state.nested_parse(StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part)
+        for paragraph in part.findall(nodes.paragraph):
+            paragraph["translatable"] = False
         return list(part.children)
 
 
@@ -204,14 +213,15 @@ class ToldDirective(AccuracyDirective):
         kinds = ("cause", "relation", "words", "nothing")
         cause, relation, own_words, nothing = (f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds)
         average = everything["nothing"] / everything["wrong"]
-        said = (
-            f"**In short:** of {everything['wrong']:,} unlisted wrong answers, {cause} get a likely cause, "
-            f"{relation} a relation, {own_words} the check's own words, and {nothing} only that a check failed. "
-            f"Exercise {int(weakest[:2])} is the weakest: {share[weakest]:.0%} of its wrong answers get nothing, "
-            f"{share[weakest] / average:.1f} times the average. "
+        said = _(
+            "**In short:** of {all} unlisted wrong answers, {cause} get a likely cause, {relation} a relation, "
+            "{words} the check's own words, and {nothing} only that a check failed. Exercise {weakest} is the "
+            "weakest: {share} of its wrong answers get nothing, {times} times the average. "
             "The section [below](#how-often-checks-are-wrong) says how this was counted."
         )
-        return self.parsed(said)
+        values = {"cause": cause, "relation": relation, "words": own_words, "nothing": nothing}
+        values |= {"all": f"{everything['wrong']:,}", "weakest": int(weakest[:2]), "share": f"{share[weakest]:.0%}"}
+        return self.parsed(said.format(**values, times=f"{share[weakest] / average:.1f}"))
 
 
 class UnseenDirective(_Directive):
@@ -243,16 +253,12 @@ class PagesDirective(_Directive):
         self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))  # a new chapter may bring a new exercise
         listed = nodes.bullet_list(classes=["abh-catches-pages"])
         for name in FOLDERS:
-            line = nodes.paragraph()
-            exercise = nodes.Text(f"Exercise {int(name[:2])}")
-            line += [
-                self.link("doc", f"/book/catches/exercise-{name}", exercise),
-                nodes.Text(f", {title_of(name)}: "),
-            ]
-            for number, own in enumerate(self.of(name)):
+            exercise = nodes.Text(_("Exercise %d, %s") % (int(name[:2]), title_of(self.env, name)))
+            line = shown("", "", self.link("doc", f"/{PAGES}{name}", exercise))
+            for own in self.of(name):
                 target = f"catches-{name}-{own.subject}"
                 link = self.link("ref", target.lower(), nodes.literal("", own.subject))
-                line += [nodes.Text(", " if number else ""), nodes.inline("", "", link, ids=[target])]
+                line += [nodes.Text(" · "), nodes.inline("", "", link, ids=[target])]
             listed += nodes.list_item("", line, ids=[f"exercise-{int(name[:2])}"])
         return [listed]
 
@@ -282,55 +288,79 @@ class CatchesDirective(_Directive):
         details = corpus_details(summary=summary, ids=[target], names=[target.lower()])
         self.state.document.note_explicit_target(details)
         head = [_("Wrong answer"), _("Caught by"), _("Hint")]
-        body = [self.row(own.subject, wrong) for wrong in own.wrong]
+        body = [self.row(own.subject, wrong, feedback(self.env, name)) for wrong in own.wrong]
         details += table(head, body, (22, 36, 42), "abh-corpus", "abh-catches")
         told = _("%d right answers that look different pass all of these checks.") % earning(own)
         row = mutants.recorded().get(name, {}).get(own.subject)
         if row:
             killed = _("Of %d mutants, %d are rejected and %d behave like their original.")
             told = f"{told} {killed % (row['examined'], row['killed'], row['equal'])}"
-        details += nodes.paragraph("", told, classes=["abh-recorded"])
+        details += shown("", str(told), classes=["abh-recorded"])
         return details
 
-    def row(self, subject, wrong):
-        """The cells of a row."""
-        answer = mistake(wrong, subject)
+    def row(self, subject, wrong, said):
+        """The cells of a row; `said` translates what feedback says."""
+        answer, hint = said(mistake(wrong, subject)), self.parsed(said(wrong.hint))
         if not wrong.failed:
             message = "%s: the wrong answer %r is caught by no check"
             logger.warning(message, subject, answer, location=self.get_location(), type="catches")
-            return [answer, "", self.parsed(wrong.hint)]
+            return [answer, "", hint]
         (_name, title), *others = wrong.failed
-        caught = self.parsed(title)
+        caught = self.parsed(said(title))
         if wrong.advice:
-            caught.append(nodes.paragraph("", _("advice, worth no points"), classes=["abh-quiet"]))
+            caught.append(shown("", said("advice, worth no points"), classes=["abh-quiet"]))
         if others:
-            also = ", ".join(words(name, subject) for name, _title in others)
-            caught.append(nodes.paragraph("", _("also: %s") % also, classes=["abh-quiet"]))
-        return [answer, caught, self.parsed(wrong.hint)]
+            also = shown("", _("also: "), classes=["abh-quiet"])
+            for number, (name, _title) in enumerate(others):
+                also += [nodes.Text(" · " if number else ""), nodes.literal("", name)]
+            caught.append(also)
+        return [answer, caught, hint]
 
 
-def title_of(name):
-    """An exercise's title: that of its chapter, or else its name."""
+def title_of(env, name):
+    """An exercise's title: that of its chapter in the edition's language, or else its name."""
     known = chapters.read(loader.ROOT)
-    return known[name].title if name in known else name
+    catalogue, _found = init_catalogue([str(editions.LOCALE)], env.config.language, f"book/{name}")
+    return catalogue.gettext(known[name].title) if name in known else name
 
 
 def write_pages(app, config):
-    """Write a page for each exercise, unless it is already there and current; remove others."""
-    folder = Path(app.srcdir) / "book" / "catches"
+    """Make an empty page for each exercise, unless there is one; remove others."""
+    folder = (Path(app.srcdir) / PAGES).parent
     folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.md"):
-        if path.stem.removeprefix("exercise-") not in FOLDERS or path.stem in FOLDERS:
-            path.unlink()
-    for name in FOLDERS:
-        page = folder / f"exercise-{name}.md"
-        text = PAGE.format(number=int(name[:2]), name=name, title=title_of(name))
-        if not page.exists() or page.read_text(encoding="utf8") != text:
-            page.write_text(text, encoding="utf8")
+    wanted = {Path(app.srcdir) / f"{PAGES}{name}.md" for name in FOLDERS}
+    for path in {*folder.glob("*.md")} - wanted:
+        path.unlink()
+    for path in wanted:
+        if not path.exists():
+            path.touch()
+
+
+def fill_page(app, docname, source):
+    """Give an exercise's page its text, in the edition's language."""
+    if not docname.startswith(PAGES):
+        return
+    app.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
+    name = docname.removeprefix(PAGES)
+    values = {"number": int(name[:2]), "title": title_of(app.env, name)}
+    parts = {
+        "description": _(
+            "Exercise {number}, {title}: which wrong answer is caught by which check, and with which hint."
+        ),
+        "heading": _("Exercise {number}: wrong answers"),
+        "text": _(
+            "These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers. "
+            "*Caught by* is the first check that fails, in the words that the student reads; *also* names the others "
+            "that fail. *Hint* is what the student also reads. [What the checks catch](../catches.md) has the counts "
+            "for all exercises."
+        ),
+    }
+    source[0] = PAGE.format(name=name, **{key: said.format(**values) for key, said in parts.items()})
 
 
 def setup(app):
     app.connect("config-inited", write_pages)  # before _toc.yml is read, which names them
+    app.connect("source-read", fill_page)
     app.add_directive("catches-summary", SummaryDirective)
     app.add_directive("catches-mutants", MutantsDirective)
     app.add_directive("catches-accuracy", AccuracyDirective)

@@ -1,6 +1,7 @@
 """What the five documents say, answered where a chapter shows it, and collected in a ledger.
 
-* `{claim} A7` in a chapter is a box: the statement (kept once, in book/claims.yml), the verdict, the evidence.
+* `{claim} A7` in a chapter is a box: the statement (kept once, in book/claims.yml, and translated once, in the
+  catalog `extensions`), the verdict, the evidence.
   `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it. Without one the
   evidence cites a paper.
 * `{claims-ledger}` lists every box of the book, chapter by chapter, with its verdict and links to the box and to the
@@ -105,8 +106,8 @@ class ClaimDirective(SphinxDirective):
         box += nodes.paragraph(
             "", "", nodes.strong("", name), nodes.Text(" · " + documents(row)), classes=["abh-claim-source"]
         )
-        box += self.parsed(row["statement"], "abh-claim-statement")
-        box += self.parsed(emphasised(verdict), "abh-claim-verdict")
+        box += statement(self, row, nodes.container(classes=["abh-claim-statement"]))
+        box += parsed(self, emphasised(verdict), nodes.container(classes=["abh-claim-verdict"]))
         evidence = nodes.container(classes=["abh-claim-evidence"])
         self.state.nested_parse(self.content, self.content_offset, evidence)
         if box["cell"]:
@@ -128,10 +129,6 @@ class ClaimDirective(SphinxDirective):
             refwarn=True,
         )
 
-    def parsed(self, text, name):
-        """A line of Markdown as a container of class `name`."""
-        return parsed(self, text, nodes.container(classes=[name]))
-
 
 class LedgerDirective(SphinxDirective):
     """The tables of all claims that the book answers so far."""
@@ -140,7 +137,7 @@ class LedgerDirective(SphinxDirective):
         self.env.note_dependency(str(SOURCE))
         self.env.claims_ledgers.add(self.env.docname)
         place = ledger()
-        place += [parsed(self, row["statement"], nodes.list_item(claim=name)) for name, row in rows().items()]
+        place += [statement(self, row, nodes.list_item(claim=name)) for name, row in rows().items()]
         return [place]
 
 
@@ -154,6 +151,15 @@ def parsed(directive, text, part):
     """Put a line of Markdown into a node."""
     source = directive.env.doc2path(directive.env.docname)
     directive.state.nested_parse(StringList([text], source=source), directive.lineno - 1, part)
+    return part
+
+
+def statement(directive, row, part):
+    """Put a row's statement into a node, in the edition's language."""
+    english = row["statement"]
+    part = parsed(directive, str(_(english)), part)
+    for paragraph in part.findall(nodes.paragraph):
+        paragraph["translatable"] = False
     return part
 
 
@@ -211,7 +217,11 @@ def folded(summary, items):
 def unfolding(summary, name, content):
     """What opens on demand, as nodes."""
     opening = f'<details class="{name}"><summary>{html.escape(summary)}</summary>'
-    return [nodes.raw("", opening, format="html"), content, nodes.raw("", "</details>", format="html")]
+    return [
+        nodes.raw("", opening, format="html", translatable=False),
+        content,
+        nodes.raw("", "</details>", format="html"),
+    ]
 
 
 def ledger_rows(app, docname, boxes):

@@ -8,6 +8,8 @@ A case without a recording in stock.json, and a group that the corpus doesn't ha
 """
 
 import functools
+import gettext
+import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -17,12 +19,14 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from autograder import corpus
+from autograder import catalogues, corpus
+from autograder.authoring import loader
 from autograder.corpus import case
 from autograder.results import Kind
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
+N_ = str  # marks what is translated later
 STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
@@ -38,6 +42,13 @@ HARMS = {
     "live_script": (_("a live script in the feedback"), _("a live script in the feedback")),
     "batch_stopped": (_("the next student is not graded"), _("the next student is not graded either")),
 }
+REASONS = (
+    N_("inconsistent checksums"),
+    N_("longer than 90 seconds"),
+    N_("no reason is named"),
+    N_("the grader was killed"),
+)
+"""Why nbgrader gave no grade, in stock.json, where it is not the name of an error."""
 
 
 class corpus_details(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
@@ -58,6 +69,25 @@ def harms(case, row):
     elif not row["ungraded"] and any((own or 0) < earned - 1e-6 for own, earned in points):
         found.add("less")
     return [name for name in HARMS if name in found]
+
+
+def feedback(env, exercise=catalogues.SHARED):
+    """A function that translates what feedback says in an exercise; by default what it says in any of them."""
+    for name in {catalogues.ENGINE, catalogues.SHARED, exercise}:
+        path = catalogues.place(loader.ROOT, env.config.language, f"{catalogues.FEEDBACK}/{name}")
+        if path.exists():
+            env.note_dependency(str(path))
+    return _catalogue(env.config.language, exercise)
+
+
+@functools.cache
+def _catalogue(language, exercise):
+    held = io.BytesIO(catalogues.of_feedback(loader.ROOT, language, exercise))
+    return gettext.GNUTranslations(held).gettext
+
+
+shown = functools.partial(nodes.paragraph, translatable=False)
+"""A paragraph that is translated already."""
 
 
 class _Directive(SphinxDirective):
@@ -93,23 +123,26 @@ class SummaryDirective(_Directive):
                     there.update(harms(one, cases[one.name]) or ["same"])
         totals = [sum(int(row[place]) for row in here if row[place] != "–") for place in range(1, len(KINDS) + 2)]
         here.append([_("All"), *map(str, totals)])
-        first = table([_("Group"), _("Cases"), *KINDS], here, (30, *[12] * 6), "abh-counts", "abh-summed")
+        first = table(
+            [_("Group"), _("Cases"), *map(feedback(self.env), KINDS)],
+            here,
+            (30, *[12] * 6),
+            "abh-counts",
+            "abh-summed",
+        )
         body = [[_("the same points as here, and no harm"), str(there["same"])]]
         body += [[title, str(there[name])] for name, (title, _row) in HARMS.items()]
         second = table([_("Outcome"), _("Cases")], body, (60, 12), "abh-counts")
-        recorded = _("Recorded until %s with nbgrader %s and its default settings, on Python %s.")
+        recorded = _(
+            "Recorded until %s with nbgrader %s and its default settings, on Python %s. "
+            "One submission can be in several of these lines."
+        )
         return [
-            nodes.paragraph("", _("%d submissions, and the kind of outcome that each must have here:") % count),
+            shown("", _("%d submissions, and the kind of outcome that each must have here:") % count),
             first,
-            nodes.paragraph("", _("The same %d submissions, graded by nbgrader alone:") % len(cases)),
+            shown("", _("The same %d submissions, graded by nbgrader alone:") % len(cases)),
             second,
-            nodes.paragraph(
-                "",
-                recorded % (stock["date"], stock["nbgrader"], stock["python"])
-                + " "
-                + _("One submission can be in several of these lines."),
-                classes=["abh-recorded"],
-            ),
+            shown("", recorded % (stock["date"], stock["nbgrader"], stock["python"]), classes=["abh-recorded"]),
         ]
 
 
@@ -147,12 +180,12 @@ class CorpusDirective(_Directive):
     def row(self, case, stock):
         """The cells of a row."""
         most = sum(self.worth().values())
-        kinds = _("%s or %s") % (case.kind, case.may) if case.may else case.kind
-        here = [nodes.paragraph("", _("%g of %g") % (sum(case.points.values()), most))]
-        here.append(nodes.paragraph("", "", nodes.inline("", kinds, classes=["abh-kind", f"abh-kind-{case.kind}"])))
-        does = [self.said(case.does[:1].upper() + case.does[1:])]
-        does.append(nodes.paragraph("", "", nodes.literal("", case.name)))
-        return [[nodes.paragraph("", str(case.row))], does, here, self.there(case, stock, most) if stock else []]
+        kinds = [feedback(self.env)(str(kind)) for kind in (case.kind, case.may) if kind]
+        kinds = _("%s or %s") % tuple(kinds) if case.may else kinds[0]
+        here = [shown("", _("%g of %g") % (sum(case.points.values()), most))]
+        here.append(shown("", "", nodes.inline("", kinds, classes=["abh-kind", f"abh-kind-{case.kind}"])))
+        does = [self.said(case.does[:1].upper() + case.does[1:]), shown("", "", nodes.literal("", case.name))]
+        return [str(case.row), does, here, self.there(case, stock, most) if stock else []]
 
     @staticmethod
     def worth():
@@ -166,13 +199,13 @@ class CorpusDirective(_Directive):
         got = _("%g of %g") % (sum(own or 0 for own in stock["points"].values()), most)
         if stock["ungraded"]:
             reason = stock["did"].partition(";")[0].partition("not graded: ")[2]
-            got = _("no grade") + (f" ({reason})" if reason else "")
+            got = _("no grade (%s)") % _(reason) if reason else _("no grade")
             found = [name for name in found if name != "ungraded"]
         bad = bool(found) or stock["ungraded"]
-        lines = [nodes.paragraph("", got, classes=["abh-harm" if bad and stock["ungraded"] else "abh-points-got"])]
-        lines += [nodes.paragraph("", str(HARMS[name][1]), classes=["abh-harm"]) for name in found]
+        lines = [shown("", str(got), classes=["abh-harm" if bad and stock["ungraded"] else "abh-points-got"])]
+        lines += [shown("", str(HARMS[name][1]), classes=["abh-harm"]) for name in found]
         if not bad:
-            lines.append(nodes.paragraph("", str(_("the same")), classes=["abh-same"]))
+            lines.append(shown("", str(_("the same")), classes=["abh-same"]))
         return lines
 
 
@@ -193,9 +226,8 @@ def table(head, body, widths, *names):
     """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a text or a list of nodes."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in widths]
-    own = functools.partial(nodes.paragraph, translatable=False)  # what is said here is translated already
-    group += nodes.thead("", nodes.row("", *(nodes.entry("", own("", str(title))) for title in head)))
-    rows = [[cell if isinstance(cell, list) else [own("", str(cell))] for cell in row] for row in body]
+    group += nodes.thead("", nodes.row("", *(nodes.entry("", shown("", str(title))) for title in head)))
+    rows = [[cell if isinstance(cell, list) else [shown("", str(cell))] for cell in row] for row in body]
     group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows))
     return nodes.table("", group, classes=list(names))
 
@@ -210,7 +242,21 @@ def depart_details(self, node):
 
 
 def visit_filter(self, node):
-    self.body.append("<div data-corpus-filter></div>\n")
+    words = {
+        "submissions": _("Submissions"),
+        "text": _("Text"),
+        "kind": _("Kind here"),
+        "kinds": _("all kinds"),
+        "alone": _("nbgrader alone"),
+        "outcomes": _("all outcomes"),
+        "same": _("the same"),
+        "or": _("%s or %s").replace("%s", ""),
+        "of": _("{0} of {1}"),
+        "left": _("{0} of {1} submissions"),
+        "all": _("{0} submissions"),
+    }
+    said = json.dumps({name: str(text) for name, text in words.items()}, ensure_ascii=False)
+    self.body.append(self.starttag(node, "div", **{"data-corpus-filter": said}) + "</div>\n")
     raise nodes.SkipNode
 
 

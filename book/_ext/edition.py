@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 import sys
+import unicodedata
 from pathlib import Path
 
 from docutils import nodes
@@ -30,7 +31,7 @@ import editions
 _, figures = get_translation("extensions"), get_translation("figures")
 N_ = str  # marks what is translated later
 TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![a-z\d])\d+(?:,\d{3})*(?:\.\d+)?")  # not that of float64
 PASTED = (
     N_("at no length up to {0} tokens"),
     N_("below {0} tokens, the shortest measured"),
@@ -42,12 +43,89 @@ PASTED = (
     N_("{0} minutes"),
     N_("{0} seconds"),
     N_("{0} milliseconds"),
+    N_("{0} threads"),
+    N_("{0} and {1}"),
+    N_("{0} and −{1}"),
+    N_("−{0} and {1}"),
+    N_("−{0} and −{1}"),
+    N_("(not known)"),
+    N_("(not measured)"),
+    N_("equal to the last bit"),
+    N_("equal up to rounding, to {0}e-{1} of the largest"),
+    N_("one text of {0} tokens"),
+    N_("{0} texts of {1} tokens"),
+    N_("with the backward pass"),
+    N_("this number: on this GPU, L{0} was not yet measured"),
+    N_("what was measured on this GPU"),
+    N_("not yet measured"),
+    N_("On a GPU, causal, with {0} tokens, it took {1}% of the time."),
 )
-"""What cells compute for the text of a page, but for the numbers in it."""
+"""What cells compute for the text of a page, or a part of it between commas, but for the numbers in it."""
+TABLES = (
+    N_("A step of the layer in the profiler"),
+    N_(": which kernels ran, and for how long."),
+    N_("Accuracy"),
+    N_("against float64"),
+    N_("for {0} tokens: the larger error of causal and not"),
+    N_("the largest of three gradients."),
+    N_("Attention alone"),
+    N_("causal"),
+    N_("with {0} heads"),
+    N_("{0} heads"),
+    N_("in milliseconds:"),
+    N_("Attention in numbers"),
+    N_("Cited: CS{0} (Stanford), assignment {1}, leaderboard of {2}: one H{3}."),
+    N_("Memory"),
+    N_("beyond the inputs, as the exponent of a line fitted over the length: {0} is a table, {1} is none."),
+    N_("MiB beyond the inputs"),
+    N_("The configuration of CS{0}’s contest"),
+    N_("The layer in numbers"),
+    N_("The whole layer"),
+    N_("as cited"),
+    N_("asked"),
+    N_("attention"),
+    N_("backward"),
+    N_("batch {0}"),
+    N_("calls"),
+    N_("forward"),
+    N_("forward and backward together:"),
+    N_("forward+backward"),
+    N_("gradients"),
+    N_("heads of {0}"),
+    N_("implementation"),
+    N_("kernel"),
+    N_("kernel: milliseconds in the leaderboard’s configuration"),
+    N_("kernel: share of the ceiling of products"),
+    N_("kernel: time over FlashAttention’s in PyTorch"),
+    N_("keys"),
+    N_("layer"),
+    N_("layer: speed over nn.MultiheadAttention with weights"),
+    N_("layer: speed over the fastest of PyTorch’s"),
+    N_("naive"),
+    N_("nn.MultiheadAttention with weights"),
+    N_("of"),
+    N_("out of memory"),
+    N_("own kernel"),
+    N_("part"),
+    N_("projections"),
+    N_("queries"),
+    N_("queries × keys"),
+    N_("result"),
+    N_("share"),
+    N_("stages"),
+    N_("the best of {0}"),
+    N_("warps"),
+    N_("{0} heads of {1}"),
+    N_("{0} tokens"),
+)
+"""What cells put into tables and boxes, in the same way."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
 PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
+SUMMARY = re.compile(r"(?<=<summary>)[^<]+(?=</summary>)")
+TITLES = (N_("References"),)
+"""Titles of the book's pages that are in English only."""
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
 
 
@@ -67,7 +145,7 @@ class EditionBuilder(StandaloneHTMLBuilder):
     name = "html"
 
     def _has(self, docname):
-        return docname in editions.pages(self.config.language) or docname not in self.env.found_docs
+        return editions.has(self.config.language, docname) or docname not in self.env.found_docs
 
     def get_target_uri(self, docname, typ=None):
         """Return a page's address; that of an English page is beside the edition."""
@@ -177,7 +255,7 @@ class Collect(SphinxTransform):
 
     Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx
     would pass over is made ready for it (cells of tables), or translated here: descriptions in the front matter,
-    words in formulas, and what unfolds a cell's code.
+    words in formulas, what unfolds a cell's code, and the summaries of what else unfolds.
     """
 
     default_priority = i18n.Locale.default_priority - 1
@@ -199,8 +277,11 @@ class Collect(SphinxTransform):
                 found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
                 found += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
             elif not within(node, is_no_text):
-                found += messages.get(id(node), [])
+                found += SUMMARY.findall(node.astext()) if is_unfolding(node) else messages.get(id(node), [])
         self.env.messages[self.env.docname] = found
+        if not editions.has(self.config.language, self.env.docname):
+            for title in [] if is_whole(self.app) else self.document.findall(nodes.title):
+                title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
         if not is_whole(self.app):
             catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
             for node in described:
@@ -208,6 +289,9 @@ class Collect(SphinxTransform):
             for cell in self.document.findall(is_cell):
                 for key in filter(cell.hasattr, PROMPTS):
                     cell[key] = catalogue.gettext(cell[key])
+            for opening in self.document.findall(is_unfolding):
+                said = SUMMARY.sub(lambda found: html.escape(catalogue.gettext(found[0])), opening.astext())
+                opening.rawsource, opening[:] = said, [nodes.Text(said)]
             for formula in self.document.findall(nodes.math_block):
                 said = catalogue.gettext(formula.rawsource or formula.astext())
                 formula.rawsource, formula[:], formula["translatable"] = said, [nodes.Text(said)], False
@@ -216,6 +300,12 @@ class Collect(SphinxTransform):
 def is_cell(node):
     """Tell whether a node is a cell of code, with what it gave."""
     return isinstance(node, nodes.Element) and node.get("nb_element") == "cell_code"
+
+
+def is_unfolding(node):
+    """Tell whether a node is a page's own HTML, which may begin what unfolds."""
+    raw = isinstance(node, nodes.raw) and node.get("format") == "html" and node.get("translatable", True)
+    return raw and not within(node, is_no_text)
 
 
 def is_no_text(node):
@@ -229,12 +319,42 @@ def within(node, which):
 
 
 def translate_pasted(app, doctree, docname):
-    """Translate what a page's cells computed for its sentences: words, whatever the numbers in them are."""
-    for node in [] if is_whole(app) else doctree.findall(nodes.inline):
+    """Translate what a page's cells computed for its sentences, tables and boxes, whatever the numbers in it are."""
+    if is_whole(app):
+        return
+    for node in doctree.findall(nodes.inline):
         if "pasted-text" in node["classes"]:
             text = node.astext()
-            said = with_numbers(text)
+            said = in_parts(text)
             node[:] = [nodes.Text(translated(text) if said == text else said)]
+            close_up(node)
+    for shown in doctree.findall(nodes.container):
+        for text in list(shown.findall(nodes.Text)) if "cell_output" in shown["classes"] else []:
+            if not within(text.parent, is_verbatim):
+                text.parent.replace(text, nodes.Text(in_parts(text.astext())))
+
+
+def close_up(node):
+    """Take away the spaces beside words that begin or end with a wide letter, such as a Chinese one."""
+    words, parent, at = node.astext(), node.parent, node.parent.index(node)
+    for edge, beside, strip in ((words[:1], at - 1, str.rstrip), (words[-1:], at + 1, str.lstrip)):
+        wide = edge and unicodedata.east_asian_width(edge) in "WF"
+        if wide and 0 <= beside < len(parent) and isinstance(parent[beside], nodes.Text):
+            parent[beside] = nodes.Text(strip(parent[beside].astext(), " "))
+
+
+def is_verbatim(node):
+    """Tell whether a node is code, a formula, or text for the page as it is."""
+    return isinstance(node, nodes.FixedTextElement | nodes.literal | nodes.math)
+
+
+def in_parts(text):
+    """Return a text in the edition's language: as a whole, or each part between commas; as it is if none is known."""
+    whole, parts = text.strip(), re.split(r",(?:\s|$)", text.strip())
+    said = with_numbers(whole)
+    if said == whole and parts != (translated_parts := [with_numbers(part) for part in parts]):
+        said = "，".join(translated_parts)
+    return text if said == whole else said
 
 
 def without_numbers(text):
@@ -243,20 +363,19 @@ def without_numbers(text):
     return NUMBER.sub(lambda _found: f"{{{next(places)}}}", text)
 
 
-def with_numbers(text):
+def with_numbers(text, translate=_):
     """Return a text in the edition's language, translated whatever numbers are in it."""
-    words = without_numbers(text)
-    said = str(_(words))
-    return said.format(*NUMBER.findall(text)) if text and said != words else text
+    words, numbers = without_numbers(text), NUMBER.findall(text)
+    said = str(translate(words)) if words else words
+    return re.sub(r"\{(\d+)\}", lambda place: numbers[int(place[1])], said) if said != words else text
 
 
 def counterpart(app, pagename, language):
     """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
-    known = editions.pages(language) if language != editions.SOURCE else set()
-    if language == editions.SOURCE or pagename in known or pagename not in app.env.found_docs:
+    if language == editions.SOURCE or editions.has(language, pagename) or pagename not in app.env.found_docs:
         return pagename, True
     chapter = pagename.removesuffix("-deeper")
-    return (chapter if chapter in known else app.config.root_doc), False
+    return (chapter if editions.has(language, chapter) else app.config.root_doc), False
 
 
 def switch(app, pagename, templatename, context, doctree):
