@@ -88,6 +88,28 @@ def of_figures():
     return {"figures": with_words(messages)}
 
 
+def of_drawings():
+    """Return the words of what cells draw, from the last build; nothing where a page has not run: catalogues stay."""
+    sys.path.insert(0, str(BOOK / "_ext"))
+    import run_pages
+    from drawings import words_of
+    from edition import without_numbers
+    from jupyter_cache import get_cache
+
+    cache, messages = get_cache(str(run_pages.CACHE)), []
+    for page in run_pages.pages():
+        try:
+            found = cache.match_cache_notebook(run_pages.read(page))
+        except KeyError:
+            return {}
+        cells = [cell for cell in cache.get_cache_bundle(found.pk).nb.cells if cell.cell_type == "code"]
+        if not any(cell.outputs for cell in cells):
+            return {}
+        for output in itertools.chain(*(cell.outputs for cell in cells)):
+            messages += map(without_numbers, words_of(output.get("data", {}).get("image/svg+xml", "")))
+    return {"drawings": with_words(list(dict.fromkeys(messages)))}
+
+
 def texts(value):
     """Yield the texts in a value of dictionaries and lists."""
     if isinstance(value, str):
@@ -122,7 +144,7 @@ def of_exercises():
     return translations.texts(editions.ROOT)
 
 
-SOURCES = [of_pages, of_figures, of_extensions, of_exercises]
+SOURCES = [of_pages, of_figures, of_drawings, of_extensions, of_exercises]
 
 
 # Catalogues.

@@ -4,7 +4,8 @@
   or to the landing page.
 * An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
-* The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
+* The words of interactive figures come from the catalogue `figures`, those of drawings from `drawings`, those of the
+  extensions from `extensions`.
 """
 
 import html
@@ -30,7 +31,7 @@ import editions
 _, figures = get_translation("extensions"), get_translation("figures")
 N_ = str  # marks what is translated later
 TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![A-Za-z])\d+(?:,\d{3})*(?:\.\d+)?")
 PASTED = (
     N_("at no length up to {0} tokens"),
     N_("below {0} tokens, the shortest measured"),
@@ -46,6 +47,8 @@ PASTED = (
 """What cells compute for the text of a page, but for the numbers in it."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
+CATALOGUES = ("figures", "drawings", "extensions")
+"""Those that belong to no page."""
 PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
 STATE = "ipywidgets_state"  # under which myst-nb keeps what a page's widgets are
@@ -159,7 +162,7 @@ def translate_figures(app, doctree):
     """Put the edition's words into the figures of a page."""
     if is_whole(app):
         return
-    for catalogue in ("figures", "extensions"):
+    for catalogue in CATALOGUES:
         app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalogue}.po"))
     files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
     if STATE in files:
@@ -243,11 +246,11 @@ def without_numbers(text):
     return NUMBER.sub(lambda _found: f"{{{next(places)}}}", text)
 
 
-def with_numbers(text):
+def with_numbers(text, translate=_):
     """Return a text in the edition's language, translated whatever numbers are in it."""
-    words = without_numbers(text)
-    said = str(_(words))
-    return said.format(*NUMBER.findall(text)) if text and said != words else text
+    words, numbers = without_numbers(text), NUMBER.findall(text)
+    said = str(translate(words)) if words else words
+    return re.sub(r"\{(\d+)\}", lambda place: numbers[int(place[1])], said) if said != words else text
 
 
 def counterpart(app, pagename, language):
@@ -325,7 +328,7 @@ def parse_once():
 
 def setup(app):
     """Register all of it."""
-    for catalogue in ("figures", "extensions"):
+    for catalogue in CATALOGUES:
         app.add_message_catalog(catalogue, str(editions.LOCALE))
     app.config.templates_path.append(str(TEMPLATES))
     app.add_config_value("messages_only", False, "")
