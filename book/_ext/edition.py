@@ -31,7 +31,7 @@ import editions
 _, figures = get_translation("extensions"), get_translation("figures")
 N_ = str  # marks what is translated later
 TEMPLATES = Path(__file__).resolve().parent.parent / "_templates"
-NUMBER = re.compile(r"(?<![A-Za-z])\d+(?:,\d{3})*(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![a-z\d])\d+(?:,\d{3})*(?:\.\d+)?")  # not that of float64
 PASTED = (
     N_("at no length up to {0} tokens"),
     N_("below {0} tokens, the shortest measured"),
