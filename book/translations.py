@@ -37,6 +37,8 @@ IN_FORMULA = re.compile(r"(?<!_)(?<!_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
 ENGLISH_ONLY = ("catches.py", "corpus.py")
 """Extensions whose pages no edition has."""
+JOINS = {", ", "”, “"}
+"""What stands between the parts of a list: it is translated though it has no words."""
 console = Console(highlight=False)
 
 
@@ -46,7 +48,7 @@ def with_words(messages):
     A formula of its own has its words in \\text; others have no words in formulas, or in code.
     """
     kept = {name for language in editions.languages() for name in editions.terms(language, "kept").get("names", ())}
-    return [message for message in messages if not words(message) <= kept]
+    return [message for message in messages if message in JOINS or not words(message) <= kept]
 
 
 def words(message):
