@@ -47,6 +47,8 @@ PASTED = (
 """What cells compute for the text of a page, but for the numbers in it."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
+CLOSING, OPENING = re.compile(r"[，。；：、？！）》”’]+"), re.compile(r"[（《“‘]+$")
+"""What no line begins with, and what none ends with."""
 CATALOGUES = ("figures", "drawings", "extensions")
 """Those that belong to no page."""
 PROMPTS = ("prompt_show", "prompt_hide")
@@ -240,6 +242,26 @@ def translate_pasted(app, doctree, docname):
             node[:] = [nodes.Text(translated(text) if said == text else said)]
 
 
+def keep_together(app, doctree, docname):
+    """Let a formula and the signs beside it be on one line: browsers would break it there, whatever the sign is."""
+    for formula in [] if is_whole(app) else list(doctree.findall(nodes.math)):
+        parent, at = formula.parent, formula.parent.index(formula)
+        kept = nodes.inline("", "", classes=["abh-whole"])
+        before, after = "", ""
+        if at and isinstance(parent[at - 1], nodes.Text):
+            before = (OPENING.search(parent[at - 1]) or [""])[0]
+        if at + 1 < len(parent) and isinstance(parent[at + 1], nodes.Text):
+            after = (CLOSING.match(parent[at + 1]) or [""])[0]
+        if not before + after:
+            continue
+        if before:
+            parent[at - 1] = nodes.Text(parent[at - 1].removesuffix(before))
+        if after:
+            parent[at + 1] = nodes.Text(parent[at + 1].removeprefix(after))
+        parent[at] = kept
+        kept += [nodes.Text(before), formula, nodes.Text(after)]
+
+
 def without_numbers(text):
     """Return a text with a place for each number: "head {0} of layer {1}"."""
     places = itertools.count()
@@ -338,6 +360,7 @@ def setup(app):
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)
     app.connect("doctree-resolved", translate_pasted, priority=300)
+    app.connect("doctree-resolved", keep_together, priority=400)
     app.connect("html-page-context", switch, priority=100)
     app.connect("build-finished", finish, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

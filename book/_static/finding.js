@@ -33,6 +33,17 @@
     return place.textContent.replace(/\s+/g, " ").trim();
   };
 
+  /** Pages whose titles have the searched words come first, then those whose title is in the query. */
+  Scorer.score = ([, title, , , score]) => {
+    const query = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().trim();
+    const words = splitQuery(query);
+    const name = title.toLowerCase();
+    if (words.length && words.every((word) => name.includes(word)) && !name.includes(" > ")) {
+      return score + 100 + Math.round((100 * words.join("").length) / name.length);
+    }
+    return query.includes(name) ? score + 50 : score;
+  };
+
   const LENGTH = 240;
   Search.makeSearchSummary = (html, words, anchor) => {
     const text = Search.htmlToText(html, anchor);
