@@ -18,7 +18,7 @@ export default [
     files: ["book/_static/*.js"],
     languageOptions: {
       sourceType: "script",
-      globals: { ...globals.browser, ALIASES: "readonly", requirejs: "readonly", Scorer: "readonly", Search: "readonly", splitQuery: "readonly" },
+      globals: { ...globals.browser, ALIASES: "readonly", requirejs: "readonly", Scorer: "readonly", Search: "readonly" },
     },
     rules,
   },

@@ -1,5 +1,6 @@
 // The book's search shows a piece of each page that it finds. Sphinx takes it from the page's source, with the code and the
 // TeX in it; here it is the prose, and formulas as plain letters.
+/* global splitQuery */
 (() => {
   if (typeof Search === "undefined") return;
 
