@@ -187,9 +187,8 @@ def test_words_of_drawings_are_where_the_glyphs_were(monkeypatch):
     assert drawings.words_of(svg)[0] == "the left one, $16 = d_k$" and "<!--" not in str(made)
     for text, (side, (x, y, anchor)) in zip(made.select("text"), placed.items(), strict=True):
         left, top = map(float, re.match(r"translate\((\S+) (\S+)\)$", text.parent["transform"]).groups())
-        assert 96 / 72 * (left + float(text["x"])) == pytest.approx(x, abs=1.5) and 96 / 72 * top == pytest.approx(
-            y, abs=1
-        )
+        assert 96 / 72 * (left + float(text["x"])) == pytest.approx(x, abs=1.5)
+        assert 96 / 72 * top == pytest.approx(y, abs=1)
         assert f"font-size: 12px; text-anchor: {anchor}" in text["style"]
         assert text.get_text().startswith(f"这 {side} one, 16 = dk") and len(text.select("tspan.abh-sub")) == 1
     plain = drawings.in_page(svg, "", "d")
@@ -201,10 +200,8 @@ def test_the_glossary_is_in_the_order_of_sounds(html):
     import glossary
 
     names = [term.get_text().partition("（")[0].strip("#\n ") for term in page("glossary").select("dl.glossary > dt")]
-    places = [
-        names.index(name)
-        for name in ("GPU 核函数", "KV 缓存", "编码器", "查询", "词元", "键", "熵", "输出投影", "掩码", "值")
-    ]
+    some = ("GPU 核函数", "KV 缓存", "编码器", "查询", "词元", "键", "熵", "输出投影", "掩码", "值")
+    places = list(map(names.index, some))
     assert places == sorted(places) and len(names) > 80
     for letter in re.findall(f"[{HAN}]", "".join(names)):  # others are not counted by their sound
         assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
@@ -378,16 +375,11 @@ def test_search_finds_chinese(page, site, words, first):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words, first",
-    {
-        **{
-            "掩码": "05-masking",
-            "缩放": "02-scaling",
-            "因果掩码": "05-masking",
-            "多头": "06-multi-head",
-            "十问": "ten-questions",
-        },
-        **{"注意力机制十问": "ten-questions", "标记": "", "头部": "06-multi-head", "注意力图": ""},
-    }.items(),
+    [
+        *[("掩码", "05-masking"), ("缩放", "02-scaling"), ("因果掩码", "05-masking"), ("多头", "06-multi-head")],
+        *[("十问", "ten-questions"), ("注意力机制十问", "ten-questions")],
+        *[("标记", ""), ("头部", "06-multi-head"), ("注意力图", "")],
+    ],
 )
 def test_search_begins_with_the_page_of_that_title(page, site, words, first):
     page.goto(f"{site}/zh/search.html?q={quote(words)}")

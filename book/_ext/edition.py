@@ -312,11 +312,16 @@ def finish(app, exception):
             path.rmdir()
         elif path.name not in OWN or path.parent != static:
             path.unlink()
-    words = {  # that the theme has in English only
+    words = {  # that the theme and Sphinx have in English only
         "Color mode": _("Color mode"),
+        "Link to this equation": _("Link to this equation"),
+        "Link to this heading": _("Link to this heading"),
+        "Link to this image": _("Link to this image"),
+        "Link to this term": _("Link to this term"),
         "Main": _("Main"),
         "Page": _("Page"),
         "System Settings": _("System settings"),
+        "Toggle hidden content": _("Show or hide"),
         "Toggle primary sidebar": _("Show or hide the table of contents"),
         "Toggle secondary sidebar": _("Show or hide what is on this page"),
     }
