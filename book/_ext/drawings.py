@@ -60,7 +60,8 @@ def reword(panel):
     far = {}  # glyph: how far right it goes
     for path in panel.iter(f"{{{SVG}}}path"):
         if "id" in path.attrib:
-            far[path.get("id")] = max(map(float, re.findall(r"(-?[\d.]+) -?[\d.]+", path.get("d", ""))), default=0) / 64
+            points = re.findall(r"(-?[\d.]+) -?[\d.]+", path.get("d", ""))
+            far[path.get("id")] = max(map(float, points), default=0) / 64
     for group in list(panel.iter(f"{{{SVG}}}g")):
         anchor, words = ANCHOR.fullmatch(group.get("id", "")), ""
         for part in list(group) if anchor else []:
