@@ -321,7 +321,6 @@ def finish(app, exception):
         "Main": _("Main"),
         "Page": _("Page"),
         "System Settings": _("System settings"),
-        "Toggle hidden content": _("Show or hide"),
         "Toggle primary sidebar": _("Show or hide the table of contents"),
         "Toggle secondary sidebar": _("Show or hide what is on this page"),
     }

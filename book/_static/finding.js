@@ -38,7 +38,7 @@
   Scorer.score = ([, title, , , score]) => {
     const query = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().trim();
     const words = splitQuery(query);
-    const name = title.toLowerCase().replace(/^[\d.]+ /, "");
+    const name = title.toLowerCase().replace(/<span.*?<\/span>/g, ""); // its number
     if (words.length && words.every((word) => name.includes(word)) && !name.includes(" > ")) {
       return score + 100 + Math.round((100 * words.join("").length) / name.length);
     }
