@@ -16,7 +16,10 @@ export default [
   { files: ["autograder/templates/*.js"], languageOptions: { sourceType: "script", globals: globals.browser }, rules },
   {
     files: ["book/_static/*.js"],
-    languageOptions: { sourceType: "script", globals: { ...globals.browser, Search: "readonly", requirejs: "readonly" } },
+    languageOptions: {
+      sourceType: "script",
+      globals: { ...globals.browser, ALIASES: "readonly", requirejs: "readonly", Scorer: "readonly", Search: "readonly" },
+    },
     rules,
   },
 ];

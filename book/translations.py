@@ -35,6 +35,8 @@ NO_WORDS = re.compile(
 )
 IN_FORMULA = re.compile(r"(?<!_)(?<!_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
+JOINS = {", ", "”, “"}
+"""What stands between the parts of a list: it is translated though it has no words."""
 console = Console(highlight=False)
 
 
@@ -44,7 +46,7 @@ def with_words(messages):
     A formula of its own has its words in \\text; others have no words in formulas, or in code.
     """
     kept = {name for language in editions.languages() for name in editions.terms(language, "kept").get("names", ())}
-    return [message for message in messages if not words(message) <= kept]
+    return [message for message in messages if message in JOINS or not words(message) <= kept]
 
 
 def words(message):
@@ -86,6 +88,28 @@ def of_figures():
     return {"figures": with_words(messages)}
 
 
+def of_drawings():
+    """Return the words of what cells draw, from the last build; nothing where a page has not run: catalogues stay."""
+    sys.path.insert(0, str(BOOK / "_ext"))
+    import run_pages
+    from drawings import words_of
+    from edition import without_numbers
+    from jupyter_cache import get_cache
+
+    cache, messages = get_cache(str(run_pages.CACHE)), []
+    for page in run_pages.pages():
+        try:
+            found = cache.match_cache_notebook(run_pages.read(page))
+        except KeyError:
+            return {}
+        cells = [cell for cell in cache.get_cache_bundle(found.pk).nb.cells if cell.cell_type == "code"]
+        if not any(cell.outputs for cell in cells):
+            return {}
+        for output in itertools.chain(*(cell.outputs for cell in cells)):
+            messages += map(without_numbers, words_of(output.get("data", {}).get("image/svg+xml", "")))
+    return {"drawings": with_words(list(dict.fromkeys(messages)))}
+
+
 def texts(value):
     """Yield the texts in a value of dictionaries and lists."""
     if isinstance(value, str):
@@ -119,7 +143,7 @@ def of_exercises():
     return translations.texts(editions.ROOT)
 
 
-SOURCES = [of_pages, of_figures, of_extensions, of_exercises]
+SOURCES = [of_pages, of_figures, of_drawings, of_extensions, of_exercises]
 
 
 # Catalogues.

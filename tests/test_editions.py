@@ -50,6 +50,8 @@ TITLE = """# %% title [markdown]
 # a + b
 # $$
 #
+# $$ a + b \\text{ in all} $$
+#
 # | Points | For |
 # |---|---|
 # | 1 | a proof |
@@ -129,13 +131,14 @@ def test_the_notebook_is_the_same_but_for_its_texts(exercise):
     assert words.language_of(other) == "zh_CN" and words.language_of(english) == ""
 
 
-def test_each_text_is_one_line_and_formulas_stand(exercise):
+def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
     assert read(exercise.edition("zh_CN")).cells[0].source.split("\n") == [
         "# ※Toy", "",
         "※Add two numbers, as long as you like:", "",
         "- ※first `a + b`, which is $a + b$;",
         "- ※then twice, in `01-toy.zh.ipynb`.", "",
         "$$", "a + b", "$$", "",
+        r"$$※ a + b \text{ in all} $$", "",
         "| ※Points | ※For |", "|---|---|", "| 1 | ※a proof |", "",
         "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>",
     ]  # fmt: skip

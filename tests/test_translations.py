@@ -163,6 +163,51 @@ def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
     assert numbers[0] == numbers[1]
 
 
+def test_every_word_of_a_drawing_is_translated(html):
+    wanted = translations.of_drawings()["drawings"]
+    said = dict(translated(editions.messages(LANGUAGE) / "drawings.po"))
+    assert "squared error" in wanted and not [words for words in wanted if words not in said]
+    drawn = page("03-softmax-gradients").select(".abh-drawing text")
+    assert {"分数", "权重", "损失", "成绩", "平均 2.5"} <= {text.get_text() for text in drawn}
+    assert not page("03-softmax-gradients", editions.SOURCE).select(".abh-drawing text")
+
+
+def test_words_of_drawings_are_where_the_glyphs_were(monkeypatch):
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    import drawings
+    from figures import drawing
+
+    axes = drawing.panels(bare=True)
+    placed = {"left": (100, 40, "start"), "center": (200, 60, "middle"), "right": (300, 80, "end")}
+    for side, (x, y, _anchor) in placed.items():
+        axes.text(x, y, f"the {side} one, $16 = d_k$", ha=side, fontsize=12)
+    axes.text(50, 50, "7 left")
+    svg = drawing.as_svg(axes)
+    monkeypatch.setattr(drawings, "translated", lambda words: words.replace("the ", "这 "))
+    made = BeautifulSoup(drawings.in_page(svg, "", "d", english=False), "html.parser")
+    assert drawings.words_of(svg)[0] == "the left one, $16 = d_k$" and "<!--" not in str(made)
+    for text, (side, (x, y, anchor)) in zip(made.select("text"), placed.items(), strict=True):
+        left, top = map(float, re.match(r"translate\((\S+) (\S+)\)$", text.parent["transform"]).groups())
+        assert 96 / 72 * (left + float(text["x"])) == pytest.approx(x, abs=1.5)
+        assert 96 / 72 * top == pytest.approx(y, abs=1)
+        assert f"font-size: 12px; text-anchor: {anchor}" in text["style"]
+        assert text.get_text().startswith(f"这 {side} one, 16 = dk") and len(text.select("tspan.abh-sub")) == 1
+    plain = drawings.in_page(svg, "", "d")
+    assert "<text" not in plain and "<!--" not in plain and plain.count("<use") > str(made).count("<use") > 0
+
+
+def test_the_glossary_is_in_the_order_of_sounds(html):
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    import glossary
+
+    names = [term.get_text().partition("（")[0].strip("#\n ") for term in page("glossary").select("dl.glossary > dt")]
+    some = ("GPU 核函数", "KV 缓存", "编码器", "查询", "词元", "键", "熵", "输出投影", "掩码", "值")
+    places = list(map(names.index, some))
+    assert places == sorted(places) and len(names) > 80
+    for letter in re.findall(f"[{HAN}]", "".join(names)):  # others are not counted by their sound
+        assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
+
+
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_paragraph_is_left_in_english(html, name):
     article = page(name).select_one("article")
@@ -266,10 +311,11 @@ def test_page_fits_a_phone(opened):
         const scrolls = e => e
             && (/auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
         const letters = document.querySelectorAll(".bd-article svg text, .abh-figure *");
-        const all = [...letters].filter(e => said(e) && seen(e));
+        const drawn = e => e.closest(".abh-drawing");  // it is as small as the English one
+        const all = [...letters].filter(e => said(e) && seen(e) && !drawn(e));
         const size = e => {
-            const drawn = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();
-            return parseFloat(getComputedStyle(e).fontSize) * (drawn ? Math.hypot(drawn.a, drawn.b) : 1);
+            const scaled = e.closest("svg") && e.getScreenCTM && e.getScreenCTM();
+            return parseFloat(getComputedStyle(e).fontSize) * (scaled ? Math.hypot(scaled.a, scaled.b) : 1);
         };
         const beyond = [...document.querySelectorAll("main *")].filter(
             e => seen(e) && e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e.parentElement));
@@ -280,6 +326,36 @@ def test_page_fits_a_phone(opened):
     }""")
     assert not small and not wide and not cut
     tab.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_line_begins_with_a_stop(opened, width):
+    tab, _ = opened
+    tab.set_viewport_size({"width": width, "height": 844})
+    tab.wait_for_timeout(200)
+    begin = tab.evaluate("""() => {
+        const box = (node, start, end) => {
+            const range = document.createRange();
+            range.setStart(node, start);
+            range.setEnd(node, end);
+            return range.getBoundingClientRect();
+        };
+        const walker = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+        const found = [];
+        for (let node; (node = walker.nextNode());) {
+            const at = node.data.search(/\\S/);
+            if (at < 0 || !/[，。；：、！？）”]/.test(node.data[at])) continue;
+            const stop = box(node, at, at + 1);
+            const line = node.parentElement.closest("p, li, td, th, dd, dt, figcaption, summary, h1, h2, h3, h4");
+            const left = line && line.getBoundingClientRect().left + parseFloat(getComputedStyle(line).paddingLeft);
+            if (line && stop.width && stop.left < left + 2) found.push(line.textContent.slice(0, 80));
+        }
+        return found;
+    }""")
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    assert not begin
 
 
 @pytest.mark.browser
@@ -307,3 +383,19 @@ def test_search_finds_chinese(page, site, words, first):
     found.first.wait_for()
     page.locator("#search-results p.search-summary", has_text="完成").wait_for()
     assert any(first in link.get_attribute("href") for link in found.all()) and not trouble
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words, first",
+    [
+        *[("掩码", "05-masking"), ("缩放", "02-scaling"), ("因果掩码", "05-masking"), ("多头", "06-multi-head")],
+        *[("十问", "ten-questions"), ("注意力机制十问", "ten-questions")],
+        *[("标记", ""), ("头部", "06-multi-head"), ("注意力图", "")],
+    ],
+)
+def test_search_begins_with_the_page_of_that_title(page, site, words, first):
+    page.goto(f"{site}/zh/search.html?q={quote(words)}")
+    page.locator("#search-results p.search-summary", has_text="完成").wait_for()
+    assert first in page.locator("#search-results li a").first.get_attribute("href")

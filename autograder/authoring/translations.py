@@ -42,6 +42,7 @@ _CODE = re.compile(r"`[^`]*`")
 _NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|<[^>]*>|\{\w+\}|https?://\S+", re.DOTALL)
 _PLACE, _SPACE = re.compile(r"\{\w+\}"), re.compile(" ")
 _JOINED = re.compile(r"\{\w+\}(.*\{\w+\}|[.:])", re.DOTALL)
+_FORMULA_WORDS = re.compile(r"(?<!_)(?<!_\{)\\text\{[^}]*[a-z]{2}")
 _SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
 
 
@@ -56,10 +57,11 @@ def has_words(text: str) -> bool:
 def with_texts(markdown: str, change: Callable[[str], str]) -> str:
     """Return Markdown with `change` applied to each paragraph, heading, list item and table cell.
 
-    `change` gets each as one line. It does not get display formulas and code.
+    `change` gets each as one line, and display formulas with words in `\\text{}` as they are. It does not get code.
     """
     lines: list[str | None] = list(markdown.split("\n"))
     rows: dict[tuple[int, int], list[str]] = {}
+    formulas: list[tuple[int, int, str]] = []
     place, in_table = (0, 0), False
     for token in MarkdownIt("commonmark").enable("table").use(dollarmath_plugin).parse(markdown):
         in_table = token.type == "table_open" or (in_table and token.type != "table_close")
@@ -69,6 +71,8 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
             rows.setdefault(place, []).append(token.content)
         elif token.type == "html_block" and (summary := _SUMMARY.search(token.content)):
             rows.setdefault(place, []).append(summary[0])
+        elif token.type.startswith("math_block") and token.map and _FORMULA_WORDS.search(token.content):
+            formulas.append((token.map[0], token.map[1], token.content))
     for (first, last), texts in rows.items():
         given = [" ".join(line.strip() for line in text.splitlines()) for text in texts]
         changed = [change(text) if has_words(text) else text for text in given]
@@ -82,6 +86,9 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
         else:
             begins = line.index(texts[0].split("\n")[0])
             lines[first:last] = [line[:begins] + changed[0], *[None] * (last - first - 1)]
+    for first, last, formula in formulas:
+        block = "\n".join(map(str, lines[first:last])).replace(formula, change(formula))
+        lines[first:last] = [block, *[None] * (last - first - 1)]
     return "\n".join(line for line in lines if line is not None)
 
 

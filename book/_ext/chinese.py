@@ -1,9 +1,11 @@
 """Search in Chinese, which has no spaces between words.
 
-The index has the words that jieba finds; in the browser a query is taken apart by the words of the index.
+The index has the words that jieba finds; in the browser a query is taken apart by the words of the index. Other
+names of a thing, the `[aliases]` of terms.toml, find what its own name does.
 """
 
 import functools
+import json
 import logging
 import re
 import sys
@@ -20,19 +22,23 @@ with warnings.catch_warnings():  # of jieba's, about how it finds its dictionary
     import jieba
     from sphinx.search import zh
 
+ALIASES = editions.terms("zh_CN", "aliases")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 
 
 class ChineseSearch(zh.SearchChinese):
     """Sphinx's search in Chinese, with the course's terms, those of one letter too; queries are taken apart."""
 
-    js_splitter_code = (BOOK / "_static" / "splitting.js").read_text(encoding="utf8")
+    js_splitter_code = f"const ALIASES = {json.dumps(ALIASES, ensure_ascii=False)};\n" + (
+        BOOK / "_static" / "splitting.js"
+    ).read_text(encoding="utf8")
 
     def init(self, options):
         """Teach jieba the terms."""
         super().init(options)
         jieba.setLogLevel(logging.WARNING)
-        self.terms = {term for term in editions.terms("zh_CN").values() if HAN.fullmatch(term)}
+        names = [*editions.terms("zh_CN").values(), *ALIASES.values()]
+        self.terms = {term for term in names if HAN.fullmatch(term)}
         for term in sorted(self.terms):
             jieba.add_word(term)
 

@@ -4,7 +4,8 @@
   or to the landing page.
 * An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
-* The words of interactive figures come from the catalogue `figures`, those of the extensions from `extensions`.
+* The words of interactive figures come from the catalogue `figures`, those of drawings from `drawings`, those of the
+  extensions from `extensions`.
 """
 
 import html
@@ -121,6 +122,10 @@ TABLES = (
 """What cells put into tables and boxes, in the same way."""
 OWN = ("documentation_options.js", "language_data.js", "translations.js")
 """What an edition has of its own among static files."""
+CLOSING, OPENING = re.compile(r"[，。；：、？！）》”’]+"), re.compile(r"[（《“‘]+$")
+"""What no line begins with, and what none ends with."""
+CATALOGUES = ("figures", "drawings", "extensions")
+"""Those that belong to no page."""
 PROMPTS = ("prompt_show", "prompt_hide")
 SHOWN = (("image", "alt"), ("figure", "caption"))
 SUMMARY = re.compile(r"(?<=<summary>)[^<]+(?=</summary>)")
@@ -237,7 +242,7 @@ def translate_figures(app, doctree):
     """Put the edition's words into the figures of a page."""
     if is_whole(app):
         return
-    for catalogue in ("figures", "extensions"):
+    for catalogue in CATALOGUES:
         app.env.note_dependency(str(editions.messages(app.config.language) / f"{catalogue}.po"))
     files = app.env.nb_metadata.get(app.env.docname, {}).get("js_files", {})
     if STATE in files:
@@ -357,6 +362,26 @@ def in_parts(text):
     return text if said == whole else said
 
 
+def keep_together(app, doctree, docname):
+    """Let a formula and the signs beside it be on one line: browsers would break it there, whatever the sign is."""
+    for formula in [] if is_whole(app) else list(doctree.findall(nodes.math)):
+        parent, at = formula.parent, formula.parent.index(formula)
+        kept = nodes.inline("", "", classes=["abh-whole"])
+        before, after = "", ""
+        if at and isinstance(parent[at - 1], nodes.Text):
+            before = (OPENING.search(parent[at - 1]) or [""])[0]
+        if at + 1 < len(parent) and isinstance(parent[at + 1], nodes.Text):
+            after = (CLOSING.match(parent[at + 1]) or [""])[0]
+        if not before + after:
+            continue
+        if before:
+            parent[at - 1] = nodes.Text(parent[at - 1].removesuffix(before))
+        if after:
+            parent[at + 1] = nodes.Text(parent[at + 1].removeprefix(after))
+        parent[at] = kept
+        kept += [nodes.Text(before), formula, nodes.Text(after)]
+
+
 def without_numbers(text):
     """Return a text with a place for each number: "head {0} of layer {1}"."""
     places = itertools.count()
@@ -406,8 +431,12 @@ def finish(app, exception):
             path.rmdir()
         elif path.name not in OWN or path.parent != static:
             path.unlink()
-    words = {  # that the theme has in English only
+    words = {  # that the theme and Sphinx have in English only
         "Color mode": _("Color mode"),
+        "Link to this equation": _("Link to this equation"),
+        "Link to this heading": _("Link to this heading"),
+        "Link to this image": _("Link to this image"),
+        "Link to this term": _("Link to this term"),
         "Main": _("Main"),
         "Page": _("Page"),
         "System Settings": _("System settings"),
@@ -444,7 +473,7 @@ def parse_once():
 
 def setup(app):
     """Register all of it."""
-    for catalogue in ("figures", "extensions"):
+    for catalogue in CATALOGUES:
         app.add_message_catalog(catalogue, str(editions.LOCALE))
     app.config.templates_path.append(str(TEMPLATES))
     app.add_config_value("messages_only", False, "")
@@ -454,6 +483,7 @@ def setup(app):
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)
     app.connect("doctree-resolved", translate_pasted, priority=300)
+    app.connect("doctree-resolved", keep_together, priority=400)
     app.connect("html-page-context", switch, priority=100)
     app.connect("build-finished", finish, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,6 @@
 // The book's search shows a piece of each page that it finds. Sphinx takes it from the page's source, with the code and the
 // TeX in it; here it is the prose, and formulas as plain letters.
+/* global splitQuery */
 (() => {
   if (typeof Search === "undefined") return;
 
@@ -31,6 +32,17 @@
     if (place.matches("dt")) place = place.nextElementSibling ?? place; // a term: what is said about it
     place.querySelector("h1, h2, h3, h4")?.remove(); // the result's own title, or the page's
     return place.textContent.replace(/\s+/g, " ").trim();
+  };
+
+  /** Pages whose titles have the searched words come first, then those whose title is in the query. */
+  Scorer.score = ([, title, , , score]) => {
+    const query = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().trim();
+    const words = splitQuery(query);
+    const name = title.toLowerCase().replace(/<span.*?<\/span>/g, ""); // its number
+    if (words.length && words.every((word) => name.includes(word)) && !name.includes(" > ")) {
+      return score + 100 + Math.round((100 * words.join("").length) / name.length);
+    }
+    return query.includes(name) ? score + 50 : score;
   };
 
   const LENGTH = 240;

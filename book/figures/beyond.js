@@ -165,7 +165,7 @@ function headPicture(t, side, text) {
       });
       own.textContent = fill(text.self, { weight: show(token) });
       svg.setAttribute("aria-label", fill(text.weights_picture, {
-        head: name, weights: weights.map((a) => show(a)).join(", "), token: show(token),
+        head: name, weights: weights.map((a) => show(a)).join(text.comma), token: show(token),
       }));
     },
   };

@@ -19,6 +19,7 @@ from fontTools.ttLib import TTFont
 from fontTools.varLib import instancer
 from IPython.display import display
 from matplotlib import font_manager
+from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTER = ROOT / "_build" / "npm" / "node_modules" / "@fontsource-variable" / "inter" / "files"
@@ -40,6 +41,11 @@ VARIABLES = {
 }
 WIDE, NARROW = 460, 344
 """Widths of a panel in CSS pixels: alone, and where two stand side by side. A phone shows 344 as they are."""
+ANCHORS = {
+    **{"left": "start", "center": "middle", "right": "end"},
+    **{"bottom": "start", "baseline": "start", "center_baseline": "middle", "top": "end"},
+}
+"""What SVG calls the alignment of a text, that of an upright one too."""
 LOOK = {
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
@@ -122,11 +128,26 @@ class Drawing:
         return {"image/svg+xml": self.svg, "text/plain": "a drawing"}
 
 
+def name_texts(figure):
+    """Give the group of each text in the SVG an id that says how the text is aligned, such as `start-3`.
+
+    An edition in another language puts its own words there; matplotlib writes the English ones into a comment.
+    """
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.get_ticklabels()  # makes them
+    for number, text in enumerate(figure.findobj(Text)):
+        # Upright words are aligned like others, but along the other direction.
+        upright = text.get_rotation() == 90 and text.get_rotation_mode() == "default"
+        text.set_gid(f"{ANCHORS[text.get_va() if upright else text.get_ha()]}-{number}")
+
+
 def as_svg(*panels):
     """Return the panels as one SVG, and close them."""
     x, height, parts = 0, 0, []
     for number, axes in enumerate(panels):
         figure, file = axes.figure, io.StringIO()
+        name_texts(figure)
         # The same picture has the same ids each time, and two pictures have different ones.
         salt = f"{number}-{len(axes.get_children())}-{axes.get_title(loc='left')}-{axes.get_xlabel()}"
         with mpl.rc_context({"svg.hashsalt": salt}):

@@ -6,7 +6,7 @@
 
 import { agrees, choice, paces, presets, slider } from "./common/controls.js";
 import { announcer, figure, h, newId, s } from "./common/elements.js";
-import { fill, show } from "./common/numbers.js";
+import { fill, inARow, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -207,7 +207,8 @@ function traffic(text) {
 }
 
 /** Which rows of a matrix a tile has: "129 to 256". */
-const span = (k, length) => `${(k * length + 1).toLocaleString("en")} to ${((k + 1) * length).toLocaleString("en")}`;
+const span = (k, length, text) =>
+  fill(text.span, { first: (k * length + 1).toLocaleString("en"), last: ((k + 1) * length).toLocaleString("en") });
 
 /** What happens in a step, in sentences. */
 function told(state, sizes, seen, words, text) {
@@ -219,8 +220,8 @@ function told(state, sizes, seen, words, text) {
   else said.push(tile.last ? text.last : tile.first ? text.first : text.middle);
   if (seen.skipped) said.push(text.skipped);
   if (!seen.fits) said.push(text.too_much);
-  return fill(said.join(" "), { ...words, step: state.step, steps: seen.steps, i: span(tile.i, state.rows),
-    j: span(tile.j, state.columns), skipped: seen.skipped, all: seen.skipped + seen.steps });
+  return fill(inARow(said), { ...words, step: state.step, steps: seen.steps, i: span(tile.i, state.rows, text),
+    j: span(tile.j, state.columns, text), skipped: seen.skipped, all: seen.skipped + seen.steps });
 }
 
 function render({ model, el }) {

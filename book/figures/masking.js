@@ -7,7 +7,7 @@
 import { button, choice, presets, slider, stepper } from "./common/controls.js";
 import { announcer, figure, h, newId } from "./common/elements.js";
 import { matmul } from "./common/mathematics.js";
-import { fill, show, superscript } from "./common/numbers.js";
+import { fill, inARow, show, superscript } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ function findings(now, queries, closed, text) {
   const count = now.filter((row) => row.changed).length;
   const changed = count === now.length ? text.all_changed
     : count ? fill(text.some_changed, { rows: listed((row) => row.changed) }) : text.none_changed;
-  return { verdict: parts.join(" "), changed };
+  return { verdict: inARow(parts), changed };
 }
 
 function render({ model, el }) {

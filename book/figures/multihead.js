@@ -7,7 +7,7 @@
 import { choice, stepper, tries } from "./common/controls.js";
 import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
 import { dot, largest, leading, matmul, softmax } from "./common/mathematics.js";
-import { fill, percent, show } from "./common/numbers.js";
+import { fill, inARow, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ function headRow(weights, head, asking, isSilent, label, text) {
     return cell;
   });
   const name = h("span", { class: "abh-head-name" }, head, ...(isSilent ? [h("small", {}, text.silent)] : []));
-  const list = weights.map((a, j) => `${label(j)} ${show(a)}`).join(", ");
+  const list = weights.map((a, j) => `${label(j)} ${show(a)}`).join(text.comma);
   return h("div", { class: `abh-head-row ${isSilent ? "abh-silent" : ""}`, role: "img",
     "aria-label": `${head}. ${fill(text.weights_picture, { card: asking, weights: list })}` }, name, ...cells);
 }
@@ -229,8 +229,8 @@ function render({ model, el }) {
     root.dataset.now = JSON.stringify({ letters, digits, chosen, silent, ...now });
     summary.say(fill(text[`say_${STAGES[step]}`], {
       card: label(chosen), size: now.messages[0][0].length,
-      looks: now.weights.map((A, t) =>
-        (silent.includes(t) ? fill(text.look_nothing, { number: t + 1 }) : look(A[chosen], t, label, text))).join(" "),
+      looks: inARow(now.weights.map((A, t) =>
+        (silent.includes(t) ? fill(text.look_nothing, { number: t + 1 }) : look(A[chosen], t, label, text)))),
       left: verdict(now.answers[chosen][0], truths[0], text), twin: verdict(now.answers[chosen][1], truths[1], text),
     }));
   }

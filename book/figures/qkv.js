@@ -231,10 +231,10 @@ function told(tokens, text, q, K, V, { scores, powers, weights, output }) {
   return {
     query: vector(q), output: vector(output), total: power(powers.reduce((sum, p) => sum + p, 0)),
     best: best(weights, tokens, text),
-    weights: tokens.map((token, j) => `${token} ${share(weights[j])}`).join(", "),
+    weights: tokens.map((token, j) => `${token} ${share(weights[j])}`).join(text.comma),
     dots: tokens.map((token, j) =>
       `${token} ${q.map((x, c) => `${factor(x)}·${factor(K[j][c])}`).join(" + ")} = ${plain(scores[j])}`).join("; "),
-    powers: tokens.map((token, j) => `${token} ${power(powers[j])}`).join(", "),
+    powers: tokens.map((token, j) => `${token} ${power(powers[j])}`).join(text.comma),
     parts: tokens.map((_, j) => `${share(weights[j])}·${vector(V[j])}`).join(" + "),
   };
 }

@@ -292,10 +292,10 @@ function render({ model, el }) {
     const digits = expected < 0.095 ? 3 : 2;
     const facts = {
       d_k, size: show(size, 1), measured: show(found, digits), predicted: show(expected, digits),
-      weights: now.weights.map((a) => show(a)).join(", "),
+      weights: now.weights.map((a) => show(a)).join(text.comma),
       percent: highest > 0.99 ? text.nearly_all : percent(highest), gradient: small(gradient),
       divisor: show(divisorOf(kind, d_k), 1).replace(/\.0$/, ""), query: chosen + 1,
-      gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(", "),
+      gradients: text.marks.map((mark, k) => fill(text.value, { mark, value: small(curves[k][at]) })).join(text.comma),
     };
     facts.best = fill(largest(now.weights).length === n ? text.all_alike : text.one_best, facts);
     facts.verdict = fill(expected > 3 ? text.closed : expected > 0.4 ? text.open : text.even, facts);

@@ -192,17 +192,17 @@ function moves({ ds }, da, tokens, text) {
   return fill(text.moves, { down: names(1), up: names(-1) });
 }
 
-const listed = (tokens, numbers) => tokens.map((token, j) => `${token} ${written(numbers[j])}`).join(", ");
+const listed = (tokens, numbers, text) => tokens.map((token, j) => `${token} ${written(numbers[j])}`).join(text.comma);
 
 /** What sentences say of a row and its grades. */
 function told(now, da, tokens, text) {
   const signed = (x) => (x < 0 ? `(${written(x)})` : written(x));
   return {
-    best: best(now.weights, tokens, text), weights: listed(tokens, now.weights), grades: listed(tokens, da),
+    best: best(now.weights, tokens, text), weights: listed(tokens, now.weights, text), grades: listed(tokens, da, text),
     average: written(now.average),
     moves: moves(now, da, tokens, text),
     mean: tokens.map((_, j) => `${written(now.weights[j])}·${signed(da[j])}`).join(" + "),
-    products: tokens.map((token, j) => `${token} ${written(now.weights[j])}·${signed(now.above[j])} = ${written(now.ds[j])}`).join(", "),
+    products: tokens.map((token, j) => `${token} ${written(now.weights[j])}·${signed(now.above[j])} = ${written(now.ds[j])}`).join(text.comma),
   };
 }
 
@@ -261,7 +261,7 @@ function render({ model, el }) {
   function draw() {
     const now = row(scores, da);
     const nudged = softmax(scores.map((x, j) => x + (j === nudgedOne ? NUDGE : 0)));
-    const facts = { ...told(now, da, tokens, text), word: tokens[nudgedOne], nudged: listed(tokens, nudged) };
+    const facts = { ...told(now, da, tokens, text), word: tokens[nudgedOne], nudged: listed(tokens, nudged, text) };
 
     walk.set(step);
     nudge.set(nudgedOne);

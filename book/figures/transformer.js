@@ -7,7 +7,7 @@
 import { slider, stepper, tries } from "./common/controls.js";
 import { announcer, figure, h, newId, s, strip } from "./common/elements.js";
 import { affine, dot, gelu, largest, layerNorm, leading, matmul, plus, softmax } from "./common/mathematics.js";
-import { fill, percent, show } from "./common/numbers.js";
+import { fill, inARow, percent, show } from "./common/numbers.js";
 
 // ---- mathematics -----------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ function render({ model, el }) {
     const likely = order.filter((w, at) => at === 0 || p[w] >= SOME).slice(0, 4);
     return {
       word: words.at(-1), size: now.parts[0].length, place: words.length - 1, layer,
-      looks: now.weights[layer - 1].map((A, t) => look(A, t, words, text)).join(" "),
+      looks: inARow(now.weights[layer - 1].map((A, t) => look(A, t, words, text))),
       most: likely.map((w) => fill(text.expected, { word: word(w), share: percent(p[w]) })).join(text.and),
       share: percent(fitting),
     };

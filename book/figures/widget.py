@@ -7,6 +7,8 @@ import javascript
 import traitlets
 
 HERE = Path(__file__).parent
+TEXT = {"comma": ", ", "span": "{first} to {last}"}
+"""The words that any figure may use."""
 
 
 def script(name):
@@ -25,11 +27,11 @@ class Figure(anywidget.AnyWidget):
     A figure's own class sets `_esm = script(name)` and `_css = style(name)`, and adds its data as synced traits.
 
     Args:
-        words: the figure's words, by the keys of the dictionary `TEXT` beside its class.
+        words: the figure's words, by the keys of the dictionary `TEXT` beside its class. Those above are added.
         text: other words for some of the keys.
     """
 
     text = traitlets.Dict().tag(sync=True)
 
     def __init__(self, words, text=None, **data):
-        super().__init__(text={**words, **(text or {})}, **data)
+        super().__init__(text={**TEXT, **words, **(text or {})}, **data)

@@ -32,3 +32,6 @@ export function scientific(x) {
 
 /** "{a} and {b}" with the words {a: ..., b: ...}. */
 export const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name] ?? `{${name}}`);
+
+/** Sentences in a row: a space between them, but none after a full-width stop. */
+export const inARow = (sentences) => sentences.join(" ").replace(/([。？！]) /g, "$1");
