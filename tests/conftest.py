@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import datetime
 import functools
 import http.server
 import math
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import psutil
@@ -95,17 +97,27 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    In CI, which runs the sweep as well, leave out the few seeds of what the sweep tries with many.
+    In CI, which runs the sweep as well, leave out the few seeds of what the sweep tries with many. And of what takes
+    turns, such as each page in a browser, run a third there: another one each week.
     """
-    if os.environ.get("CI") and config.option.markexpr == "not sweep":
-        ids = {item.nodeid for item in items}
-        fewer = [item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}]
-        config.hook.pytest_deselected(items=fewer)
-        items[:] = [item for item in items if item not in fewer]
+    if os.environ.get("CI"):
+        left_out = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
+        if config.option.markexpr == "not sweep":
+            ids = {item.nodeid for item in items}
+            left_out += [item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}]
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if COSTLY & set(item.fixturenames):
             item.add_marker(pytest.mark.slow)
+
+
+def has_its_turn(item, week=None):
+    """Tell whether a test of several parameters has its turn in this week, or in the one given by its number."""
+    week = datetime.date.today().isocalendar().week if week is None else week
+    return zlib.crc32(item.callspec.id.encode()) % 3 == week % 3
 
 
 def still_running():

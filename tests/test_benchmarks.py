@@ -79,6 +79,7 @@ def score(answers, subject, function):
     return round(report.score + report.pending, 2)
 
 
+@pytest.mark.turns
 @each_in_full
 def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     """Its helpers come along, under names that replace nothing which the notebook gives or asks for."""
@@ -102,6 +103,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
             assert found[0] == found[1], f"{label}:\n{cell}"
 
 
+@pytest.mark.turns
 @each_in_full
 def test_a_right_class_gets_full_points(benchmarks, folder):
     classes = benchmarks("classes")
@@ -114,6 +116,7 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
     assert "solution" in labels and len(labels) > len(answers.subjects)
 
 
+@pytest.mark.turns
 @each_in_full
 def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     classes = benchmarks("classes")

@@ -56,6 +56,7 @@ def opened(request, browser, site):
     context.close()
 
 
+@pytest.mark.turns
 def test_page_works_without_network(opened):
     page, trouble = opened
     assert not trouble
@@ -74,6 +75,7 @@ def test_page_works_without_network(opened):
         assert page.locator("mjx-merror").count() == 0
 
 
+@pytest.mark.turns
 def test_page_is_accessible(opened):
     page, _ = opened
     page.emulate_media(reduced_motion="reduce")  # no colour on its way to another
@@ -96,6 +98,7 @@ def broken_rules(page, mode, **options):
     ]
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PAGES)
 def test_page_fits_a_phone(page, site, name):
     page.set_viewport_size({"width": 360, "height": 740})
@@ -114,6 +117,7 @@ def test_page_fits_a_phone(page, site, name):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [name for name in PAGES if re.match(r"\d|index", name)])
 def test_letters_of_figures_can_be_read_on_a_phone(page, site, name):
     page.set_viewport_size({"width": 390, "height": 844})

@@ -33,6 +33,7 @@ def answer(dialog):
     dialog.locator(".jp-Dialog-footer button").last.click()
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize(  # each opens Lab anew: one in every run, the others in the sweeps

@@ -1,15 +1,12 @@
 """What is kept of the book's long experiments: `book/records.py`."""
 
 import ast
-import datetime
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
 import jupytext
@@ -380,15 +377,13 @@ def differences(kept, made, timed=()):
 
 
 @pytest.mark.sweep
+@pytest.mark.turns
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
     """What is recorded comes out again, and the page's own asserts hold of it. The checkout's record stays.
 
-    In CI each page has its turn every third week: a record is also held to its code, by a digest, at every run.
+    A record is also held to its code, by a digest, at every run.
     """
-    turn = (zlib.crc32(page.stem.encode()) - datetime.date.today().isocalendar().week) % 3
-    if os.environ.get("CI") and turn:
-        pytest.skip(f"the experiments of {page.stem} are run again in {turn} week{'s' * (turn > 1)}")
     kept = records.path_of(page.stem).read_bytes()
     _notebook, _seconds, fault = run_pages.execute(page, anew=True, into=tmp_path)
     assert not fault

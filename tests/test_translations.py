@@ -270,6 +270,7 @@ def opened(request, browser, site):
     context.close()
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_works_without_network(opened):
@@ -286,6 +287,7 @@ def test_no_markup_is_left(html, name):
     assert not re.findall(r".{20}(?:\*|`|\$\$|\{\w+\}).{20}", article.get_text())
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_is_accessible(opened):
@@ -298,6 +300,7 @@ def test_page_is_accessible(opened):
     tab.evaluate("document.documentElement.dataset.theme = 'light'")
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_fits_a_phone(opened):
@@ -328,6 +331,7 @@ def test_page_fits_a_phone(opened):
     tab.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
