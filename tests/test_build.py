@@ -72,7 +72,15 @@ def make(folder, pages):
     (book / "figures").mkdir()
     npm.mkdir(parents=True)
     javascript = importlib.import_module("javascript")
-    for name in ("build.py", "editions.py", "javascript.py", "records.py", "run_pages.py", *javascript.NPM_FILES):
+    for name in (
+        "build.py",
+        "editions.py",
+        "javascript.py",
+        "record.py",
+        "records.py",
+        "run_pages.py",
+        *javascript.NPM_FILES,
+    ):
         shutil.copy(ROOT / "book" / name, book)
     shutil.copy(ROOT / "book" / "figures" / "prose.py", book / "figures")
     (npm / "stamp").write_text(javascript.digest(*(book / name for name in javascript.NPM_FILES)), encoding="utf8")

@@ -545,8 +545,8 @@ def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
 CATALOGUES = list(catalogues.files(ROOT))
 
 
-SEVERAL = {"memory", "value"}
-"""Terms that are also other things: a decoder's memory, the value of a key."""
+SEVERAL = {"context", "memory", "value"}
+"""Terms that are also other things: an argument in code, a decoder's memory, the value of a key."""
 
 
 @pytest.mark.parametrize("language", catalogues.languages(ROOT))

@@ -63,9 +63,8 @@ PASTED = (
 )
 """What cells compute for the text of a page, or a part of it between commas, but for the numbers in it."""
 TABLES = (
-    N_("A training step of {0} tokens"),
-    N_("kernel by kernel: not yet measured."),
     N_("A step of the layer in the profiler"),
+    N_("A training step of {0} tokens"),
     N_(": which kernels ran, and for how long."),
     N_("Accuracy"),
     N_("against float64"),
@@ -80,7 +79,6 @@ TABLES = (
     N_("Cited: CS{0} (Stanford), assignment {1}, leaderboard of {2}: one H{3}."),
     N_("Memory"),
     N_("beyond the inputs, as the exponent of a line fitted over the length: {0} is a table, {1} is none."),
-    N_("CUDA graph"),
     N_("MiB beyond the inputs"),
     N_("The configuration of CS{0}’s contest"),
     N_("The layer in numbers"),
@@ -91,8 +89,8 @@ TABLES = (
     N_("attention"),
     N_("backward"),
     N_("batch {0}"),
-    N_("both"),
     N_("calls"),
+    N_("CUDA graph"),
     N_("compiled"),
     N_("descriptors"),
     N_("eager or CUDA graph: speed over nn.MultiheadAttention with weights"),
@@ -106,6 +104,7 @@ TABLES = (
     N_("heads of {0}"),
     N_("implementation"),
     N_("kernel"),
+    N_("kernel by kernel: not yet measured."),
     N_("kernel: milliseconds in the leaderboard’s configuration"),
     N_("kernel: share of the ceiling of products"),
     N_("kernel: time over FlashAttention’s in PyTorch"),

@@ -4,7 +4,7 @@ from figures import gpu_record
 from figures.gpu import tables
 
 KERNELS = {"forward": "forward", "queries": "*queries*: $d\\Q$", "keys": "*keys*: $d\\K$, $d\\V$"}
-BOTH = "backward, both"
+BOTH = "queries, keys"
 STEPS = ("today", "descriptors", "longest first", "persistent", "one pass")
 NAMES = ("both_shorter", "few_forward_64", "few_forward_128", "many_forward", "many_keys", "one_pass")
 
