@@ -235,7 +235,7 @@ def test_what_happened_is_said_first_and_at_its_cell():
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
     own = said_of(Kind.HOSTILE, Message("altered."))
     own.metadata[outcome_cell.SAID] = {"kind": 7}
-    assert "hostile: altered." in said(page_with(PASSED, head_cell=own))
+    assert "hostile : altered." in said(page_with(PASSED, head_cell=own))
 
 
 @pytest.mark.parametrize(
