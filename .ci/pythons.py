@@ -126,7 +126,7 @@ def as_promised(version, place):
 def parts(found, own, week=None):
     """Return what is to be tried, functions with their arguments: given Pythons by version, and .venv's version.
 
-    With the number of a `week`, of the long parts only those that have their turn.
+    Given the number of a `week`, leave out the long parts whose turn it is not.
     """
     others = {version: found[version] for version in sorted(found, key=numbers) if version != own}
     old = [version for version in others if numbers(version) <= numbers(OLD)]

@@ -26,7 +26,7 @@ from autograder.config import Course, Exercise, Race, UserError
 from autograder.feedback.page import inline_code
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
-from autograder.grading.laps import Lap, Measured, Mode, geometric_mean
+from autograder.grading.laps import MOST_REASON, Lap, Measured, Mode, geometric_mean
 from autograder.grading.places import Here
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
@@ -36,7 +36,6 @@ from autograder.results import CellResult, Kind, Outcome, Record
 from autograder.sanitize import text
 
 COURSE = "the course's own"
-MOST_REASON = 300
 MOST_NAMED = 3
 COUNTS = {
     "launches": "launches",
@@ -148,11 +147,13 @@ class Contest:
         return self._lost(record.cells)
 
     def _lost(self, cells: dict[str, CellResult]) -> str:
-        """Return which of the race's functions lost points, and to what; "" if none did."""
+        """Return which of the race's functions lost points, and to what, or was not graded; "" if there is none."""
         for name in self.race.functions:
             cell = next((cell for cell in cells.values() if cell.subject == name), None)
-            if cell is None or cell.lost() > 1e-9:
-                return text.line(f"{name} lost points: {reasons.lost_to(cell) if cell else '–'}", MOST_REASON)
+            if cell is None:
+                return f"{name} was not graded."
+            if cell.lost() > 1e-9:
+                return text.line(f"{name} lost points: {reasons.lost_to(cell)}", MOST_REASON)
         return ""
 
     def _expect_some(self) -> None:

@@ -1,6 +1,7 @@
-"""The part `variants` of the benchmark: the steps of `variants.py` beside the kernels as they are, causal, bfloat16.
+"""The part `variants` of the benchmark: the steps of `variants.py`, compared with the kernels as they are.
 
-Each step is tried with several block sizes, and compared with float64 before it is timed.
+Attention is causal, in bfloat16. Each step is tried with several block sizes, and compared with float64 before it is
+timed.
 """
 
 import functools
@@ -101,7 +102,7 @@ def candidates(kernel, width):
 
 
 def drawn(n, width, batch=1, heads=HEADS):
-    """Draw inputs (q, k, v, out, lse, delta, d_out) of a kernel, with what belongs together."""
+    """Draw inputs of a kernel that fit each other: q, k, v, out, lse, delta, d_out."""
     q, k, v = (x.detach() for x in qkv(batch, heads, n, width, torch.bfloat16))
     out, lse = kernels.flash_attention_forward(q, k, v, True)
     d_out = torch.randn_like(q)
@@ -109,7 +110,7 @@ def drawn(n, width, batch=1, heads=HEADS):
 
 
 def error(kernel, step, width, blocks):
-    """Return the largest distance of a step's results from float64, at an odd length; it is compiled for that."""
+    """Return the largest distance of a step's results from float64, at an odd length; this compiles it."""
     torch.manual_seed(0)
     variants.MULTIPROCESSORS = 3  # so that a persistent program has several blocks
     inputs = q, k, v, _, _, delta, d_out = drawn(40 if QUICK else 333, width, 2, 2)
@@ -130,7 +131,7 @@ def pool():
 
 
 def compiled(kernel, width, todo):
-    """Compile and check all; return those that are right, and ready within `PATIENCE` seconds."""
+    """Compile and check all of `todo`; return those that are right, and compiled within `PATIENCE` seconds."""
     asked = {one: pool().submit(error, kernel, one[0], width, one[1]) for one in todo}
     wait(asked.values(), PATIENCE)
     ready = []

@@ -1,6 +1,7 @@
 """A multi-head layer for any device and float dtype.
 
-It holds n x n only where it is given a mask; several tokens that meet a cache have one of their own, (n, n_k).
+It stores n x n numbers only for a mask: that of the caller or, when several causal tokens follow a cache, one of its
+own, (n, n_k).
 """
 
 import torch
@@ -59,7 +60,7 @@ class MultiHeadLayer(nn.Module):
             (b, h, n, n_k), each of the first three in full or 1. A query that may attend to nothing gets 0 (before
             W_o).
         is_causal : bool
-            Whether token i sees key j only for j <= i + n_k - n. With a mask, both hold.
+            Whether token i sees key j only for j <= i + n_k - n. With a mask, both apply.
         cache : object, optional
             `cache.append(k, v)` takes this call's keys and values, (b, h_kv, n, d_head), and returns all so far, n_k
             of them. Without it, n_k is n.
@@ -126,7 +127,8 @@ def _causal(n, n_k, device):
 def _fitting(mask, full, is_causal, device):
     """Return a mask of four axes that fits `full`, (b, h, n, n_k), and which queries may attend to nothing.
 
-    Such a query sees everything, and its result is to be thrown away: no backend meets a softmax of nothing.
+    In the returned mask, such a query sees everything, and the caller discards its result: no backend gets a softmax
+    of nothing.
     """
     if mask.dim() == 3:
         mask = mask[:, None]  # one for each sequence: the axis of the heads comes second

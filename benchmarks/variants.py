@@ -5,19 +5,20 @@
 Each step changes one thing:
 
 descriptors
-    Tiles come by the chip's copy engine (TMA), through descriptors: one thread asks for a tile by its first row, and
+    The chip's copy engine (TMA) loads tiles, through descriptors: one thread asks for a tile by its first row, and
     no thread computes addresses or masks. This frees registers (forward, d = 64: 168 instead of 206).
 longest first
     Programs begin with the causal blocks that have the most tiles, of all heads instead of each head in turn. At the
     end only short ones are left, so fewer multiprocessors wait. All keys and values are then in use at the same time:
     this pays off while they fit into the L2 cache.
 persistent
-    As many programs as fit the chip share the blocks, to and fro from the longest to the shortest.
+    Only as many programs as fit the chip share the blocks, which are dealt out from the longest to the shortest, to
+    and fro.
 one pass
-    Backward: one kernel instead of two, with five products instead of seven. Its programs own keys, and add what they
-    bring to dQ in memory, in an order that no two calls share: results differ in the last bits from call to call.
+    Backward: one kernel instead of two, with five products instead of seven. Its programs own keys, and add their
+    part of dQ in memory, in an order that no two calls share: results differ in the last bits from call to call.
 
-Two more steps bring nothing on a Hopper, as compiling them shows without a GPU. Warp specialization, by
+Two more steps gain nothing on a Hopper, as compiling them shows without a GPU. Warp specialization, by
 `tl.range(..., warp_specialize=True)`: Triton 3.6 and 3.7 don't compile it with four warps, and ignore it with eight.
 And multiplying scores one tile ahead, while exponentials are computed: Triton 3.6 waits for the product at once.
 """
@@ -31,7 +32,7 @@ import triton.language as tl
 from flash_attention import INTERPRETED, LOG2_E, LOG_2, NO_SPECIAL, _dot, _keys_for, _load, _store, _visible
 
 MULTIPROCESSORS = 132  # of an H100 and an H200
-CACHE = 2**26  # bytes of keys and values that an L2 cache about holds
+CACHE = 2**26  # bytes of keys and values up to which the longest of all heads come first: about an L2 cache
 
 
 class Blocks(NamedTuple):
@@ -44,7 +45,7 @@ class Blocks(NamedTuple):
     registers: int | None = None
 
 
-# The fastest of a step that the record of an H200 has, by kernel and by the width of a head.
+# The fastest blocks of "longest first" in the record of an H200, by kernel and by the width of a head.
 FASTEST = {
     ("forward", 64): Blocks(64, 128, 4, 2),
     ("forward", 128): Blocks(64, 64, 4, 3),
@@ -98,7 +99,7 @@ def _one_block(
     pid, q, k, v, out, lse, n_q, n_k, scale, heads,
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """Attend with one block of queries; tiles of K and V come by the copy engine, through descriptors."""
+    """Attend with one block of queries; the copy engine loads tiles of K and V, through descriptors."""
     head, first = _next(pid, n_q, BLOCK_Q, CAUSAL, ACROSS, heads)
     k_tiles = tl.make_tensor_descriptor(k + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
     v_tiles = tl.make_tensor_descriptor(v + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
@@ -198,7 +199,7 @@ def _keys_step(
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
     ONE_PASS: tl.constexpr,
 ):  # fmt: skip
-    """Add what one tile of queries brings to dK and dV and, in ONE_PASS, what the keys bring to that tile's dQ."""
+    """Add the part of one tile of queries to dK and dV and, in ONE_PASS, the part of the keys to that tile's dQ."""
     queries_tile, d_out_tile = q_tiles.load([start, 0]), d_out_tiles.load([start, 0])  # 0 beyond n_q
     index = start + tl.arange(0, BLOCK_Q)
     row_lse = tl.load(lse + index, mask=index < n_q, other=0.0) * LOG2_E

@@ -4,6 +4,7 @@ import figure_tools
 import numpy as np
 import pytest
 from figures import gpu as figure
+from figures import gpu_record, gpu_steps
 
 PAGE = "/book/11-gpu.html"
 FIGURE = ".abh-gpu"
@@ -315,6 +316,24 @@ def test_a_step_is_drawn_where_it_was_traced(monkeypatch):
     assert sum(bar.get_width() for bar in bars.patches) == pytest.approx(3)
     assert [own.get_text() for own in bars.texts][:2] == ["10%", "75%"]
     figure.drawing.plt.close("all")
+
+
+def test_the_table_of_steps_has_the_fastest_blocks_and_the_backward_kernels_together():
+    rows = [
+        {"kernel": kernel, "step": step, "d_head": 64, "n": 4096, "milliseconds": milliseconds}
+        for kernel, step, milliseconds in (
+            ("forward", "today", 4.0), ("forward", "persistent, 1", 3.0), ("forward", "persistent, 2", 2.0),
+            ("queries", "today", 1.0), ("keys", "today", 2.0), ("backward", "one pass", 2.5),
+        )
+    ]  # fmt: skip
+    found = gpu_steps.times({"variants": rows})
+    assert found["forward", 64, 4096] == {"today": 4.0, "persistent": 2.0}
+    assert found[gpu_steps.BOTH, 64, 4096] == {"today": 3.0, "one pass": 2.5}
+    lines = gpu_steps.table({"variants": rows}).data.splitlines()
+    assert lines[2] == "| forward | 64 | 4,096 | 4.00 |  |  | 2.00 |  |"
+    assert gpu_steps.table({}) is None
+    assert set(gpu_steps.told({}).values()) == {figure.tables().NOT_YET}
+    assert gpu_steps.told({}).keys() == gpu_steps.told(gpu_record.read("data/gpu-h200.json")).keys()
 
 
 def test_what_is_drawn_is_what_was_measured(monkeypatch):

@@ -297,6 +297,47 @@ def test_counts_are_whole_numbers_of_kernels_that_do_the_work():
             laps._counts(said, 100, 100)
 
 
+RIGHT = {
+    "inputs": lambda n: [torch.randn(n, 4), torch.randn(n, 4)],
+    "rival": lambda x, y: x.softmax(-1) * y,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda found: tuple(found), "^Its results could not be read.$"),
+        (lambda found: found[:-1], "^Its results could not be read.$"),
+        (lambda found: [None, *found[1:]], f"^It returned no tensor .* for the output of {FORWARD}.$"),
+        (lambda found: [*found[:3], found[3].T], "right shape for the gradient of input 2.$"),
+        (lambda found: [*found[:3], found[3].double()], "right shape for the gradient of input 2.$"),
+        (lambda found: [found[0], 1.1 * found[1], *found[2:]], f"^The output of {BOTH} is wrong, by 0.1 of its"),
+        (lambda found: [*found[:2], found[2] / 0, found[3]], "^The gradient of input 1 is wrong, by (nan|inf) "),
+    ],
+)
+def test_results_are_compared_before_anything_is_measured(change, reason):
+    """The judge computes what is right, and takes nothing else than a list of float32 tensors of these shapes."""
+    asked = SimpleNamespace(functions=[FORWARD, BOTH], counted=[8])
+    mode = laps.Mode("cpu", "float16", timed=False)
+
+    def right(function, inputs, upstream, device, kind):
+        assert function is laps_in_guest.results and (device, kind) == ("cpu", "float16")
+        leaves = [one.double().requires_grad_() for one in inputs]
+        out = RIGHT["rival"](*leaves)
+        found = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
+        return [one.detach().float() for one in found]
+
+    laps._compare(SimpleNamespace(ask=right), asked, mode, RIGHT)
+    with pytest.raises(laps.Dropped, match=reason):
+        laps._compare(SimpleNamespace(ask=lambda *given: change(right(*given))), asked, mode, RIGHT)
+
+
+def test_a_name_that_is_no_function_ends_the_lap():
+    asked = SimpleNamespace(functions=[FORWARD, BOTH])
+    with pytest.raises(laps.Dropped, match=f"^{FORWARD} is not a function.$"):
+        laps._Kernels(SimpleNamespace(find=lambda name, missing: 3), asked, laps.Mode("cpu", "float16", timed=False))
+
+
 def test_what_stops_a_race_is_one_line(course, tmp_path):
     status, printed, said = run(course, "01-qkv")
     assert (status, printed) == (1, "")

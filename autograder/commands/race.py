@@ -41,11 +41,10 @@ def race(
     Submissions with all points for the kernels take part, and so do the course's own kernels. They are checked again
     on this machine. The result is race.html and race.csv in --into. No grade changes.
     """
-    from autograder.race import Contest, race_of, write_csv, write_page
+    from autograder.race import Contest, write_csv, write_page
 
     where = course_at(course, into)
     (own,) = where.exercises([exercise])
-    race_of(where, own)
     contest = Contest(where, own, submitted or where.submitted)
     contest.isolate(not no_sandbox, warn)
     try:
@@ -92,9 +91,7 @@ def _show(contest: "Contest") -> None:
             table.add_row(escape(left.student), escape(left.reason))
         out.print(table)
     if timed:
-        say(
-            f"The rival is {contest.race.rival}. Times are measured where a submission runs, and could be faked. "
-            "They are worth no points."
-        )
+        say(f"The rival is {contest.race.rival}.")
     else:
         say("No GPU: nothing was timed. Kernels were counted in Triton's interpreter, and ranked by bytes moved.")
+    say("The numbers come from where a submission runs, and could be faked. They are worth no points.")

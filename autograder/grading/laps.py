@@ -1,7 +1,7 @@
 """One lap of a race: a submission's kernels are tried in a guest, with one value of the race's setting.
 
 The guest returns numbers, and no more. They are bounded here, and a guest that dies, hangs or returns anything else
-costs only its own lap. A time is measured where the submission runs, so it could be faked: a race gives no points.
+costs only its own lap. Numbers come from where the submission runs, so they could be faked: a race gives no points.
 """
 
 import inspect

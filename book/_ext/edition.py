@@ -91,6 +91,7 @@ TABLES = (
     N_("batch {0}"),
     N_("calls"),
     N_("CUDA graph"),
+    N_("compiled"),
     N_("descriptors"),
     N_("eager or CUDA graph: speed over nn.MultiheadAttention with weights"),
     N_("eager or CUDA graph: speed over the fastest of PyTorch’s"),
