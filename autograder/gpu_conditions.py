@@ -1,6 +1,7 @@
-"""The clock, heat, power and throttling of the first GPU while something is measured, as nvidia-smi reports them."""
+"""The clock, heat, power and throttling of the first visible GPU while something is measured, as nvidia-smi reports them."""
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,9 @@ def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
     if not wanted:
         yield found
         return
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
     query = f"--query-gpu={','.join(COLUMNS)}"
-    command = ["nvidia-smi", "--id=0", query, "--format=csv,noheader,nounits", "--loop=1"]
+    command = ["nvidia-smi", f"--id={device}", query, "--format=csv,noheader,nounits", "--loop=1"]
     with tempfile.TemporaryFile("w+") as file:
         watcher = None
         with contextlib.suppress(OSError):

@@ -82,7 +82,7 @@ class Run:
         self.end = time.monotonic() + budget - RESERVED
         self.worker = None
         self.outcome, self.failed, self.seconds = {}, {}, {}
-        self.record = Record(path, self.ask("machine"), gpu_compile.digest())
+        self.record = Record(path, self.ask("machine"), gpu_compile.digests())
 
     def ask(self, *question):
         """Ask the process that measures; start it where there is none. RuntimeError where the answer is a failure."""
@@ -254,7 +254,7 @@ def measure(options, path):
         raise SystemExit(late if isinstance(error, TimeoutError) else str(error)) from None
     record, status = run.record, 0
     if record.lost:
-        print(f"{', '.join(record.lost)}: not as in {path}, which begins anew")
+        print(f"{', '.join(record.lost)}: not as in {path}, which starts again")
     for part in named:
         record.drop(part)
     columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
@@ -262,7 +262,7 @@ def measure(options, path):
         with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
             run.measure(named or list(PARTS), progress)
     except Wrong as wrong:
-        print(f"{wrong}\nMend that first: nothing else is measured.")
+        print(f"{wrong}\nFix that first: nothing else is measured.")
         status = 1
     finally:
         run.close()

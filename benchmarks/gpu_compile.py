@@ -175,10 +175,13 @@ def limits(record):
     return lines
 
 
-def digest():
-    """Return a fingerprint of the kernels' file: what was measured of another is not of this one."""
-    # However git ends lines on this system.
-    return hashlib.sha256((HERE / "flash_attention.py").read_bytes().replace(b"\r\n", b"\n")).hexdigest()[:16]
+def digests():
+    """Return fingerprints of the files that are measured: what was measured of another version is not of this one."""
+    files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
+    texts = {
+        key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()
+    }  # as git has them
+    return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
 
 
 def of_kernels():

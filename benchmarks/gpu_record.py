@@ -6,8 +6,12 @@ import os
 import numpy as np
 
 EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
-OF_KERNELS = ("check", "tests", "variants", "attention", "layer", "leaderboard", "accuracy", "trace")
-"""The parts in which the kernels or the layer of this folder run: of changed ones, they say nothing any more."""
+PARTS_OF = {
+    "kernels": ("check", "tests", "variants", "attention", "layer", "leaderboard", "accuracy", "trace"),
+    "layer_code": ("check", "layer", "trace"),
+    "steps_code": ("variants",),
+}
+"""The parts in which a file of this folder runs: of a changed one, they say nothing any more."""
 
 
 class Record:
@@ -18,9 +22,10 @@ class Record:
     path : Path
         The file; it need not exist.
     machine : dict
-        What is measured on now. A record of another machine, or of other versions, begins anew.
-    kernels : str
-        The fingerprint of the kernels' source. Where it is another, what they were measured in is dropped.
+        What is measured on now. A record of another machine, or of other versions, starts again.
+    digests : dict
+        The fingerprint of each file that is measured, by the keys of `PARTS_OF`. Where it is another, those parts are
+        dropped.
 
     Attributes
     ----------
@@ -29,7 +34,7 @@ class Record:
         What differs from the record in the file, so that it began anew; empty if it goes on.
     """
 
-    def __init__(self, path, machine, kernels):
+    def __init__(self, path, machine, digests):
         self.path, self.lost = path, []
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         if found:
@@ -38,10 +43,11 @@ class Record:
             found = json.loads(json.dumps(EMPTY))
         self.data = {**EMPTY, **found, "machine": machine}
         self.data = {"machine": machine, **{key: self.data[key] for key in self.data if key != "machine"}}
-        if self.data.get("kernels") != kernels:
-            for part in OF_KERNELS:
-                self.drop(part)
-            self.data["kernels"] = kernels
+        for key, digest in digests.items():
+            if self.data.get(key) != digest:
+                for part in PARTS_OF[key]:
+                    self.drop(part)
+                self.data[key] = digest
 
     def drop(self, part):
         """Forget what was measured of a part."""

@@ -36,7 +36,13 @@ BOOK = Path(__file__).resolve().parent
 FOLDER = BOOK / "data" / "experiments"
 TAG = "recorded"
 MODULES = "figures"
-NO_MATTER = {"drawing", "gpu_record", "gpu_steps", "prose", "widget"}  # modules of `figures` that no result depends on
+NO_MATTER = {
+    "drawing",
+    "gpu_record",
+    "gpu_steps",
+    "prose",
+    "widget",
+}  # modules of `figures` that no result depends on
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
 

@@ -176,7 +176,7 @@ def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(gpu
     path = tmp_path / "r.json"
     names = ("check", "layer", "timing")
     measure(gpu, monkeypatch, path, PARTS, names)
-    monkeypatch.setattr(gpu.gpu_compile, "digest", lambda: "other kernels")
+    monkeypatch.setattr(gpu.gpu_compile, "digests", lambda: {"kernels": "other kernels"})
     _, process = measure(gpu, monkeypatch, path, PARTS, names)
     assert {part for part, _ in process.asked} == {"check", "layer"}, "the ways to time have no kernel of ours"
     monkeypatch.setitem(MACHINE, "torch", "10")
@@ -410,5 +410,5 @@ def test_a_wrong_kernel_ends_it(tmp_path):
         (folder / name).write_text(text.replace(right, wrong), encoding="utf-8")
     path = tmp_path / "r.json"
     shown = command("all", "--quick", "--record", path, path=folder / "gpu.py", status=1)
-    assert "comparisons failed" in shown and "Mend that first" in shown
+    assert "comparisons failed" in shown and "Fix that first" in shown
     assert set(read(path)["measured"]) <= {"check"} and read(path)["check"]["wrong"]

@@ -12,6 +12,7 @@ from autograder.commands.console import (
     Name,
     Root,
     Status,
+    check_place,
     course_at,
     out,
     progress_of,
@@ -46,6 +47,9 @@ def race(
     where = course_at(course, into)
     (own,) = where.exercises([exercise])
     contest = Contest(where, own, submitted or where.submitted)
+    page, table = where.into / "race.html", where.into / "race.csv"
+    for place in (page, table):
+        check_place(place, "--into")
     contest.isolate(not no_sandbox, warn)
     try:
         with contest, progress_of("Race") as progress:
@@ -58,7 +62,6 @@ def race(
     except KeyboardInterrupt:
         warn("Stopped. Nothing was written.")
         raise typer.Exit(Status.STOPPED) from None
-    page, table = where.into / "race.html", where.into / "race.csv"
     write_page(contest, page)
     write_csv(contest, table)
     _show(contest)

@@ -21,7 +21,7 @@ def times(record):
         cell[step] = min(row["milliseconds"], cell.get(step, float("inf")))
     for (name, width, n), cell in found.items():
         if name == BOTH:
-            two = [found[kernel, width, n] for kernel in ("queries", "keys")]
+            two = [found.get((kernel, width, n), {}) for kernel in ("queries", "keys")]
             cell |= {step: sum(own[step] for own in two) for step in STEPS if all(step in own for own in two)}
     return found
 
@@ -45,16 +45,14 @@ def _said(milliseconds):
 def told(record):
     """Return what sentences say: the share of today's time that a step takes, by the names of `NAMES`."""
     found = times(record)
-    if not found:
-        return dict.fromkeys(("card", *NAMES), tables().NOT_YET)
 
     def share(step, name, width, n, of="today"):
-        cell = found[name, width, n]
-        return f"{cell[step] / cell[of]:.0%}"
+        cell = found.get((name, width, n), {})
+        return f"{cell[step] / cell[of]:.0%}" if {step, of} <= cell.keys() else tables().NOT_YET
 
     first = "longest first"
     return {
-        "card": record["machine"]["device"],
+        "card": record["machine"]["device"] if found else tables().NOT_YET,
         "few_forward_64": share(first, "forward", 64, 4096),
         "few_forward_128": share(first, "forward", 128, 4096),
         "many_forward": share(first, "forward", 64, 16_384),
