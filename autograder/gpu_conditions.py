@@ -1,4 +1,4 @@
-"""The clock, heat, power and throttling of the first visible GPU while something is measured, as nvidia-smi reports them."""
+"""Clock, heat, power and throttling of the first visible GPU while something is measured, as nvidia-smi reports them."""
 
 import contextlib
 import os

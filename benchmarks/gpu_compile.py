@@ -176,7 +176,7 @@ def limits(record):
 
 
 def digests():
-    """Return fingerprints of the files that are measured: what was measured of another version is not of this one."""
+    """Return fingerprints of the files that are measured: results of another version are not those of this one."""
     files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
     texts = {
         key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()
