@@ -1,4 +1,4 @@
-"""Clock, heat, power and throttling of the first visible GPU while something is measured, as nvidia-smi reports them."""
+"""Clock, heat, power and throttling of the first visible GPU during a measurement, as nvidia-smi reports them."""
 
 import contextlib
 import os

@@ -42,7 +42,7 @@ NO_MATTER = {
     "gpu_steps",
     "prose",
     "widget",
-}  # modules of `figures` that no result depends on
+}  # no result depends on these
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
 
