@@ -178,9 +178,8 @@ def limits(record):
 def digests():
     """Return fingerprints of the files that are measured: results of another version are not those of this one."""
     files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
-    texts = {
-        key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()
-    }  # as git has them
+    # However git ends lines on this system.
+    texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
     return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
 
 
