@@ -60,7 +60,15 @@ if not Path("/dev/nvidiactl").exists():
 
 
 # Modules that take minutes begin first, so that no worker is left with one at the end.
-LONGEST = ["test_batch", "test_hostile", "test_exercises", "test_book", "test_grading"]
+LONGEST = [
+    "test_batch",
+    "test_hostile",
+    "test_exercises",
+    "test_translations",
+    "test_cluster",
+    "test_book",
+    "test_grading",
+]
 
 
 def absent(reason):

@@ -61,6 +61,7 @@ def loaded(folder, code, place):
     return set(last.split()[1:]), "\n".join(said)
 
 
+@pytest.mark.turns
 @each_exercise
 def test_the_first_check_loads_what_the_exercise_uses(folder, first_check, tmp_path):
     """With a right answer and with wrong ones, whose cause is looked for."""

@@ -290,6 +290,7 @@ def test_what_students_write_is_there_without_what_the_text_shows(folder):
     assert set(loader.load(folder).programs) <= set(mutants.reference(folder))
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_the_record_is_of_these_answers(folder):
