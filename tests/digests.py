@@ -89,7 +89,7 @@ def found(pages):
     for path in sorted((ROOT / "book" / "figures").glob("*.py")):
         yield f"plain {path.name}", of(plain.plain(path.read_text(encoding="utf8")))
     yield "kernels", gpu_compile.of_kernels()
-    yield "kernels' file", gpu_compile.digest()
+    yield "measured files", gpu_compile.digests()
     for folder in sorted((ROOT / "solutions").glob("*-*")):
         exercise = Exercise(folder.name, ROOT)
         yield f"accuracy of {folder.name}", state(folder)

@@ -206,7 +206,7 @@ def test_a_strict_build_refuses(tmp_path, name):
         "fails": f"^{re.escape(SAID['fails'])}$",
         "stderr": r"book/stderr\.md:\d+: WARNING: stderr was found in the cell outputs",
         "warns": r"book/warns\.md:\d+: WARNING: stderr was found in the cell outputs",
-        "old": r"^book/old\.md: its code is newer than its record: run python book/records\.py old$",
+        "old": r"^book/old\.md: its code is newer than its record: run python book/record\.py old$",
     }
     if name == "old":
         assert command(folder, "book/record.py", "old")[0] == 0
