@@ -485,9 +485,8 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
         return CliRunner().invoke(cli.app, options, catch_exceptions=False).stdout
 
     monkeypatch.setenv("LANGUAGE", "zh_CN")
-    monkeypatch.setenv("COLUMNS", "300")
     grade = ("grade", "--submitted", str(tmp_path / "submitted"), "--no-sandbox", "--jobs", "1")
-    table = run(*grade)
+    table = " ".join(run(*grade).replace("│", " ").split())  # whatever the width of the console
     for said in ("※Student", "※Lost to", "※likely cause: ※subtracted instead of added", "※malformed", "※Graded 2"):
         assert said in table
     assert "※" not in run(*grade, "--json") and "※" not in run("report", "--json")
