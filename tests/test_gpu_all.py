@@ -146,7 +146,7 @@ def test_where_something_is_wrong_nothing_else_is_measured(gpu, monkeypatch, tmp
     with pytest.raises(gpu.Wrong):  # the record remembers it
         measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
     assert set(read(tmp_path / "r.json")["measured"]) == {"check"}
-    monkeypatch.setattr(gpu.gpu_compile, "digest", lambda: "mended")
+    monkeypatch.setattr(gpu.gpu_compile, "digests", lambda: {"kernels": "mended"})
     run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
     assert set(run.record.data["measured"]) == set(PARTS)
 
