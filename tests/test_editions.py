@@ -480,9 +480,9 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
     write(tmp_path / "submitted" / "eve" / "01-toy" / ENGLISH, read(exercise.notebook), WRONG)
     (tmp_path / "submitted" / "non" / "01-toy").mkdir(parents=True)
 
-    def run(command, *arguments):
-        options = [command, "--course", str(course.root), "--into", str(tmp_path), *arguments]
-        return CliRunner().invoke(cli.app, options, catch_exceptions=False).stdout
+    def run(command, *arguments):  # a process of its own: workers have the language with which their server began
+        line = [sys.executable, "-m", "autograder", command, "--course", str(course.root), "--into", str(tmp_path)]
+        return subprocess.run([*line, *arguments], cwd=ROOT, capture_output=True, text=True).stdout
 
     monkeypatch.setenv("LANGUAGE", "zh_CN")
     grade = ("grade", "--submitted", str(tmp_path / "submitted"), "--no-sandbox", "--jobs", "1")
