@@ -50,42 +50,33 @@ def with_tuned(kernel, call):
     return run
 
 
+BACKWARD = {  # by kernel: of `variants.py`, and today's; of inputs q, k, v, out, lse, delta, d_out
+    "queries": (
+        lambda own, blocks, across: variants.run_queries(*own[:5], own[6], True, blocks, across),
+        lambda *own: kernels._run_backward_queries(*own[:5], own[6], True),
+    ),
+    "keys": (
+        lambda own, blocks, across: variants.run_keys(*own[:3], *own[4:], True, blocks, across),
+        lambda *own: kernels._run_backward_keys(*own[:3], *own[4:], True),
+    ),
+}
+
+
 def _steps(kernel):
     """Return {step: a function (inputs, blocks) -> results}; inputs are q, k, v, out, lse, delta, d_out."""
     if kernel == "forward":
         found = {"today": with_tuned(kernel, lambda q, k, v, *_: kernels.flash_attention_forward(q, k, v, True))}
         found["descriptors"] = lambda own, blocks: variants.run_forward(*own[:3], True, blocks, across=False)
         found["longest first"] = lambda own, blocks: variants.run_forward(*own[:3], True, blocks)
-        for count in (2, 3):
-            found[f"persistent, {count}"] = functools.partial(_persistent, count)
-        return found
-    if kernel == "queries":
-
-        def call(q, k, v, out, lse, _, d_out):
-            return kernels._run_backward_queries(q, k, v, out, lse, d_out, True)
-
-        def step(across, own, blocks):
-            q, k, v, out, lse, _, d_out = own
-            return variants.run_queries(q, k, v, out, lse, d_out, True, blocks, across)
-
-    elif kernel == "keys":
-
-        def call(q, k, v, _, lse, delta, d_out):
-            return kernels._run_backward_keys(q, k, v, lse, delta, d_out, True)
-
-        def step(across, own, blocks):
-            q, k, v, _, lse, delta, d_out = own
-            return variants.run_keys(q, k, v, lse, delta, d_out, True, blocks, across)
-
-    else:
-
-        def step(across, own, blocks):
-            q, k, v, out, lse, _, d_out = own
-            return variants.run_once(q, k, v, out, lse, d_out, True, blocks, across)
-
-        return {"one pass": functools.partial(step, True)}
-    steps = {"descriptors": functools.partial(step, False), "longest first": functools.partial(step, True)}
-    return {"today": with_tuned(kernel, call), **steps}
+        return found | {f"persistent, {count}": functools.partial(_persistent, count) for count in (2, 3)}
+    if kernel == "backward":
+        return {"one pass": lambda own, blocks: variants.run_once(*own[:5], own[6], True, blocks)}
+    step, today = BACKWARD[kernel]
+    return {
+        "today": with_tuned(kernel, today),
+        "descriptors": functools.partial(step, across=False),
+        "longest first": functools.partial(step, across=True),
+    }
 
 
 def _persistent(count, own, blocks):
