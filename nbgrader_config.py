@@ -38,7 +38,7 @@ c.GenerateFeedback.preprocessors = []
 # Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still loads MathJax.)
 c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2html"}
 
-# Limits of a submission are also set here: `autograder/limits.py` has their names and meanings. For example:
+# Limits of a submission are also set here: `autograder/course/limits.py` has their names and meanings. For example:
 # c.Limits.cpu_seconds = 60
 
 # The students' copy of an exercise is rebuilt completely each time.

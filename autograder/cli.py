@@ -15,15 +15,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from autograder import startup
 from autograder.commands import author, instructor, student
 from autograder.commands.bundle import bundle
 from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
 from autograder.commands.race import race
-from autograder.config import ROOT, UserError
+from autograder.course import startup
+from autograder.course.config import ROOT, UserError
 
 if TYPE_CHECKING:
-    from autograder.doctor import Finding
+    from autograder.course.doctor import Finding
 
 INSTALLED = "attention-by-hand"
 """The name under which shells complete: they do not complete what follows `python -m`."""
@@ -56,7 +56,7 @@ def main() -> None:
 def doctor(as_json: Json = False, course: Root = ROOT) -> None:
     """Show what this machine has and lacks for reading, checking, grading and building."""
     from autograder.commands import documents
-    from autograder.doctor import findings
+    from autograder.course.doctor import findings
 
     with document("doctor", as_json) as made:
         found = list(findings(course.resolve()))

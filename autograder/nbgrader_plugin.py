@@ -19,15 +19,16 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from traitlets import Bool
 from traitlets.config import Config
 
-from autograder import archive, cells, gradebook, seeds
 from autograder.checking import words
-from autograder.config import Course, Exercise, UserError, check_limits
+from autograder.course import archive, cells, seeds
+from autograder.course.config import Course, Exercise, UserError, check_limits
+from autograder.course.limits import Limits
 from autograder.feedback import page
+from autograder.grades import gradebook
+from autograder.grades.results import Kind
 from autograder.grading.submissions import Submission, notebooks_in
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 

@@ -18,9 +18,9 @@ from collections import Counter
 
 from rich.console import Console
 
-from autograder import archive
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, rewrites
-from autograder.seeds import digest_of
+from autograder.course import archive
+from autograder.course.seeds import digest_of
 
 RECORD = loader.ROOT / "book" / "data" / "accuracy.json"
 SEED = 1

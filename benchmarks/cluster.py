@@ -29,11 +29,11 @@ import watch
 from rich.console import Console
 from run import machine
 
-from autograder.config import Course
+from autograder.course.config import Course
+from autograder.course.seeds import digest_of
+from autograder.course.startup import begin
 from autograder.grading import backends, cluster
 from autograder.grading.session import Session
-from autograder.seeds import digest_of
-from autograder.startup import begin
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from autograder.authoring.answer_cells import AnswerCells
-from autograder.cells import call_of, grade_id
+from autograder.course.cells import call_of, grade_id
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE = ("torch", "matplotlib", "triton", "sympy", "scipy")

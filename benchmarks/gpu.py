@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for a Python in which the course is not installed
 
-from autograder.gpu_conditions import watched  # noqa: E402
+from autograder.racing.gpu_conditions import watched  # noqa: E402
 
 RECORD = ROOT / "book" / "data" / "gpu.json"
 ALL = "all"

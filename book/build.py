@@ -41,8 +41,8 @@ def fetch_packages():
 
 def look_at_downloads():
     """See that the exercises' archives are there, and theirs, before minutes are spent on the pages' code."""
-    from autograder import archive
-    from autograder.config import Exercise
+    from autograder.course import archive
+    from autograder.course.config import Exercise
 
     notebooks = [path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name]
     faults = [fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault]

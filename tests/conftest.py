@@ -24,7 +24,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from autograder import cores, startup
+from autograder.course import cores, startup
 from autograder.sandbox import bubblewrap
 
 startup.begin()  # seconds less in each of pytest's processes
@@ -79,8 +79,8 @@ def absent(reason):
 
 def toy_course(root, settings=""):
     """Write the toy course of the corpus below `root`, with these lines behind our nbgrader_config.py; return it."""
-    from autograder.config import Course
     from autograder.corpus import TOY
+    from autograder.course.config import Course
 
     shutil.copytree(TOY, root, dirs_exist_ok=True)
     text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")

@@ -73,9 +73,9 @@ def found(pages):
     import records
     from accuracy import state
 
-    from autograder import seeds
     from autograder.authoring import plain, verified
-    from autograder.config import Exercise
+    from autograder.course import seeds
+    from autograder.course.config import Exercise
 
     for stem, cells in pages.items():
         made = [

@@ -12,16 +12,17 @@ from conftest import toy_course
 from report_tools import rows_of
 from typer.testing import CliRunner
 
-from autograder import cli, reasons
+from autograder import cli
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, verify
 from autograder.authoring.release import release
 from autograder.checking import Report, Status, Suite, diagnosis, expect, show
-from autograder.config import Course, Exercise
 from autograder.corpus.case import RIGHT
+from autograder.course.config import Course, Exercise
+from autograder.grades import reasons
+from autograder.grades.records import from_text, to_text
+from autograder.grades.report import _columns, _marks, _telling, costs
+from autograder.grades.results import Kind
 from autograder.grading.batch import record_of
-from autograder.records import from_text, to_text
-from autograder.report import _columns, _marks, _telling, costs
-from autograder.results import Kind
 
 IMPORTS = "expect_array, expect_close"
 CHECKS = '''

@@ -15,15 +15,16 @@ import pytest
 from conftest import toy_course
 from nbgrader.api import Gradebook
 
-from autograder import cores, gradebook, reasons
 from autograder.authoring.release import release
-from autograder.config import Course
 from autograder.corpus.case import RIGHT, WRONG
+from autograder.course import cores
+from autograder.course.config import Course
+from autograder.grades import gradebook, reasons
+from autograder.grades.results import Kind
 from autograder.grading import backends, batch
 from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
-from autograder.results import Kind
 
 COUNT = 24
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT, toy_course
 from sphinx.errors import ExtensionError
 
-from autograder import archive
 from autograder.authoring.release import release
+from autograder.course import archive
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from test_benchmarks import MEASURED
 from test_book import visit, watch
 
 from autograder.corpus import CASES, GROUPS
-from autograder.limits import Limits
-from autograder.results import Kind
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind
 
 KINDS = [kind for kind in Kind if kind != Kind.RIGHT]
 EXTENSIONS = ROOT / "book" / "_ext"

@@ -11,10 +11,10 @@ import zipfile
 import pytest
 from conftest import toy_course
 
-from autograder import doctor
 from autograder.authoring.release import release
 from autograder.commands import bundle
-from autograder.config import ROOT
+from autograder.course import doctor
+from autograder.course.config import ROOT
 
 NAMES = [*doctor.needs(""), *doctor.needs("triton")]
 PINS = dict(doctor.PIN.findall((ROOT / "requirements.txt").read_text(encoding="utf-8")))

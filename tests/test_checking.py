@@ -17,7 +17,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from IPython.core.formatters import DisplayFormatter
 
-from autograder import checking, seeds
+from autograder import checking
 from autograder.checking import (
     COMMON,
     Draw,
@@ -54,7 +54,8 @@ from autograder.checking.expect import (
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
 from autograder.checking.report import finding, first_wrong
 from autograder.checking.subject import Subject, attempt, twin
-from autograder.config import Exercise
+from autograder.course import seeds
+from autograder.course.config import Exercise
 
 SEED = 5
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autograder.config import ROOT
+from autograder.course.config import ROOT
 
 # As pip writes it for an entry point.
 SCRIPT = "import sys\nfrom autograder.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"

@@ -27,13 +27,13 @@ from conftest import ROOT, toy_course
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.config import Course
 from autograder.corpus.case import RIGHT, WRONG
+from autograder.course.config import Course
+from autograder.course.limits import Limits
+from autograder.grades.results import CellResult, CheckResult, Kind, Outcome
 from autograder.grading import cluster
 from autograder.grading.backends import Job, WorkerDied
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import CellResult, CheckResult, Kind, Outcome
 
 COUNT = 6
 

@@ -18,15 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder import cli, gradebook, roster
-from autograder.collecting import archives
-from autograder.collecting.archives import opened
-from autograder.collecting.hand_ins import STAGE, Collector, Fate
-from autograder.collecting.layouts import Exercises
-from autograder.config import ROOT, Course, UserError
-from autograder.limits import Limits
-from autograder.roster import Clues
+from autograder import cli
+from autograder.course.config import ROOT, Course, UserError
+from autograder.course.limits import Limits
+from autograder.grades import gradebook
 from autograder.sanitize import text
+from autograder.school import archives, roster
+from autograder.school.archives import opened
+from autograder.school.hand_ins import STAGE, Collector, Fate
+from autograder.school.layouts import Exercises
+from autograder.school.roster import Clues
 
 
 def notebook(*grade_ids, note=""):

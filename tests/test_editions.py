@@ -21,19 +21,20 @@ from conftest import ROOT, toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import archive, catalogues, cli, nbgrader_plugin, seeds
+from autograder import cli, nbgrader_plugin
 from autograder.authoring import sentences, translations, verified
 from autograder.authoring.release import release
-from autograder.cells import grade_id
 from autograder.checking import Message, suite, words
-from autograder.collecting.archives import opened
-from autograder.collecting.hand_ins import Collector
-from autograder.collecting.layouts import Exercises
-from autograder.config import UserError, edition_of
+from autograder.course import archive, catalogues, seeds
+from autograder.course.cells import grade_id
+from autograder.course.config import UserError, edition_of
+from autograder.course.limits import Limits
+from autograder.grades.results import CellResult
 from autograder.grading.notebook import parse, restore
 from autograder.grading.submissions import Submission
-from autograder.limits import Limits
-from autograder.results import CellResult
+from autograder.school.archives import opened
+from autograder.school.hand_ins import Collector
+from autograder.school.layouts import Exercises
 
 ENGLISH, CHINESE = "01-toy.ipynb", "01-toy.zh.ipynb"
 TITLE = """# %% title [markdown]

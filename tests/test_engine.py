@@ -13,15 +13,15 @@ import torch
 from conftest import toy_course
 
 from autograder.authoring.release import release
-from autograder.cells import is_check, points_of
 from autograder.checking.words import Message
-from autograder.config import ROOT
+from autograder.course.cells import is_check, points_of
+from autograder.course.config import ROOT
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind
 from autograder.grading.judge import Judge
 from autograder.grading.remote import Fault
 from autograder.grading.run import execute
 from autograder.grading.submissions import Unit
-from autograder.limits import Limits
-from autograder.results import Kind
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.inside import wire

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.config import ROOT, Course
+from autograder.course.config import ROOT, Course
 
 pytestmark = [
     pytest.mark.slow,

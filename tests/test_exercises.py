@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from autograder import archive, cli
+from autograder import cli
 from autograder.authoring import loader, source
-from autograder.cells import call_of
 from autograder.checking import machine
 from autograder.checking.expect import RTOL
 from autograder.checking.subject import attempt
-from autograder.config import ROOT
+from autograder.course import archive
+from autograder.course.cells import call_of
+from autograder.course.config import ROOT
 
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)

@@ -10,11 +10,12 @@ import pytest
 from conftest import toy_course
 from typer.testing import CliRunner
 
-from autograder import cli, explain
+from autograder import cli
 from autograder.authoring import loader
 from autograder.authoring.release import release
 from autograder.corpus.case import Case
-from autograder.results import Kind
+from autograder.grades.results import Kind
+from autograder.grading import explain
 from autograder.sandbox import bubblewrap
 
 MINUS = "def add(a, b):\n    return a - b"

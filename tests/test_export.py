@@ -9,10 +9,12 @@ import zipfile
 
 import pytest
 
-from autograder import cli, exporting, gradebook, records, roster
-from autograder.collecting.layouts import Exercises
-from autograder.config import ROOT, Course, UserError
-from autograder.exporting import System
+from autograder import cli
+from autograder.course.config import ROOT, Course, UserError
+from autograder.grades import gradebook, records
+from autograder.school import exporting, roster
+from autograder.school.exporting import System
+from autograder.school.layouts import Exercises
 
 CLASS = {
     "al1": ("Ada", "Lovelace", "ada@example.edu", 7.5),

@@ -12,10 +12,10 @@ from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
 from autograder.checking.helpers import CALLED, called_by
 from autograder.checking.modules import Step, run_remote
 from autograder.checking.responses import seen_by_parts
-from autograder.config import ROOT
+from autograder.course.config import ROOT
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind
 from autograder.grading.judge import Judge
-from autograder.limits import Limits
-from autograder.results import Kind
 from autograder.sandbox import guests
 from autograder.sandbox.guest import Ended
 

@@ -18,7 +18,7 @@ from autograder import cli
 from autograder.authoring import source
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.config import ROOT, Course
+from autograder.course.config import ROOT, Course
 
 NAME, PROOF = "02-scaling", "proof_variance"
 WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."

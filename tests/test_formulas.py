@@ -9,8 +9,8 @@ from bs4 import BeautifulSoup
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from test_outputs import ACTING, ONLY_IN_MARKDOWN, SECONDS
 
-from autograder.config import Course
 from autograder.corpus.case import live
+from autograder.course.config import Course
 from autograder.feedback import formulas
 from autograder.sanitize import code, markdown, markup
 

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 
-from autograder import gpu_conditions
+from autograder.racing import gpu_conditions
 
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"

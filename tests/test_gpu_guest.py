@@ -11,11 +11,11 @@ from conftest import absent, toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import machine
+from autograder.course.limits import Limits
 from autograder.grading import places
 from autograder.grading.session import Session
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
 from autograder.sandbox import bubblewrap, guests
 
 CHECK_ON_A_GPU = '''

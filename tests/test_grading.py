@@ -22,14 +22,16 @@ from report_tools import rows_of
 from servers import jupyter
 from typer.testing import CliRunner
 
-from autograder import archive, cli, gradebook, reasons, records
+from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.config import ROOT, Course, UserError
+from autograder.course import archive
+from autograder.course.config import ROOT, Course, UserError
+from autograder.course.limits import Limits
+from autograder.grades import gradebook, reasons, records
+from autograder.grades.results import Kind
 from autograder.grading import backends, batch, notebook
 from autograder.grading.judge import Judge
-from autograder.limits import Limits
-from autograder.results import Kind
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool, UnsandboxedGuests

@@ -16,13 +16,14 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import cli, reasons, records
+from autograder import cli
 from autograder.authoring.release import release
-from autograder.config import ROOT, Course
 from autograder.corpus import CASES
 from autograder.corpus import case as cases
+from autograder.course.config import ROOT, Course
+from autograder.grades import reasons, records
+from autograder.grades.results import Kind
 from autograder.grading import batch
-from autograder.results import Kind
 from autograder.sandbox import bubblewrap
 
 HERE = Path(__file__).parent
@@ -238,7 +239,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
         folder.chmod(0o755)
     code = (
         "import sys; sys.path[:0] = [sys.argv[1]]\n"
-        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.config import Course\n"
+        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import Course\n"
         "root = Path(sys.argv[2])\n"
         "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', '--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"

@@ -12,12 +12,12 @@ from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward
 from autograder.checking.modules import run_remote
-from autograder.config import ROOT, Course
+from autograder.course.config import ROOT, Course
+from autograder.course.limits import Limits
 from autograder.grading import submissions
 from autograder.grading.judge import Judge
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
 from autograder.sandbox import guests
 
 LIMITS = Limits(cpu_seconds=6, idle_seconds=3)

@@ -115,7 +115,7 @@ import json, os, sys
 os.environ["TRITON_INTERPRET"] = "1"
 from autograder.authoring import loader
 from autograder.checking import kernels, machine
-from autograder import doctor
+from autograder.course import doctor
 kernels.load()
 {breaks}
 suite = loader.load(loader.Path({str(FOLDER)!r})).suite

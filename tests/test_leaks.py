@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.config import Course, UserError
+from autograder.course.config import Course, UserError
 
 
 def in_a_sandbox(*command):

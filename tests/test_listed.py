@@ -10,9 +10,10 @@ import pytest
 from conftest import ROOT, toy_course
 from typer.testing import CliRunner
 
-from autograder import archive, cli
+from autograder import cli
 from autograder.authoring import answer_trials, loader, verified, verify
 from autograder.checking import machine
+from autograder.course import archive
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from conftest import ROOT
 
 from autograder.authoring import loader
 from autograder.authoring.answer_cells import AnswerCells
-from autograder.cells import call_of, grade_id, last_graded
 from autograder.checking import machine
+from autograder.course.cells import call_of, grade_id, last_graded
 
 LARGE = {"torch", "triton", "matplotlib", "sympy", "scipy", "pandas"}
 # Cells lie in files, which Triton reads a kernel from.

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import loader, mutants
-from autograder.config import UserError
+from autograder.course.config import UserError
 
 SAMPLE = 6
 CHANGES = {

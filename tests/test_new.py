@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import chapters, loader, verify
-from autograder.config import ROOT, Course, Settings
+from autograder.course.config import ROOT, Course, Settings
 
 
 @pytest.fixture

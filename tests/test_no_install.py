@@ -21,8 +21,8 @@ from conftest import ROOT, toy_course
 
 from autograder.authoring import published, verified
 from autograder.authoring.release import release
-from autograder.cells import grade_id, is_skipped
-from autograder.config import Course, UserError
+from autograder.course.cells import grade_id, is_skipped
+from autograder.course.config import Course, UserError
 
 NAME = "01-qkv"
 ADDRESS = "https://github.com/owner/a-course"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nbgrader.utils import compute_checksum
 
-from autograder.cells import grade_id, last_graded
+from autograder.course.cells import grade_id, last_graded
 from autograder.grading import file_kinds, notebook, own_cells
 from autograder.grading.notebook import Malformed, parse, restore
 

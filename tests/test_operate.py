@@ -18,11 +18,13 @@ from nbgrader.api import Gradebook
 from packaging.specifiers import SpecifierSet
 from test_grading import RIGHT, hand_in
 
-from autograder import cli, doctor, gradebook, records, report
+from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
-from autograder.config import ROOT, Course, UserError
+from autograder.course import doctor
+from autograder.course.config import ROOT, Course, UserError
+from autograder.grades import gradebook, records, report
 from autograder.grading import recent
 from autograder.grading.submissions import Submission
 from autograder.sandbox import bubblewrap

@@ -11,7 +11,7 @@ from nbconvert.filters import markdown2html as stock_markdown
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.corpus.case import live
-from autograder.limits import Limits
+from autograder.course.limits import Limits
 from autograder.sanitize import markdown, markup, outputs
 
 LIMITS = Limits(output_kb=40, picture_kb=20)

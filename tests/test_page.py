@@ -18,17 +18,17 @@ from nbgrader.apps import NbGraderAPI
 from PIL import Image
 from test_outputs import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 
-from autograder import gradebook
 from autograder.authoring.release import release
 from autograder.checking import MIME, Report, Result
 from autograder.checking import words as translations
 from autograder.checking.words import Message
-from autograder.config import ROOT
 from autograder.corpus.case import RIGHT, live
+from autograder.course.config import ROOT
 from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page
 from autograder.feedback.page import render
-from autograder.results import CellResult, Kind, Outcome, Saved, SavedCell, Standing
+from autograder.grades import gradebook
+from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCell, Standing
 from autograder.sanitize import outputs
 
 AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"

@@ -10,18 +10,20 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from report_tools import rows_of
 
-from autograder import doctor, nbgrader_plugin, reasons, report
+from autograder import nbgrader_plugin
 from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
 from autograder.checking.answers import answers_in
 from autograder.commands import instructor
-from autograder.config import UserError
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.explain import Explained, Explanation, lines
+from autograder.course import doctor
+from autograder.course.config import UserError
+from autograder.grades import reasons, report
+from autograder.grades.records import SCHEMA, from_text, rows, to_text
+from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, SavedCell, Standing
 from autograder.grading import batch
+from autograder.grading.explain import Explained, Explanation, lines
 from autograder.grading.session import Pending
-from autograder.records import SCHEMA, from_text, rows, to_text
-from autograder.results import CellResult, CheckResult, Kind, Record, Saved, SavedCell, Standing
 
 SEED = 5
 

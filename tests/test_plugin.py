@@ -15,8 +15,8 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 
 from autograder.authoring.release import release
-from autograder.config import ROOT, Course
 from autograder.corpus.case import RIGHT, WRONG, ZERO
+from autograder.course.config import ROOT, Course
 
 CLASS = {
     "ada": RIGHT,

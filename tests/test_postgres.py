@@ -19,11 +19,12 @@ from sqlalchemy import create_engine, inspect, text
 from test_formgrader import EXTENSION
 from test_grading import RIGHT, hand_in, run
 
-from autograder import database, gradebook, locks, records
 from autograder.authoring.release import release
 from autograder.checking.words import Message
-from autograder.config import ROOT, Course, UserError, masked
-from autograder.results import CellResult, Kind, Outcome
+from autograder.course import locks
+from autograder.course.config import ROOT, Course, UserError, masked
+from autograder.grades import database, gradebook, records
+from autograder.grades.results import CellResult, Kind, Outcome
 
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}
 CLASS = {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}, "dee": SLOW, "eve": RIGHT, "fay": RIGHT}

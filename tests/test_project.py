@@ -20,7 +20,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from autograder import doctor
+from autograder.course import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

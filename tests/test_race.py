@@ -13,16 +13,16 @@ import pytest
 import torch
 from conftest import ROOT, absent
 
-from autograder import race
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import machine
 from autograder.checking.words import Message
-from autograder.config import Course, UserError
-from autograder.grading import laps, laps_in_guest, submissions
+from autograder.course.config import Course, UserError
+from autograder.course.limits import Limits
+from autograder.grades.records import to_text
+from autograder.grades.results import CellResult, Kind, Record
+from autograder.grading import submissions
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.records import to_text
-from autograder.results import CellResult, Kind, Record
+from autograder.racing import laps, laps_in_guest, race
 
 NAME = "11-gpu"
 FORWARD, BOTH = "flash_attention_forward", "flash_attention"

@@ -8,13 +8,13 @@ from conftest import toy_course
 from report_tools import rows_of
 from test_grading import RIGHT, hand_in, run
 
-from autograder import changes
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.config import Course
-from autograder.records import CODEC, record_of
-from autograder.results import CellResult, CheckResult, Kind, Record
+from autograder.course.config import Course
+from autograder.grades import changes
+from autograder.grades.records import CODEC, record_of
+from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
 
 def all_files(folder):

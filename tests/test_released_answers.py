@@ -21,10 +21,10 @@ import nbformat
 import pytest
 from conftest import toy_course
 
-from autograder import archive
 from autograder.authoring import loader, release
 from autograder.checking import Suite, machine
-from autograder.config import ROOT, Exercise
+from autograder.course import archive
+from autograder.course.config import ROOT, Exercise
 
 SEED = 1
 DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)

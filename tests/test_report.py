@@ -11,12 +11,12 @@ from conftest import ROOT
 from report_tools import rows_of
 from test_page import AXE
 
-from autograder import records, report
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.config import Course
-from autograder.records import CODEC
-from autograder.results import CellResult, CheckResult, Kind, Record
+from autograder.course.config import Course
+from autograder.grades import records, report
+from autograder.grades.records import CODEC
+from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
 EXERCISES = [f"0{number}-toy" for number in range(1, 6)]
 HOSTILE = [

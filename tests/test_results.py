@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder import reasons
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.config import Course
+from autograder.course.config import Course
+from autograder.grades import reasons
+from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
+from autograder.grades.results import CellResult, CheckResult, Kind, Record, Standing
 from autograder.grading.batch import write
-from autograder.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.results import CellResult, CheckResult, Kind, Record, Standing
 
 # A record as it was written before records had a schema number.
 OLD = {

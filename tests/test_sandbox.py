@@ -17,8 +17,8 @@ import pyseccomp
 import pytest
 import torch
 
-from autograder.limits import Limits
-from autograder.results import Kind
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind
 from autograder.sandbox import bubblewrap, guests
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.guest import ASK_SECONDS, CHUNK, Ended, Guest

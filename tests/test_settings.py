@@ -6,13 +6,15 @@ from conftest import toy_course
 from test_source import write
 from typer.testing import CliRunner
 
-from autograder import cli, doctor, gradebook, seeds
+from autograder import cli
 from autograder.authoring.release import release
-from autograder.config import ROOT, Course, Exercise, Settings, UserError
 from autograder.corpus.case import Case
+from autograder.course import doctor, seeds
+from autograder.course.config import ROOT, Course, Exercise, Settings, UserError
+from autograder.course.limits import Limits
+from autograder.grades import gradebook
+from autograder.grades.results import Kind
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import Kind
 
 FAULTS = {
     "gpu = ": "is not TOML",

@@ -6,7 +6,7 @@ import jupytext
 import pytest
 
 from autograder.authoring import loader, source
-from autograder.config import UserError
+from autograder.course.config import UserError
 
 TEXT = """\
 # %% hello [markdown]

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder import seeds
-from autograder.config import Course, Exercise
 from autograder.corpus.naming import LATIN, LATIN_SHOWN, nested
+from autograder.course import seeds
+from autograder.course.config import Course, Exercise
+from autograder.course.limits import Limits
 from autograder.grading import submissions
 from autograder.grading.submissions import Submission, beside, find, read_file
-from autograder.limits import Limits
 from autograder.sandbox import bubblewrap
 
 LIMITS = Limits()
@@ -270,7 +270,8 @@ def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(isolated,
             (submitted / closed).chmod(0)
     subprocess.run(["chown", "-R", f"{bubblewrap.NOBODY}:{bubblewrap.NOBODY}", str(tmp_path)], check=True)
     program = (
-        "from pathlib import Path; from autograder.config import Exercise; from autograder.limits import Limits\n"
+        "from pathlib import Path\nfrom autograder.course.config import Exercise\n"
+        "from autograder.course.limits import Limits\n"
         "from autograder.grading.submissions import find\n"
         f"for item in find([Exercise('01-toy')], Path({str(submitted)!r})):\n"
         "    print(item.student, '|', item.read(Limits()).problem)\n"

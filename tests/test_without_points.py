@@ -17,16 +17,17 @@ from conftest import toy_course
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import cli, reasons
+from autograder import cli
 from autograder.authoring import loader, verify
 from autograder.authoring.release import release
 from autograder.checking import Failed, Message, expect_by_hand, show
 from autograder.checking.expect import as_numbers
-from autograder.config import ROOT, Course
 from autograder.corpus.case import RIGHT
+from autograder.course.config import ROOT, Course
+from autograder.grades import reasons
+from autograder.grades.report import costs
+from autograder.grades.results import Kind
 from autograder.grading.batch import record_of
-from autograder.report import costs
-from autograder.results import Kind
 
 SECRET = "one for both\n"
 TEXT = '''

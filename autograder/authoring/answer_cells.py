@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from autograder import imports
 from autograder.authoring import loader
-from autograder.cells import Notebook
 from autograder.checking import pieces
+from autograder.course import imports
+from autograder.course.cells import Notebook
 
 DECLARES = ("misconception", "right", "families")  # the decorators of `checking` that list an answer
 Definition = ast.FunctionDef | ast.ClassDef

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autograder import archive
 from autograder.authoring import loader, verified
 from autograder.checking import Report, Result, Status, machine
 from autograder.checking.answers import answers_in
 from autograder.checking.subject import attempt
+from autograder.course import archive
 
 SEEDS = (1, 2, 3)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from autograder.config import UserError
+from autograder.course.config import UserError
 
 SOURCE = Path("book") / "chapters.toml"
 MADE = re.compile(r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S)

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autograder import imports
 from autograder.authoring import source
-from autograder.cells import Cell, Notebook, call_of
 from autograder.checking import Result, Suite
 from autograder.checking.diagnosis import Diagnosis
 from autograder.checking.subject import attempt
+from autograder.course import imports
+from autograder.course.cells import Cell, Notebook, call_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

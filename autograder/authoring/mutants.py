@@ -36,10 +36,10 @@ import pebble
 from rich.console import Console
 from rich.progress import track
 
-from autograder import cores
 from autograder.authoring import loader
 from autograder.checking import Status
-from autograder.config import ROOT, Exercise, UserError
+from autograder.course import cores
+from autograder.course.config import ROOT, Exercise, UserError
 
 RECORD = Path("book", "data", "mutants.json")
 """Where a course keeps the results for its mutants, for the book to show."""

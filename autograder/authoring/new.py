@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from autograder.authoring import chapters
-from autograder.config import Course, Exercise, UserError
+from autograder.course.config import Course, Exercise, UserError
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"(\d\d)-([a-z0-9]+(?:-[a-z0-9]+)*)")

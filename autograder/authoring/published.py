@@ -12,8 +12,8 @@ from typing import Any
 import nbformat
 import yaml
 
-from autograder.cells import SKIPPED, Notebook, grade_id
-from autograder.config import HEADING, UserError
+from autograder.course.cells import SKIPPED, Notebook, grade_id
+from autograder.course.config import HEADING, UserError
 
 CONFIG = "_config.yml"
 CELL = "fetch_files"

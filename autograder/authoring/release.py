@@ -9,9 +9,10 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
-from autograder import archive, catalogues, gradebook
 from autograder.authoring import published, source, translations, verified
-from autograder.config import Course, Exercise, UserError
+from autograder.course import archive, catalogues
+from autograder.course.config import Course, Exercise, UserError
+from autograder.grades import gradebook
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:

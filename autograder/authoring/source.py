@@ -19,8 +19,8 @@ from typing import Any
 import jupytext
 import nbformat
 
-from autograder.cells import Cell, Notebook, call_of
-from autograder.config import UserError
+from autograder.course.cells import Cell, Notebook, call_of
+from autograder.course.config import UserError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 OPTIONS = {"title", "points", "tags", "lines_to_next_cell", "lines_to_end_of_cell_marker"}

@@ -14,23 +14,31 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
-from autograder import report
 from autograder.authoring import loader, source
 from autograder.authoring.sentences import COUNTED
 from autograder.authoring.sentences import TRANSLATED as CALLS
-from autograder.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
-from autograder.cells import Notebook, is_code, is_graded, is_locked, is_skipped, with_language
 from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
-from autograder.config import Exercise
-from autograder.results import Kind
+from autograder.course.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
+from autograder.course.cells import Notebook, is_code, is_graded, is_locked, is_skipped, with_language
+from autograder.course.config import Exercise
+from autograder.grades import report
+from autograder.grades.results import Kind
 
 PACKAGE = Path(__file__).parent.parent
-NOT_SHOWN = ("authoring", "changes.py", "collecting", "commands", "corpus", "report.py", "grading/places.py")
+NOT_SHOWN = (
+    "authoring",
+    "commands",
+    "corpus",
+    "grades/changes.py",
+    "grades/report.py",
+    "grading/places.py",
+    "school",
+)
 """The parts of the engine whose texts students never see, but for `CHECK`."""
 CHECK = "commands/student.py"
-GRADERS = ("changes.py", "commands/instructor.py", "report.py")
+GRADERS = ("commands/instructor.py", "grades/changes.py", "grades/report.py")
 """The parts whose texts graders read in their own language; they also read what students do."""
 PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
 """Functions whose texts are not part of feedback, or are found in another way."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring import loader
-from autograder.cells import is_check
+from autograder.course.cells import is_check
 
 FOLDER = loader.ROOT / "tests" / "unseen"
 RECORD = loader.ROOT / "book" / "data" / "unseen.json"

@@ -16,17 +16,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from autograder import archive, catalogues
 from autograder.authoring import published
 from autograder.checking import machine
-from autograder.config import CONFIG, Course, Exercise
-from autograder.seeds import digest_of
+from autograder.course import archive, catalogues
+from autograder.course.config import CONFIG, Course, Exercise
+from autograder.course.seeds import digest_of
 
 NAME = "verified.json"
 HERE = Path(__file__).parent
 TOOLS = [HERE / name for name in ("verify.py", "verified.py", "answer_trials.py", "loader.py", "source.py")]
 TOOLS += [HERE / name for name in ("syntax.py", "sentences.py")]
-TOOLS += [HERE.parent / name for name in ("cells.py", "imports.py")]
+TOOLS += [HERE.parent / "course" / name for name in ("cells.py", "imports.py")]
 PACKAGES = ("numpy", "torch")
 DIGITS = 16
 

@@ -19,8 +19,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autograder import cores, startup
-from autograder.config import Exercise, Settings, UserError
+from autograder.course import cores, startup
+from autograder.course.config import Exercise, Settings, UserError
 
 if TYPE_CHECKING:
     from autograder.authoring import answer_trials, loader
@@ -130,8 +130,8 @@ def _loaded(folder: Path) -> "loader.Loaded":
 def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     """Check that the notebook's cells, the checks and the listed answers name the same functions."""
     from autograder.authoring import source
-    from autograder.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
     from autograder.checking.answers import answers_in
+    from autograder.course.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
 
     folder, subjects = exercise.folder, exercise.subjects
     path = folder / f"{folder.name}.py"
@@ -199,8 +199,8 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
 
 def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
     """Return the names that students' own cells define, or that the given cells do, each with its cell's line."""
-    from autograder import imports
-    from autograder.cells import is_answer, is_code
+    from autograder.course import imports
+    from autograder.course.cells import is_answer, is_code
 
     found: dict[str, int] = {}
     for cell, line in cells:
@@ -223,14 +223,14 @@ def _called(answer: Any) -> str:
 
 
 def _names(code: str) -> set[str]:
-    from autograder import imports
+    from autograder.course import imports
 
     return {node.id for node in ast.walk(imports.parsed(code)) if isinstance(node, ast.Name)}
 
 
 def _defined(code: str) -> list[str]:
     """Return the functions and classes that a cell's code defines."""
-    from autograder import imports
+    from autograder.course import imports
 
     return [node.name for node in imports.parsed(code).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
 

@@ -1,6 +1,6 @@
 """All of Triton's insides: kernels watched and counted, and a trial of whether this machine can judge any.
 
-Beside this, only `grading/laps_in_guest.py` reaches into Triton, which counts for a race. Tried with
+Beside this, only `racing/laps_in_guest.py` reaches into Triton, which counts for a race. Tried with
 
 | Triton | comes with torch | what differs inside                                                                  |
 |--------|------------------|--------------------------------------------------------------------------------------|

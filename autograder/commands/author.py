@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from autograder import locks
 from autograder.commands.console import (
     Names,
     Root,
@@ -20,7 +19,8 @@ from autograder.commands.console import (
     warn,
     warn_of_gpus,
 )
-from autograder.config import ROOT, Course, Exercise, UserError
+from autograder.course import locks
+from autograder.course.config import ROOT, Course, Exercise, UserError
 
 
 def release(

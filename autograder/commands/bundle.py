@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from autograder import archive
 from autograder.commands.console import Root, course_at, progress_of, say
-from autograder.config import ROOT, Exercise, UserError
-from autograder.doctor import needs
+from autograder.course import archive
+from autograder.course.config import ROOT, Exercise, UserError
+from autograder.course.doctor import needs
 
 PINS = ROOT / "requirements.txt"
 WORTH_SAYING = re.compile(r"\s*(Collecting|Downloading|Building|Saved|Processing)\b\s*(\S+)")

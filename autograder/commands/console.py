@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from autograder.config import ROOT, Course, Exercise, UserError
+from autograder.course.config import ROOT, Course, Exercise, UserError
 
 TIMINGS = "AUTOGRADER_TIMINGS"
 """The environment variable that names a file for the seconds of each phase of `grade` or `check`."""
@@ -156,7 +156,7 @@ def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
 def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
     """Warn about exercises that need a GPU, if there is none."""
     if any(exercise.settings.gpu for exercise in exercises):
-        from autograder.doctor import unverified
+        from autograder.course.doctor import unverified
 
         for line in unverified(exercises):
             warn(line)

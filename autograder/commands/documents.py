@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autograder import reasons
 from autograder.checking.words import shown
-from autograder.config import Course
-from autograder.results import Record
+from autograder.course.config import Course
+from autograder.grades import reasons
+from autograder.grades.results import Record
 
 if TYPE_CHECKING:
-    from autograder.changes import Change
-    from autograder.doctor import Finding
+    from autograder.course.doctor import Finding
+    from autograder.grades.changes import Change
+    from autograder.grades.report import Assignment, Column, Page, Row
     from autograder.grading.session import Session
-    from autograder.report import Assignment, Column, Page, Row
 
 
 def of_grades(course: Course, session: "Session") -> dict[str, Any]:

@@ -31,15 +31,15 @@ from autograder.commands.console import (
     warn_of_gpus,
     write_timings,
 )
-from autograder.config import ROOT, Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 
 if TYPE_CHECKING:
-    from autograder.changes import Change
-    from autograder.collecting.hand_ins import Plan
-    from autograder.exporting import Exported, System
+    from autograder.grades.changes import Change
+    from autograder.grades.results import Record
     from autograder.grading.places import Place
     from autograder.grading.session import Session
-    from autograder.results import Record
+    from autograder.school.exporting import Exported, System
+    from autograder.school.hand_ins import Plan
 
 
 def collect(
@@ -70,12 +70,12 @@ def collect(
     its students, who are also entered in nbgrader's table of students. An existing submission is replaced only by a
     newer one.
     """
-    from autograder import gradebook
-    from autograder import roster as rosters
-    from autograder.collecting.archives import opened
-    from autograder.collecting.hand_ins import Collector
-    from autograder.collecting.layouts import Exercises
-    from autograder.limits import Limits
+    from autograder.course.limits import Limits
+    from autograder.grades import gradebook
+    from autograder.school import roster as rosters
+    from autograder.school.archives import opened
+    from autograder.school.hand_ins import Collector
+    from autograder.school.layouts import Exercises
 
     where = course_at(course, into, db)
     known = where.exercises()
@@ -105,7 +105,7 @@ def collect(
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
     """Show which file belongs to which student, and which files could not be assigned."""
-    from autograder import records
+    from autograder.grades import records
     from autograder.sanitize import text
 
     names = records.numbered(hand_in.student for hand_in, _ in plan.chosen) if anonymous else {}
@@ -191,8 +191,9 @@ def grade(
     one, gets a grade and a reason. The command ends with status 0, or with 3 if the grader itself failed on some of
     them.
     """
-    from autograder import catalogues, changes
     from autograder.commands import documents
+    from autograder.course import catalogues
+    from autograder.grades import changes
     from autograder.grading import recent, rehearsal
     from autograder.grading.places import Here
     from autograder.grading.session import Pending, Session
@@ -259,8 +260,8 @@ def _connected(address: str) -> Iterator["Place"]:
 
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
-    from autograder import catalogues
     from autograder.checking.words import translated
+    from autograder.course import catalogues
 
     for stray in session.strays:
         warn(stray)
@@ -289,8 +290,8 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
 def _show_changes(found: Sequence["Change"], session: "Session") -> None:
     """Print who would gain and who would lose points, in total and one by one, and because of which check."""
-    from autograder.changes import NEW, RESUBMITTED, sums
     from autograder.checking.words import Message, gap, translated
+    from autograder.grades.changes import NEW, RESUBMITTED, sums
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
@@ -353,7 +354,7 @@ def _show_grades(where: Course, session: "Session") -> None:
 
 def _own_up(records: Sequence["Record"]) -> None:
     """Raise an error if our own fault left submissions without a grade."""
-    from autograder.results import Kind
+    from autograder.grades.results import Kind
 
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
@@ -364,8 +365,8 @@ def _own_up(records: Sequence["Record"]) -> None:
 
 
 def _table(records: Sequence["Record"]) -> Table:
-    from autograder import reasons
     from autograder.checking.words import translated
+    from autograder.grades import reasons
     from autograder.sanitize import text
 
     table = Table(show_edge=False, header_style="bold")
@@ -399,10 +400,10 @@ def report(
     course: Root = ROOT,
 ) -> None:
     """Write an HTML page for the instructor: scores, the checks that cost the most points, a row for each student."""
-    from autograder import catalogues
     from autograder.checking.words import lead
     from autograder.commands import documents
-    from autograder.report import write
+    from autograder.course import catalogues
+    from autograder.grades.report import write
 
     where = course_at(course, into, db)
     with document("report", as_json) as made:
@@ -442,8 +443,9 @@ def export(
 
     Moodle and Canvas import only a file that they exported, with the grades filled in: name it with --sheet.
     """
-    from autograder import exporting, records
-    from autograder.exporting import System
+    from autograder.grades import records
+    from autograder.school import exporting
+    from autograder.school.exporting import System
 
     where = course_at(course, into, db)
     if system not in list(System):
@@ -505,9 +507,9 @@ def _exported(
     where: Course, system: "System", grades: list[dict[str, Any]], sheet: Path | None, anonymous: bool
 ) -> "Exported":
     """Return grades in the format of a system."""
-    from autograder import exporting, roster
-    from autograder.collecting.layouts import Exercises
-    from autograder.exporting import System
+    from autograder.school import exporting, roster
+    from autograder.school.exporting import System
+    from autograder.school.layouts import Exercises
 
     if system in exporting.WHERE:
         if sheet is None:

@@ -20,10 +20,10 @@ from autograder.commands.console import (
     short,
     warn,
 )
-from autograder.config import ROOT
+from autograder.course.config import ROOT
 
 if TYPE_CHECKING:
-    from autograder.race import Contest
+    from autograder.racing.race import Contest
 
 
 def race(
@@ -42,7 +42,7 @@ def race(
     Submissions with all points for the kernels take part, and so do the course's own kernels. They are checked again
     on this machine. The result is race.html and race.csv in --into. No grade changes.
     """
-    from autograder.race import Contest, write_csv, write_page
+    from autograder.racing.race import Contest, write_csv, write_page
 
     where = course_at(course, into)
     (own,) = where.exercises([exercise])
@@ -70,7 +70,7 @@ def race(
 
 def _show(contest: "Contest") -> None:
     """Print the places, and who was left out."""
-    from autograder.race import conditions_of, score_of
+    from autograder.racing.race import conditions_of, score_of
 
     timed, setting = contest.mode.timed, contest.race.setting
     table = Table(show_edge=False, header_style="bold")

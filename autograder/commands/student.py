@@ -8,10 +8,10 @@ import typer
 from rich.text import Text
 
 from autograder.commands.console import Root, Seed, course_at, out, progress_of, warn, warn_of_gpus, write_timings
-from autograder.config import ROOT, UserError
+from autograder.course.config import ROOT, UserError
 
 if TYPE_CHECKING:
-    from autograder.results import Outcome
+    from autograder.grades.results import Outcome
 
 
 def check(
@@ -20,9 +20,9 @@ def check(
     course: Root = ROOT,
 ) -> None:
     """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change."""
-    from autograder import archive
     from autograder.checking import words
     from autograder.checking.words import translated
+    from autograder.course import archive
     from autograder.grading.self_check import SelfCheck
 
     if not notebook.exists():
@@ -55,7 +55,7 @@ def explain(
     The notebook runs in a sandbox if this machine can make one. A submission runs only in a sandbox, unless you give
     --no-sandbox.
     """
-    from autograder.explain import Explainer, lines
+    from autograder.grading.explain import Explainer, lines
 
     if not path.exists():
         raise UserError(f"There is no file {path}.")
@@ -76,8 +76,8 @@ def explain(
 
 def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
     """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
-    from autograder import reasons
     from autograder.checking import show
+    from autograder.grades import reasons
     from autograder.sanitize import text
 
     for line in reasons.of_cells(cells):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import nbformat
 
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 RIGHT = {
     "add": "def add(a, b):\n    return b + a",

@@ -3,7 +3,7 @@
 import nbformat
 
 from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, Case, code, find
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 # How a cell finds its guest's end of the wire.
 WIRE = code(

@@ -3,7 +3,7 @@
 import nbformat
 
 from autograder.corpus.case import ALL, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 
 def forged(name, row, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):

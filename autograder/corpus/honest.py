@@ -3,7 +3,7 @@
 import nbformat
 
 from autograder.corpus.case import ADD, ALL, LEFT, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 

@@ -15,7 +15,7 @@ from autograder.corpus.case import (
     extra,
     find,
 )
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 

@@ -9,7 +9,7 @@ import nbformat
 from nbgrader.utils import compute_checksum
 
 from autograder.corpus.case import ALL, LIVE, NONE, RIGHT, TWICE, WORK, ZERO, Case, find, save
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 
 def instead(data):

@@ -10,7 +10,7 @@ import sys
 import nbformat
 
 from autograder.corpus.case import ALL, LEFT, NONE, RIGHT, TWICE, Case, code, extra, save
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 # A file name as Windows packs it into a zip: Latin 1, which is no UTF-8.
 LATIN = os.fsdecode("Müller".encode("latin-1"))

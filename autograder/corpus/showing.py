@@ -5,7 +5,7 @@ import base64
 import nbformat
 
 from autograder.corpus.case import ALL, LIVE, RIGHT, Case, code, find
-from autograder.results import Kind
+from autograder.grades.results import Kind
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -32,8 +32,8 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import capture_log  # noqa: F401 (loaded before the first fork)
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.config import UserError
-from autograder.results import Kind
+from autograder.course.config import UserError
+from autograder.grades.results import Kind
 from autograder.sandbox.inside import kernel
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ c.ExecutePreprocessor.timeout = 20
 def make_course(root: Path) -> Path:
     """Make the released toy course that every case gets a copy of, and return its neighbour's submission."""
     from autograder.authoring.release import release
-    from autograder.config import Course
     from autograder.corpus.case import NEIGHBOUR, RIGHT, WORK, save
+    from autograder.course.config import Course
 
     shutil.copytree(HERE / "toy", root)
     (root / "nbgrader_config.py").write_text(CONFIG)

@@ -3,8 +3,8 @@
 import html
 import re
 
-from autograder import reasons
-from autograder.results import Record
+from autograder.grades import reasons
+from autograder.grades.results import Record
 
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""
 """Of a page without style and pictures: nothing that might have been overlooked in it can act."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import nbformat
 
-from autograder import records
-from autograder.cells import OUTCOME_ID, Cell, Notebook
 from autograder.checking.words import Message
-from autograder.results import Kind
+from autograder.course.cells import OUTCOME_ID, Cell, Notebook
+from autograder.grades import records
+from autograder.grades.results import Kind
 
 SAID = "autograder"
 """Under this name the cell's metadata have the same as data; nothing of a student's metadata comes so far."""

@@ -14,7 +14,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
-from autograder.cells import (
+from autograder.checking import machine, show, words
+from autograder.checking.report import Report, Result, Status, likely
+from autograder.checking.words import Message
+from autograder.course.cells import (
     OUTCOME_ID,
     Cell,
     Notebook,
@@ -29,15 +32,12 @@ from autograder.cells import (
     report_of,
     texts,
 )
-from autograder.checking import machine, show, words
-from autograder.checking.report import Report, Result, Status, likely
-from autograder.checking.words import Message
+from autograder.course.limits import Limits
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.grades.reasons import named
+from autograder.grades.results import Kind, Saved, SavedCell
 from autograder.grading import file_kinds, submissions
-from autograder.limits import Limits
-from autograder.reasons import named
-from autograder.results import Kind, Saved, SavedCell
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 

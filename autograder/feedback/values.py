@@ -9,7 +9,7 @@ from markupsafe import Markup
 from autograder.checking.report import Report
 from autograder.checking.words import Message
 from autograder.feedback.outcome_cell import Said
-from autograder.results import Standing
+from autograder.grades.results import Standing
 
 Text = str | Message
 

@@ -27,8 +27,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Protocol
 
-from autograder import cores, imports
-from autograder.config import UserError
+from autograder.course import cores, imports
+from autograder.course.config import UserError
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox.guests import GuestPool
 

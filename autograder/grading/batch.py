@@ -16,10 +16,13 @@ from typing import Any
 
 import nbformat
 
-from autograder import archive, gradebook, reasons, records, seeds
 from autograder.checking.words import Message
-from autograder.config import Course, Exercise, UserError
+from autograder.course import archive, seeds
+from autograder.course.config import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
+from autograder.grades import gradebook, reasons, records
+from autograder.grades.records import record_of
+from autograder.grades.results import Kind, Outcome, Record, Saved, Standing
 from autograder.grading import worker
 from autograder.grading.backends import Backend, Job, WorkerDied
 from autograder.grading.log import Log
@@ -27,8 +30,6 @@ from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
 from autograder.grading.submissions import Submission, Unit
 from autograder.grading.worker_config import WorkerConfig
-from autograder.records import record_of
-from autograder.results import Kind, Outcome, Record, Saved, Standing
 from autograder.sanitize import text
 
 TRIES = 3

@@ -30,15 +30,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder import config, cores
 from autograder.checking import machine
-from autograder.config import Exercise, UserError
+from autograder.course import config, cores
+from autograder.course.config import Exercise, UserError
+from autograder.grades.records import CODEC
+from autograder.grades.results import Outcome
 from autograder.grading import backends
 from autograder.grading.backends import Job, Local, WorkerDied
 from autograder.grading.places import UNSANDBOXED, tried, unusable
 from autograder.grading.worker_config import WorkerConfig
-from autograder.records import CODEC
-from autograder.results import Outcome
 from autograder.sandbox import bubblewrap
 from autograder.sanitize import text
 
@@ -224,7 +224,7 @@ def versions() -> dict[str, str]:
 @functools.cache  # a Dask worker whose files are replaced still runs the code that it has loaded
 def _engine() -> str:
     """Return a fingerprint of the program's own code, without the corpus and the authors' tools."""
-    own = Path(config.__file__).parent
+    own = Path(config.__file__).parent.parent
     sha = hashlib.sha256()
     for path in sorted(own.rglob("*.py")):
         if path.relative_to(own).parts[0] not in ("corpus", "authoring"):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from autograder.checking.words import Message
-from autograder.config import Exercise
+from autograder.course.config import Exercise
 
 OTHER_ENCODING = (
     "{name} is not UTF-8 text: it is saved in another encoding, such as Latin-1. "

@@ -1,6 +1,6 @@
 """Loads the modules that worker processes have when they are forked. Only the fork server imports this."""
 
-from autograder import startup
+from autograder.course import startup
 
 startup.begin()
 

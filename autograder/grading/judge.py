@@ -25,14 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from autograder import checking, imports
-from autograder.cells import Cell, points_worth
+from autograder import checking
 from autograder.checking import MIME, Report, show
 from autograder.checking.words import Message
-from autograder.config import ARCHIVE, Exercise
+from autograder.course import imports
+from autograder.course.cells import Cell, points_worth
+from autograder.course.config import ARCHIVE, Exercise
+from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Fault, RemoteNotebook
-from autograder.limits import Limits
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 

@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autograder.config import UserError
-from autograder.results import Outcome, Record
+from autograder.course.config import UserError
+from autograder.grades.results import Outcome, Record
 
 
 class Log:

@@ -11,7 +11,9 @@ from typing import Any
 
 import nbformat
 
-from autograder.cells import (
+from autograder.checking import words
+from autograder.checking.words import Message
+from autograder.course.cells import (
     Cell,
     Notebook,
     grade_id,
@@ -22,9 +24,7 @@ from autograder.cells import (
     marks,
     without_language,
 )
-from autograder.checking import words
-from autograder.checking.words import Message
-from autograder.config import Exercise
+from autograder.course.config import Exercise
 from autograder.grading import file_kinds, own_cells
 from autograder.grading.own_cells import MOST_CODE, defined_in
 from autograder.sanitize import text

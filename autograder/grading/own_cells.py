@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from autograder.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked
 from autograder.checking.words import Message, joined
+from autograder.course.cells import Cell, Notebook, grade_id, is_answer, is_code, is_locked
 from autograder.grading.file_kinds import MARK
 
 MOST_CODE = 1_000_000

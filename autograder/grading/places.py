@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autograder.checking import kernels, machine
-from autograder.config import UserError
+from autograder.course.config import UserError
+from autograder.grades.reasons import named
 from autograder.grading import backends
 from autograder.grading.worker_config import WorkerConfig
-from autograder.reasons import named
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from autograder.checking.words import Message
-from autograder.config import UserError
+from autograder.course.config import UserError
 from autograder.grading.submissions import STAMP_MB, UNREAD_STAMP, Submission, notebooks_in, read_file
 from autograder.sanitize import text
 

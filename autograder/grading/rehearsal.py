@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder import records
-from autograder.config import Course
-from autograder.results import Record
+from autograder.course.config import Course
+from autograder.grades import records
+from autograder.grades.results import Record
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def copied(course: Course) -> Iterator[Course]:
         if course.secret.exists():
             shutil.copy2(course.secret, own.secret)
         if course.has_gradebook:
-            from autograder import gradebook  # nbgrader takes seconds to load
+            from autograder.grades import gradebook  # nbgrader takes seconds to load
 
             gradebook.copy(course.db_url, own.db_url)
         for record in course.autograded.glob("*/*/grade.json"):

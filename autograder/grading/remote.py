@@ -16,9 +16,9 @@ import numpy as np
 
 from autograder.checking.modules import Step, text_of
 from autograder.checking.words import Message
+from autograder.grades.results import Kind
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.stand_ins import StandIn, at_most_more
-from autograder.results import Kind
 from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text

@@ -12,8 +12,9 @@ from typing import Any
 
 import nbformat
 
-from autograder import imports
-from autograder.cells import (
+from autograder.checking.words import Message
+from autograder.course import imports
+from autograder.course.cells import (
     Cell,
     Notebook,
     grade_id,
@@ -24,11 +25,10 @@ from autograder.cells import (
     new_output,
     set_points,
 )
-from autograder.checking.words import Message
+from autograder.course.limits import Limits
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import Unit
-from autograder.limits import Limits
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.guests import Guests
@@ -79,7 +79,7 @@ def execute(
     unit : Unit
         Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
     limits : Limits
-        What the submission may use; see `autograder.limits`.
+        What the submission may use; see `autograder.course.limits`.
     clock : PhaseTimer, optional
         Counts the time of each phase.
     on_cell : callable, optional

@@ -7,14 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from autograder import seeds
 from autograder.checking import words
 from autograder.checking.words import Message
-from autograder.config import Course, Exercise, UserError, edition_of
+from autograder.course import seeds
+from autograder.course.config import Course, Exercise, UserError, edition_of
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind, Outcome
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import Kind, Outcome
 from autograder.sanitize import text
 
 STARTING = "imports, the guest starting beside them"
@@ -70,7 +70,7 @@ class SelfCheck:
             raise
 
     def _read(self) -> None:
-        from autograder.cells import is_code
+        from autograder.course.cells import is_code
         from autograder.grading import file_kinds, notebook, submissions
         from autograder.grading.worker import Worker
 
@@ -147,7 +147,7 @@ def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:
     """Return the exercise that a notebook answers: by its file name, else by its graded cells."""
     import nbformat
 
-    from autograder.cells import grade_id, is_graded
+    from autograder.course.cells import grade_id, is_graded
 
     exercises = course.released() or course.exercises()  # where none is, that says which to release
     named = _of_name(exercises, path)

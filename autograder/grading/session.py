@@ -7,17 +7,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autograder import cores, reasons
 from autograder.checking import machine
-from autograder.config import Course, Exercise, UserError
+from autograder.course import cores
+from autograder.course.config import Course, Exercise, UserError
+from autograder.course.limits import Limits
+from autograder.grades import reasons
+from autograder.grades.results import Record
 from autograder.grading import submissions
 from autograder.grading.file_kinds import OF_ANOTHER
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import Record
 
 MOST_NAMED = 5
 
@@ -157,7 +158,7 @@ class Session:
 
     def _leave_pending(self) -> None:
         """Keep only the submissions whose pending points can be settled where they are graded."""
-        from autograder import records
+        from autograder.grades import records
 
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
         known = records.all_of(self.course)
@@ -199,7 +200,7 @@ class Session:
 
     def _prepare(self) -> None:
         """Open the gradebook and create the batch; import slow modules while others warm up."""
-        from autograder import gradebook
+        from autograder.grades import gradebook
         from autograder.grading import batch
 
         batch.prepare(self.course, self.exercises, self.submissions, self.submitted)

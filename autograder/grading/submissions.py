@@ -9,12 +9,12 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autograder import archive, seeds
 from autograder.checking.words import Message, joined
-from autograder.config import Course, Exercise, edition_of
+from autograder.course import archive, seeds
+from autograder.course.config import Course, Exercise, edition_of
+from autograder.course.limits import Limits
 from autograder.grading.file_kinds import of_another
 from autograder.grading.notebook import is_as_given
-from autograder.limits import Limits
 from autograder.sanitize import text
 
 OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")

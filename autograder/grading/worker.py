@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import nbformat
 
-from autograder import archive
-from autograder.cells import (
+from autograder.checking import machine, words
+from autograder.checking.words import Message
+from autograder.course import archive
+from autograder.course.cells import (
     Cell,
     Notebook,
     grade_id,
@@ -27,10 +29,10 @@ from autograder.cells import (
     set_points,
     texts,
 )
-from autograder.checking import machine, words
-from autograder.checking.words import Message
-from autograder.config import edition_of
+from autograder.course.config import edition_of
+from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
+from autograder.grades.results import CellResult, CheckResult, Kind, Outcome, Saved
 from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
@@ -39,14 +41,12 @@ from autograder.grading.remote import Fault
 from autograder.grading.run import Execution, execute
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.results import CellResult, CheckResult, Kind, Outcome, Saved
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
 
 if TYPE_CHECKING:
-    from autograder.grading import laps
+    from autograder.racing import laps
 
 TRIES = 2
 MOST_FAULT = 300
@@ -118,7 +118,7 @@ class Worker:
 
     def race(self, unit: Unit, value: int, mode: "laps.Mode") -> "laps.Lap":
         """Return the lap of a submission that has passed its checks, with one value of the race's setting."""
-        from autograder.grading import laps  # torch, which other work may not need
+        from autograder.racing import laps  # torch, which other work may not need
 
         name = unit.assignment
         race = self.setting.exercise(name).settings.race

@@ -4,10 +4,10 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import imports
 from autograder.checking import machine
-from autograder.config import Course, Exercise
-from autograder.limits import Limits
+from autograder.course import imports
+from autograder.course.config import Course, Exercise
+from autograder.course.limits import Limits
 from autograder.sandbox.guests import GuestPool, Guests, UnsandboxedGuests
 
 
@@ -22,7 +22,7 @@ class WorkerConfig:
     exercises : tuple of str
         The names of those to grade.
     limits : Limits
-        What one submission may use, where its exercise says nothing else; see `autograder.limits`.
+        What one submission may use, where its exercise says nothing else; see `autograder.course.limits`.
     sandbox : bool
         Whether guests are isolated.
     hidden : tuple of str

@@ -3,7 +3,7 @@
 from typing import Any
 
 from autograder.checking.words import Message
-from autograder.limits import Limits
+from autograder.course.limits import Limits
 
 COMPUTED = "it computed for more than {seconds} seconds."
 WAITED = "it was idle for more than {seconds} seconds."

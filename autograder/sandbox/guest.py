@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autograder.checking.words import Message
-from autograder.limits import Limits
-from autograder.results import Kind
+from autograder.course.limits import Limits
+from autograder.grades.results import Kind
 from autograder.sandbox.budget import Budget, Meter
 from autograder.sandbox.inside import wire
 

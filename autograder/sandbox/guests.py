@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from autograder.limits import Limits
+from autograder.course.limits import Limits
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import LONGEST_WAIT, START_SECONDS, Ended, Guest

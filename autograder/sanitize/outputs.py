@@ -7,9 +7,9 @@ from typing import Any
 
 import nbformat
 
-from autograder.cells import Cell, Notebook, new_output
 from autograder.checking.words import Message
-from autograder.limits import Limits
+from autograder.course.cells import Cell, Notebook, new_output
+from autograder.course.limits import Limits
 from autograder.sanitize import markdown, markup
 from autograder.sanitize.text import line, printed, valid
 

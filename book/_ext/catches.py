@@ -42,8 +42,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import editions
 
-from autograder import cores
 from autograder.authoring import answer_trials, chapters, loader, mutants, unseen, verified
+from autograder.course import cores
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")

@@ -19,10 +19,11 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from autograder import catalogues, corpus
+from autograder import corpus
 from autograder.authoring import loader
 from autograder.corpus import case
-from autograder.results import Kind
+from autograder.course import catalogues
+from autograder.grades.results import Kind
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")

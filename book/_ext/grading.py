@@ -1,6 +1,7 @@
 """Two tables of the instructor's page, made from what they are about whenever the book is built.
 
-* `{limits}` lists what a submission may use: names, values and meanings are those of `autograder.limits.Limits`.
+* `{limits}` lists what a submission may use: names, values and meanings are those of
+  `autograder.course.limits.Limits`.
 * `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it
   (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it says so.
   `{benchmarks} cluster` shows what `benchmarks/cluster.py --table` prints.
@@ -19,7 +20,7 @@ from edition import with_numbers, without_numbers
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
-from autograder import limits
+from autograder.course import limits
 
 _ = get_translation("extensions")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"

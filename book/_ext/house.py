@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import editions
 from edition import is_whole, root
 
-from autograder import archive
-from autograder.config import Exercise
+from autograder.course import archive
+from autograder.course.config import Exercise
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")

@@ -5,8 +5,9 @@ import hmac
 import os
 import secrets
 
-from autograder import archive, checking
-from autograder.config import SETTINGS, Course, Exercise
+from autograder import checking
+from autograder.course import archive
+from autograder.course.config import SETTINGS, Course, Exercise
 
 BITS = 48
 

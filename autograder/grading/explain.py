@@ -17,18 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from autograder import records, seeds
-from autograder.cells import OUTCOME_ID, Cell, Notebook
 from autograder.checking import Report, Result, Status, Subject, placed, show
 from autograder.checking.diagnosis import alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
-from autograder.config import Course, Exercise, UserError
+from autograder.course import seeds
+from autograder.course.cells import OUTCOME_ID, Cell, Notebook
+from autograder.course.config import Course, Exercise, UserError
+from autograder.course.limits import Limits
+from autograder.grades import records
+from autograder.grades.results import Record
 from autograder.grading import submissions
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.self_check import SelfCheck
-from autograder.limits import Limits
-from autograder.results import Record
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.guests import Guest
 from autograder.sanitize import text

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from autograder.cells import is_check
 from autograder.checking import Status, machine
 from autograder.checking.words import FULL_STOPS, Message, joined, shown, translated
-from autograder.results import CellResult, Outcome, Record
+from autograder.course.cells import is_check
+from autograder.grades.results import CellResult, Outcome, Record
 
 MOST_MESSAGE = 160
 

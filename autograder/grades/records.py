@@ -12,8 +12,8 @@ from cattrs import Converter
 
 from autograder.checking import words
 from autograder.checking.words import Message
-from autograder.config import Course
-from autograder.results import Record
+from autograder.course.config import Course
+from autograder.grades.results import Record
 
 SCHEMA = 6
 """The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
@@ -128,7 +128,7 @@ def all_of(course: Course) -> list[Record]:
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
-    from autograder import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
+    from autograder.grades import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
 
     found = []
     for row, given in gradebook.rows(course):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from autograder.config import UserError
+from autograder.course.config import UserError
 from autograder.sanitize import text
 
 MOST_MB = 20

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from autograder import archive
-from autograder.config import UserError
+from autograder.course import archive
+from autograder.course.config import UserError
 from autograder.grading.submissions import read_file
 from autograder.sanitize import text
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autograder.checking import words
-from autograder.config import UserError
+from autograder.course.config import UserError
 
 EXERCISES, FEEDBACK = "exercises", "feedback"
 SHARED, ENGINE, GRADER = "shared", "autograder", "grader"

@@ -9,9 +9,10 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-from autograder import catalogues, checking
-from autograder.config import ARCHIVE as NAME
-from autograder.config import Exercise
+from autograder import checking
+from autograder.course import catalogues
+from autograder.course.config import ARCHIVE as NAME
+from autograder.course.config import Exercise
 
 MODULES = ("specifications.py", "misconceptions.py")
 """The author's files that students do not get as text. An exercise without specifications has none."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from autograder.checking import machine
-from autograder.config import CONFIG, ROOT, Course, Exercise, UserError
+from autograder.course.config import CONFIG, ROOT, Course, Exercise, UserError
 
 PACKAGE = "attention-by-hand"
 PIN = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 from dateutil import parser
 
-from autograder.collecting.archives import File, Refused, Source
-from autograder.collecting.layouts import Author, Exercises, authors_of, submitters_in
-from autograder.config import UserError, edition_of
+from autograder.course.config import UserError, edition_of
+from autograder.course.limits import Limits
 from autograder.grading.notebook import is_as_given
 from autograder.grading.submissions import MOST_FILES, NOTEBOOK, OURS, STAMP_MB, beside, is_notebook, read_file
-from autograder.limits import Limits
-from autograder.roster import Person, Roster, key, same_folder
 from autograder.sanitize import text
+from autograder.school.archives import File, Refused, Source
+from autograder.school.layouts import Author, Exercises, authors_of, submitters_in
+from autograder.school.roster import Person, Roster, key, same_folder
 
 STAMP = "timestamp.txt"
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"

@@ -37,10 +37,11 @@ from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from autograder import database, locks
-from autograder.config import CONFIG, Course, Exercise, UserError, masked
-from autograder.results import Kind, Outcome, Saved, SavedCell, Standing
-from autograder.roster import Person
+from autograder.course import locks
+from autograder.course.config import CONFIG, Course, Exercise, UserError, masked
+from autograder.grades import database
+from autograder.grades.results import Kind, Outcome, Saved, SavedCell, Standing
+from autograder.school.roster import Person
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)

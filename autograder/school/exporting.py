@@ -15,11 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from autograder import records, roster
-from autograder.collecting.layouts import Exercises
-from autograder.config import Course, UserError
-from autograder.roster import Clues, Roster, Sheet
+from autograder.course.config import Course, UserError
+from autograder.grades import records
 from autograder.sanitize import text
+from autograder.school import roster
+from autograder.school.layouts import Exercises
+from autograder.school.roster import Clues, Roster, Sheet
 
 Grade = dict[str, Any]
 """A grade under nbgrader's own names, as `records.rows` has it."""

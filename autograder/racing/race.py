@@ -18,21 +18,23 @@ from typing import Any
 import nbformat
 from jinja2 import Environment, PackageLoader
 
-from autograder import cores, gpu_conditions, reasons, seeds
-from autograder.cells import Notebook
 from autograder.checking import machine
 from autograder.checking.words import Message
-from autograder.config import Course, Exercise, Race, UserError
+from autograder.course import cores, seeds
+from autograder.course.cells import Notebook
+from autograder.course.config import Course, Exercise, Race, UserError
+from autograder.course.limits import Limits
 from autograder.feedback.page import inline_code
+from autograder.grades import reasons
+from autograder.grades.records import record_of
+from autograder.grades.results import CellResult, Kind, Outcome, Record
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
-from autograder.grading.laps import MOST_REASON, Lap, Measured, Mode, geometric_mean
 from autograder.grading.places import Here
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
-from autograder.limits import Limits
-from autograder.records import record_of
-from autograder.results import CellResult, Kind, Outcome, Record
+from autograder.racing import gpu_conditions
+from autograder.racing.laps import MOST_REASON, Lap, Measured, Mode, geometric_mean
 from autograder.sanitize import text
 
 COURSE = "the course's own"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from autograder import reasons, records
 from autograder.checking import Status
 from autograder.checking.words import Message, counted, joined, translated
-from autograder.results import CellResult, Kind, Record
+from autograder.grades import reasons, records
+from autograder.grades.results import CellResult, Kind, Record
 
 LEAST = 0.005
 """Points are rounded to hundredths; less than half of one counts as zero."""

@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Engine, event
 
-from autograder import locks
-from autograder.config import UserError, masked
+from autograder.course import locks
+from autograder.course.config import UserError, masked
 
 CONNECT_SECONDS = 10
 """How long a server may take to answer, if its URL sets no `connect_timeout`."""

@@ -18,14 +18,15 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from autograder import catalogues, changes, reasons, records
-from autograder.changes import Change, Sum
 from autograder.checking import Status, words
 from autograder.checking.report import likely
 from autograder.checking.words import Message, counted, shown, translated
-from autograder.config import Course, UserError
+from autograder.course import catalogues
+from autograder.course.config import Course, UserError
 from autograder.feedback.page import inline_code
-from autograder.results import CellResult, CheckResult, Kind, Record
+from autograder.grades import changes, reasons, records
+from autograder.grades.changes import Change, Sum
+from autograder.grades.results import CellResult, CheckResult, Kind, Record
 from autograder.sanitize import text
 
 BINS = 10
@@ -45,7 +46,7 @@ MARKS = {
     "open": "needs a manual grade",
 }  # fmt: skip
 """By a mark: what it is called."""
-SCRIPT = Path(__file__).parent / "templates" / "report.js"
+SCRIPT = Path(__file__).parent.parent / "templates" / "report.js"
 ERROR = Message("the cell raised an error")
 BY_A_PERSON = Message("Graded by a person.")
 WITHOUT_POINTS = "{name}, ungraded"

@@ -10,16 +10,16 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from autograder.cells import Notebook, call_of, is_code, is_skipped
 from autograder.checking import kernels
-from autograder.config import Race
-from autograder.grading import laps_in_guest
+from autograder.course.cells import Notebook, call_of, is_code, is_skipped
+from autograder.course.config import Race
+from autograder.course.limits import Limits
 from autograder.grading.judge import Judge
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Remote, RemoteNotebook
 from autograder.grading.run import run_in, running
 from autograder.grading.submissions import Unit
-from autograder.limits import Limits
+from autograder.racing import laps_in_guest
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text

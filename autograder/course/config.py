@@ -17,7 +17,7 @@ from typing import Any
 
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.limits import Limits
+from autograder.course.limits import Limits
 
 CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
@@ -30,7 +30,7 @@ TITLE = "The title is the first heading of the exercise's notebook; remove this 
 
 def _root() -> Path:
     """Return the course that the program is in, or the current folder if it is installed by itself."""
-    beside = Path(__file__).resolve().parent.parent
+    beside = Path(__file__).resolve().parent.parent.parent
     return beside if (beside / CONFIG).exists() else Path.cwd()
 
 
@@ -116,7 +116,7 @@ class Settings:
     gpu : bool
         Whether some of its checks need a GPU; guests may then use the machine's.
     limits : dict
-        What a submission may use, where it differs from the rest of the course; see `autograder.limits`.
+        What a submission may use, where it differs from the rest of the course; see `autograder.course.limits`.
     rehearsal : str
         Code that runs once before a class is graded, if it is slow the first time; guests get what it loads.
     race : Race, optional

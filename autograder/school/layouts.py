@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from autograder.collecting.archives import File, Refused
-from autograder.config import Exercise
+from autograder.course.config import Exercise
 from autograder.grading import file_kinds
-from autograder.roster import Clues
+from autograder.school.archives import File, Refused
+from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
 METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+(?<!\.zip)/)?{re.escape(METADATA)}", re.IGNORECASE)

@@ -10,8 +10,8 @@ from typing import Any
 
 import nbformat
 
-from autograder import imports
 from autograder.checking import MIME
+from autograder.course import imports
 
 Cell = nbformat.NotebookNode
 Notebook = nbformat.NotebookNode

@@ -1,1 +1,0 @@
-"""Imports downloads from learning platforms, archives and folders, into nbgrader's `submitted/`."""

@@ -1,0 +1,1 @@
+"""Grades: results and their records, nbgrader's gradebook, the report."""

@@ -1,0 +1,1 @@
+"""Races: kernels of a class, compared."""

@@ -1,0 +1,1 @@
+"""What a school's system gives and takes: class lists, submissions, grades."""
