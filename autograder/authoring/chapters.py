@@ -20,13 +20,15 @@ CLAIM = re.compile(r"\| ([A-Z]\d+) \| ([^|]+) \| ([\d, ]*)\| (.+) \|$")
 FILES = (
     "book/{name}*.md",
     "book/entries/{name}.*",
+    "book/figures/{figure}.*",
+    "tests/test_figure_{figure}.py",
     "book/data/experiments/{name}*.json",
     "solutions/{name}/*",
     "exercises/{name}/*",
     "tests/unseen/{name}.py",
     "locale/*/LC_MESSAGES/*/{name}*.po",
 )
-FIGURE = ("book/figures/{figure}.*", "tests/test_figure_{figure}.py")
+"""Where a chapter's files are. What is made by machine is in data/experiments/ and exercises/."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,11 @@ class Chapter:
         """
         imported = Counter(name for chapter in (self, *others) for name in chapter._imported())
         figures = sorted(name for name in self._imported() if imported[name] == 1)
-        patterns = [pattern.format(name=self.name) for pattern in FILES]
-        patterns += [pattern.format(figure=figure) for figure in figures for pattern in FIGURE]
+        patterns = [
+            pattern.format(name=self.name, figure=figure)
+            for pattern in FILES
+            for figure in (figures if "{figure}" in pattern else [""])
+        ]
         for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern)) if path.is_file()):
             name = path.relative_to(self.root).as_posix()
             yield name
@@ -166,8 +171,10 @@ def read(root: Path) -> dict[str, Chapter]:
     Raises
     ------
     UserError
-        If a file of entries has a fault; it names the line.
+        If there are no entries, or a file of entries has a fault; it names the line.
     """
+    if not (root / SOURCE).is_dir():
+        raise UserError(f"{root} has no {SOURCE.as_posix()}/, so it has no chapters.")
     found: dict[str, Chapter] = {}
     for path in sorted((root / SOURCE).glob("*.md")):
         where = path.relative_to(root).as_posix()
