@@ -10,8 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from conftest import ROOT
 from docutils import nodes
+from sphinx.errors import ConfigError
+from sphinx.testing.util import SphinxTestApp
 
 from autograder.authoring import chapters as listed
 
@@ -197,6 +200,94 @@ def test_the_cheat_sheet_has_the_shapes_of_the_notation():
 )
 def test_a_wrong_shape_is_noticed(text, chapter, wrong):
     assert len(list(wrong_shapes(text, chapter))) == wrong
+
+
+# ---- entries ---------------------------------------------------------------------------------------------
+
+ENTRIES = """---
+after: []
+needs: ""
+learn: ""
+about: ""
+---
+
+## Letters
+
+| Symbol | Chapter |
+|---|---|
+| {letter} | 1 |
+
+## Glossary
+
+```{{glossary}}
+{term}
+  What it is.
+```
+
+## Cheat sheet
+
+A block of {term}.
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """What builds a book of two chapters and a page with their entries; it returns warnings and the page as text."""
+    import chapters
+
+    for number, letter, term in ((1, "one", "zero"), (2, "two", "Ace")):
+        (tmp_path / "book" / "entries").mkdir(parents=True, exist_ok=True)
+        entries = ENTRIES.format(letter=letter, term=term)
+        (tmp_path / listed.SOURCE / f"0{number}-x.md").write_text(entries, encoding="utf8")
+        (tmp_path / "book" / f"0{number}-x.md").write_text(f"# Title {number}\n", encoding="utf8")
+    (tmp_path / "conf.py").write_text(
+        "extensions = ['myst_parser', 'sphinx_design', 'chapters']\nmyst_enable_extensions = ['colon_fence']\n"
+    )
+    (tmp_path / "_toc.yml").touch()
+    page = "".join(f"```{{entries}} {heading}\n```\n\n" for heading in ("Letters", "Glossary", "Cheat sheet"))
+    (tmp_path / "book" / "page.md").write_text(f"# Book\n\n{page}", encoding="utf8")
+    (tmp_path / "index.md").write_text("# All\n\n```{toctree}\n:glob:\nbook/*\n```\n", encoding="utf8")
+    monkeypatch.setattr(chapters, "BOOK", tmp_path / "book")
+
+    def build():
+        app = SphinxTestApp(
+            srcdir=tmp_path, builddir=tmp_path / "build", confoverrides={"exclude_patterns": ["book/entries"]}
+        )
+        try:
+            app.build()
+            page = (tmp_path / "build" / "html" / "book" / "page.html").read_text(encoding="utf8")
+            return app.warning.getvalue(), BeautifulSoup(page, "html.parser").select_one("#book")
+        finally:
+            app.cleanup()
+
+    return build
+
+
+def test_entries_of_chapters_become_one_page(small):
+    said, page = small()
+    assert not said
+    (table,), (terms,) = page.select("table"), page.select("dl.glossary")
+    assert [cell.get_text() for cell in table.select("tbody tr td:first-child")] == ["one", "two"]
+    assert [term.get_text().rstrip("#\u00b6\uf0c1") for term in terms.select("dt")] == ["Ace", "zero"]
+    assert [block.get_text().split() for block in page.select(".abh-sheet-block")] == [
+        ["1", "Title", "1", "A", "block", "of", "zero."],
+        ["2", "Title", "2", "A", "block", "of", "Ace."],
+    ]
+
+
+def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
+    small()
+    path = tmp_path / listed.SOURCE / "02-x.md"
+    text = path.read_text(encoding="utf8").replace("| two |", "| {nosuch}`two` |").replace("is.", "is {nosuch}`it`.")
+    path.write_text(text.replace("A block", "```{nosuch}\n```\n\nA block"), encoding="utf8")
+    said, _page = small()
+    lines = [
+        number for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), 1) if "nosuch" in line
+    ]
+    assert sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", said))) == lines and len(lines) == 3, said
+    path.write_text("## Letters\n", encoding="utf8")
+    with pytest.raises(ConfigError, match=r"book/entries/02-x\.md:1: should begin with"):
+        small()
 
 
 # ---- glossary --------------------------------------------------------------------------------------------

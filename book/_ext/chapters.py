@@ -11,6 +11,7 @@
 A chapter of _toc.yml without a file of entries is a warning, and so is such a file without a chapter.
 """
 
+import contextlib
 import html
 import re
 import runpy
@@ -63,16 +64,28 @@ class EntriesDirective(SphinxDirective):
             self.env.note_dependency(str(chapter.entries))
             if heading in chapter.sections:
                 first, lines = chapter.sections[heading]
-                # The lines are included, not copied, so that a warning names the file and its line.
-                source = chapter.entries.relative_to(BOOK.parent).as_posix()
-                text = f"```{{include}} /{source}\n:start-line: {first - 1}\n:end-line: {first - 1 + len(lines)}\n```"
                 if heading == "Cheat sheet":
                     title = f"## [{chapter.number} {chapter.title}]({chapter.page.name})"
-                    text = f":::::{{div}} abh-sheet-block\n{title}\n\n{text}\n:::::"
+                    lines = [":::::{div} abh-sheet-block", title, "", *lines, ":::::"]
+                    first -= 3
+                source = str(chapter.entries)
                 parts.append(nodes.container())
-                page = StringList(text.splitlines(), source=self.env.doc2path(self.env.docname))
-                self.state.nested_parse(page, self.content_offset, parts[-1])
+                with reported(self.state.document, source):
+                    self.state.nested_parse(StringList(lines, source=source), first - 1 - self.lineno, parts[-1])
         return joined(parts)
+
+
+@contextlib.contextmanager
+def reported(document, source):
+    """Let warnings name another file, as MyST's own `include` does, which is wrong by a line."""
+    reporter = document.reporter
+    kept = document["source"], reporter.source, reporter.get_source_and_line
+    document["source"] = reporter.source = source
+    reporter.get_source_and_line = lambda line: (source, line)
+    try:
+        yield
+    finally:
+        document["source"], reporter.source, reporter.get_source_and_line = kept
 
 
 def joined(parts):
