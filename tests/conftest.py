@@ -44,8 +44,6 @@ QUIET = [
 ]
 
 
-# Module-scoped fixtures that keep a warm parent from one test to the next; it must be gone when their module ends.
-LASTING = {"guests", "pool"}
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
 LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
@@ -168,19 +166,13 @@ def assert_nothing_left(before, seconds=LEFT_SECONDS):
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_its_module():
-    """No sandbox and no worker that a module's tests or fixtures started goes on after it."""
+    """No sandbox and no worker that a module's tests or fixtures started goes on after it.
+
+    To look costs 13 ms: too much to do it around each test.
+    """
     before = still_running()
     yield
     assert_nothing_left(before)
-
-
-@pytest.fixture(autouse=True)
-def nothing_outlives_its_test(request, nothing_outlives_its_module):
-    """No sandbox and no worker that a test started goes on after it."""
-    before = still_running()
-    yield
-    if not LASTING & set(request.fixturenames):
-        assert_nothing_left(before)
 
 
 @pytest.fixture(autouse=True)
