@@ -256,6 +256,7 @@ def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(
             assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @each_exercise
 def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
