@@ -26,7 +26,6 @@ READ = (
     "course.py",
 )
 UNREAD = (
-    "exercises/",
     "CHANGELOG.md",
     "changelog.d/",
     "locale/",
