@@ -13,6 +13,7 @@
 An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it are warnings.
 """
 
+import functools
 import html
 import re
 from collections import Counter
@@ -258,13 +259,14 @@ def cell_link(app, docname, box):
     chapter, label, *_title = app.env.get_domain("std").anonlabels.get(box["cell"], (None, None))
     if chapter:
         uri = app.builder.get_relative_uri(docname, chapter) + "#" + label
-        words = _("The cell in “%s”") % section_of(app.env.get_doctree(chapter), label)
+        words = _("The cell in “%s”") % section_of(app.env, chapter, label)
         yield nodes.reference("", words, internal=True, refuri=uri)
 
 
-def section_of(document, label):
-    """The title of the section in which a label stands."""
-    node = next(node for node in document.findall(nodes.Element) if label in node.get("ids", ()))
+@functools.cache  # a page is read from the disk each time, and has many of the cells
+def section_of(env, page, label):
+    """The title of the section of a page in which a label stands."""
+    node = next(node for node in env.get_doctree(page).findall(nodes.Element) if label in node.get("ids", ()))
     while not isinstance(node, nodes.section):
         node = node.parent
     return next(node.findall(nodes.title)).astext()
