@@ -152,8 +152,8 @@ def mutants(
 ) -> None:
     """Change right answers in one place at a time, and count how many of these mutants the checks reject.
 
-    Writes the results to book/data/mutants.json. Ends with status 1 if a mutant passes the checks and equal.toml does
-    not mark it as equal, or if a mark there matches no such mutant.
+    Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends with status 1 if a
+    mutant passes the checks and equal.toml does not mark it as equal, or if a mark there matches no such mutant.
     """
     from autograder.authoring.mutants import look_at
 
