@@ -3,7 +3,6 @@
 import ast
 import functools
 import importlib.metadata
-import importlib.util
 import itertools
 import os
 import re
@@ -231,30 +230,12 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
     assert (course / "gradebook.db").exists() and (course / "feedback" / "ada" / "01-mine" / "01-mine.html").exists()
 
 
-def lock_script():
-    spec = importlib.util.spec_from_file_location("lock", ROOT / ".ci" / "lock.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_lock_is_in_the_order_of_the_groups():
-    lock = lock_script()
-    files = {
-        "requirements.txt": "What the course uses",
-        "requirements-test.txt": "What tests use beyond requirements.txt",
-    }
-    beyond = {"cluster", "postgres", lock.ALL}  # what a course does without
-    for name, what in files.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert text.startswith(lock.HEAD.format(what=what))
-        for heading, names in lock.groups().items():
-            part = text.partition(f"\n# {heading}\n")[2].partition("\n\n")[0]
-            assert set(lock.pins(part)) <= set(names), heading
-            assert bool(part) == ((heading in beyond) == (name == "requirements-test.txt")), heading
-    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    for name, (version, reason) in lock.HELD.items():
-        assert f"{name}=={version}  # {reason}\n" in text
+def test_uv_knows_what_torch_needs():
+    """Its CUDA packages alone are left out of the lock."""
+    (told,) = PYPROJECT["tool"]["uv"]["dependency-metadata"]
+    needs = [own for own in map(Requirement, importlib.metadata.requires("torch")) if "extra" not in str(own.marker)]
+    names = {normal(own.name) for own in needs if not own.name.startswith(("nvidia-", "cuda-", "triton"))}
+    assert names == set(told["requires-dist"])
 
 
 def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
