@@ -49,9 +49,7 @@ def _lexer(language: str) -> Lexer | None:
 
 @functools.cache
 def _class(token: Any) -> str:
-    return next(
-        (name for kind, name in CLASSES.items() if token in kind), ""
-    )  # that kind or one below
+    return next((name for kind, name in CLASSES.items() if token in kind), "")  # that kind or one below
 
 
 def _coloured(text: str, lexer: Lexer) -> str:
