@@ -104,6 +104,7 @@ def test_the_ledger_of_the_built_book_leads_to_box_and_cell(html):
     ledger = (html / "book" / "claims.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(01-qkv(?:-deeper)?)\.html#([^"]+)"', ledger)
     assert {f"claim-{name.lower()}" for name, _ in ALL} <= {place for _, place in links}
+    assert "mathjax/tex-chtml.js" in ledger, "its formulas come from the chapters"
     for chapter, place in links:
         page = (html / "book" / f"{chapter}.html").read_text(encoding="utf-8")
         assert f'id="{place}"' in page, f"{chapter} has no {place}"

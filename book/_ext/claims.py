@@ -317,8 +317,6 @@ def check(app, env):
 
 def rewrite(app, env):
     """A ledger is written again whenever any page was read."""
-    for docname in env.claims_ledgers:  # statements hold formulas, which the page's own source may not
-        env.get_domain("math").data["has_equations"][docname] = True
     return sorted(env.claims_ledgers)
 
 
