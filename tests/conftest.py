@@ -12,6 +12,7 @@ import functools
 import http.server
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,8 +45,6 @@ QUIET = [
 ]
 
 
-# Module-scoped fixtures that keep a warm parent from one test to the next; it must be gone when their module ends.
-LASTING = {"guests", "pool"}
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
 LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
@@ -75,6 +74,19 @@ def absent(reason):
     """Leave a test out, and say why."""
     print(reason)
     pytest.skip(reason)
+
+
+@functools.cache
+def loaded(folder):
+    """Return an exercise of this course, loaded once in each process: no test changes it."""
+    from autograder.authoring import loader  # after `startup.begin`
+
+    return loader.load(folder)
+
+
+def subjects_of(folder):
+    """Return the functions that an exercise's notebook checks, in order, without loading it: pytest asks for them."""
+    return re.findall(r'^checks\.run\("(\w+)"', (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M)
 
 
 def toy_course(root, settings=""):
@@ -168,19 +180,13 @@ def assert_nothing_left(before, seconds=LEFT_SECONDS):
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_its_module():
-    """No sandbox and no worker that a module's tests or fixtures started goes on after it."""
+    """No sandbox and no worker that a module's tests or fixtures started goes on after it.
+
+    To look costs 13 ms: too much to do it around each test.
+    """
     before = still_running()
     yield
     assert_nothing_left(before)
-
-
-@pytest.fixture(autouse=True)
-def nothing_outlives_its_test(request, nothing_outlives_its_module):
-    """No sandbox and no worker that a test started goes on after it."""
-    before = still_running()
-    yield
-    if not LASTING & set(request.fixturenames):
-        assert_nothing_left(before)
 
 
 @pytest.fixture(autouse=True)

@@ -145,6 +145,7 @@ def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
     path = shutil.copy(exercise.edition("zh_CN"), tmp_path)
     for name in ("checks.py", "checking.zip"):
@@ -236,6 +237,7 @@ def with_given(tmp_path_factory):
     return own.exercises()[0]
 
 
+@pytest.mark.slow
 def test_a_notebook_answers_in_its_language_however_it_is_run(with_given, tmp_path):
     """No editor names the notebook here, as under nbconvert and papermill: its first code cell says the language."""
     folder = shutil.copytree(with_given.released, tmp_path / "01-toy")

@@ -76,6 +76,7 @@ def check_left(answer, expected):
         np.testing.assert_allclose(mine, theirs, atol=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [[], [(0, 0)], [(1, 3)], [(0, 1), (0, 2), (1, 0)], HEADS])
 def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, cut):
     model, found = untrained

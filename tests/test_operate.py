@@ -145,6 +145,7 @@ def test_the_reports_document_has_its_numbers_and_no_name_if_there_shall_be_none
     assert not [name for name in ("ada", "ben", "cem") if f'"{name}' in done.stdout]
 
 
+@pytest.mark.slow
 def test_doctors_document_has_what_it_found(toy):
     done = command("doctor", "--course", toy.root, "--json")
     made = json.loads(done.stdout)

@@ -22,7 +22,9 @@ import record  # noqa: E402
 import records  # noqa: E402
 import run_pages  # noqa: E402
 
-PAGES = [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))]
+PAGES = [
+    page for page in run_pages.pages() if re.search(rf"^:?tags: .*\b{records.TAG}\b", page.read_text("utf8"), re.M)
+]
 
 
 def notebook(*cells):
@@ -432,9 +434,10 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
         assert complaint in " ".join(said) if complaint else said == [], (said, clock)
 
 
+@pytest.mark.slow
 def test_what_is_recorded_is_of_this_code():
     """If not: run `python book/record.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
-    assert PAGES
+    assert [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))] == PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
 
@@ -462,6 +465,7 @@ def training(pages_notebook):
             yield cell.source.splitlines()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in run_pages.pages() if page.stem < "09"], ids=lambda page: page.stem)
 def test_no_model_is_trained_when_a_page_is_built(page):
     """What training gives depends on the processor: it is recorded, and a page asserts of the record."""
