@@ -84,6 +84,7 @@ def text(part):
     return " ".join(own.split())
 
 
+@pytest.mark.slow
 def test_nothing_is_warned_of(pages):
     assert not pages[2]
 
@@ -165,6 +166,7 @@ def test_what_the_page_quotes_is_what_is_said(pages):
         assert words in text(pages[0]) and words in source
 
 
+@pytest.mark.slow
 def test_benchmarks_are_shown_where_there_are_any(built, pages):
     assert "This has not been measured on this checkout" in text(pages[0])
     page, _, warned = built(MEASURED)

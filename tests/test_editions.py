@@ -551,6 +551,7 @@ SEVERAL = {"context", "memory", "value"}
 """Terms that are also other things: an argument in code, a decoder's memory, the value of a key."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", catalogues.languages(ROOT))
 def test_one_thing_has_one_term(language):
     """Where English has a term in words, its translation has the one of terms.toml, but for turns of phrase."""
@@ -599,6 +600,7 @@ def test_a_sentence_that_cannot_be_translated_is_found(code, lines):
     assert [line for line, _ in sentences.faults(ast.parse(code))] == lines
 
 
+@pytest.mark.slow
 def test_a_text_is_in_one_catalogue():
     found = translations.texts(ROOT)
     for kind in (catalogues.EXERCISES, catalogues.FEEDBACK):

@@ -176,6 +176,7 @@ def test_a_right_answer_sees_the_helpers_of_the_module_that_it_stands_in(toy):
     assert dropped.killed and not dropped.raised
 
 
+@pytest.mark.slow
 def test_what_one_mutant_left_in_memory_is_gone_before_the_next(toy):
     """One that fills the memory would else have the others rejected for it."""
     leaves = """
@@ -290,6 +291,7 @@ def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
             cli.app(["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_what_students_write_is_there_without_what_the_text_shows(folder):
     assert set(loaded(folder).programs) <= set(mutants.reference(folder))

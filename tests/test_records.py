@@ -306,6 +306,7 @@ def test_a_clock_is_not_recorded_on_a_busy_machine(tags, before, during, recorde
     assert bool(runs) == (recorded or before < 1)
 
 
+@pytest.mark.slow
 def test_a_chapters_code_is_what_jupytext_reads():
     """Of each page: the cells that its figure, or another page's, takes."""
     read = 0
