@@ -163,7 +163,7 @@ def test_a_fault_in_the_configuration_is_one_line(tmp_path, said):
     with pytest.raises(UserError) as error:
         _ = course.config
     assert str(error.value).startswith(f"nbgrader_config.py{CONFIG_FAULTS[said]}") and "\n" not in str(error.value)
-    (found,) = (finding for finding in doctor.findings(tmp_path) if finding.what == "Configuration")
+    (found,) = doctor._configuration(tmp_path)
     assert (found.state, found.note) == ("missing", str(error.value))
 
 
