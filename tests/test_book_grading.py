@@ -143,7 +143,7 @@ def test_the_limits_are_those_of_the_engine(pages):
 
 
 def test_every_kind_is_explained(pages):
-    source = "".join(path.read_text() for path in (ROOT / "autograder").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "autograder" / "grades").glob("*.py"))
     for kind in KINDS:
         assert f'"{kind}"' in source
         own = pages[0].partition(f'id="kind-{kind}"')[2].partition("</section>")[0]

@@ -194,6 +194,7 @@ def test_a_broken_catalogue_is_one_line(course, tmp_path):
         catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
 
 
+@pytest.mark.slow
 def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     folder = course.sources()[0].solution
     path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
@@ -206,6 +207,7 @@ def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     write_catalogues(course.root)
 
 
+@pytest.mark.slow
 def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     """In Colab, which does not tell where the notebook lies."""
     course = toy_course(tmp_path / "course")
@@ -608,6 +610,7 @@ def test_a_text_is_in_one_catalogue():
         assert len(texts) == len(set(texts)) and len(texts) > 100
 
 
+@pytest.mark.slow
 def test_what_the_engine_says_is_found():
     said = translations.texts(ROOT)["feedback/autograder"]
     for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python."):

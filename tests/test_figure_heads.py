@@ -86,6 +86,7 @@ def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, 
     check_left(answer, without(course, model, cut, windows=5))
 
 
+@pytest.mark.slow
 def test_a_cost_is_the_difference_to_the_whole(untrained, tmp_path):
     _, found = untrained
     shown = figure.HeadsFigure(found)
