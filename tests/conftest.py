@@ -51,6 +51,9 @@ LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
+# Compiled tests and modules are kept: tests start hundreds of processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Tests run side by side: with a thread for each core in each of them, sums on small tensors take six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton asks for this as it is imported, and torch's compiler imports it.
@@ -117,17 +120,18 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    In CI, which runs the sweep as well, leave out the few seeds of what the sweep tries with many. And of what takes
-    turns, such as each page in a browser, run a third there: another one each week.
+    Of what takes turns, such as each page in a browser, a third runs, another one each week; the sweep has the rest,
+    except in CI. A run of all tests leaves out the few seeds of what the sweep tries with many: `release` tried them.
     """
-    if os.environ.get("CI"):
-        left_out = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
-        if config.option.markexpr == "not sweep":
-            ids = {item.nodeid for item in items}
-            left_out += [item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}]
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+    waiting = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
+    for item in waiting if config.option.markexpr else []:
+        item.add_marker(pytest.mark.sweep)
+    left_out = set(waiting if os.environ.get("CI") else [])
+    if config.option.markexpr == "not sweep" and not config.option.keyword:
+        ids = {item.nodeid for item in items}
+        left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if COSTLY & set(item.fixturenames):
@@ -135,9 +139,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def has_its_turn(item):
-    """Tell whether a test of several parameters has its turn in this week."""
+    """Tell whether a test, or a parameter of one, has its turn in this week."""
     week = datetime.date.today().isocalendar().week
-    return zlib.crc32(item.callspec.id.encode()) % 3 == week % 3
+    own = item.callspec.id if hasattr(item, "callspec") else item.name
+    return zlib.crc32(own.encode()) % 3 == week % 3
 
 
 def still_running():
@@ -266,8 +271,9 @@ def page(browser):
 
 @pytest.fixture(scope="module")
 def tab(browser):
-    """One tab for all tests of a module."""
+    """One tab for all tests of a module, in which formulas stay as they are written: to set them takes seconds."""
     context = browser.new_context()
+    context.route("**/vendor/mathjax/*", lambda route: route.abort())
     yield context.new_page()
     context.close()
 
@@ -279,9 +285,8 @@ def chapter(tab, site, request):
     tab.goto(site + request.module.PAGE)
     root = tab.locator(request.module.FIGURE)
     root.locator("input, button").first.wait_for(state="attached", timeout=30_000)
-    # Formulas move what is below them, and the theme scrolls gently.
-    root.evaluate("""async (root) => {
-      await Promise.all([document.fonts.ready, window.MathJax?.startup?.promise]);
+    root.evaluate("""async (root) => {  // the theme scrolls gently
+      await document.fonts.ready;
       root.scrollIntoView({ block: "center", behavior: "instant" });
     }""")
     return tab

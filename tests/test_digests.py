@@ -88,6 +88,7 @@ def differences(ours, theirs):
 
 
 @pytest.mark.slow
+@pytest.mark.turns
 def test_every_other_python_says_the_same(ours, cells):
     others = pythons()
     if not others:
