@@ -12,6 +12,7 @@ import functools
 import http.server
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,19 @@ def absent(reason):
     """Leave a test out, and say why."""
     print(reason)
     pytest.skip(reason)
+
+
+@functools.cache
+def loaded(folder):
+    """Return an exercise of this course, loaded once in each process: no test changes it."""
+    from autograder.authoring import loader  # after `startup.begin`
+
+    return loader.load(folder)
+
+
+def subjects_of(folder):
+    """Return the functions that an exercise's notebook checks, in order, without loading it: pytest asks for them."""
+    return re.findall(r'^checks\.run\("(\w+)"', (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M)
 
 
 def toy_course(root, settings=""):

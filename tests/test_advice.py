@@ -244,6 +244,7 @@ def test_listed_answers_are_held_to_it(folder):
     assert len(said) == 2  # and the one that only advice tells is among them
 
 
+@pytest.mark.slow
 def test_mutants_that_only_advice_tells_are_counted_as_such(folder):
     found = mutants.look_at(Exercise("01-toy", folder.parent.parent), "add", workers=1)
     row = found.rows["add"]

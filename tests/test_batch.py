@@ -233,7 +233,8 @@ def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "")
 
 
-@pytest.mark.parametrize(("jobs", "given"), [(1, [None]), (2, [1, 3]), (3, [1, 3, 1])])
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "given"), [(1, [None]), (3, [1, 3, 1])])
 def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, given):
     monkeypatch.setattr(backends, "_serve", _tells_its_core)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1})
@@ -248,6 +249,7 @@ def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, given):
         local.close()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch):
     monkeypatch.setattr(backends, "_serve", _answers)
     local = backends.Local(2, None)

@@ -16,12 +16,19 @@ from autograder.checking.diagnosis import Diagnosis
 
 COUNT = 10  # a block of each kind, as `classes.KINDS` has it
 SEED = 1
-each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 with_torch = [folder for folder in loader.FOLDERS if "\nimport torch" in (folder / "checks.py").read_text("utf8")]
-each_in_full = pytest.mark.parametrize(  # checks of torch modules take ten times as long
-    "folder",
-    [pytest.param(folder, marks=pytest.mark.sweep) if folder in with_torch else folder for folder in loader.FOLDERS],
-    ids=lambda folder: folder.name,
+
+
+def each(mark_of):
+    """Parametrize a test with each exercise, all but the first with a mark."""
+    first, *others = loader.FOLDERS
+    found = [first, *(pytest.param(folder, marks=mark_of(folder)) for folder in others)]
+    return pytest.mark.parametrize("folder", found, ids=[folder.name for folder in loader.FOLDERS])
+
+
+each_exercise = each(lambda folder: pytest.mark.slow)
+each_in_full = each(  # checks of torch modules take ten times as long
+    lambda folder: pytest.mark.sweep if folder in with_torch else pytest.mark.slow
 )
 
 

@@ -124,6 +124,7 @@ def test_what_pip_does_not_find_is_named_and_nothing_is_left(course, index, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["course", "index"]
 
 
+@pytest.mark.slow
 def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_line(course, index, tmp_path):
     there = tmp_path / "there"
     there.mkdir()

@@ -118,6 +118,7 @@ def test_workers_here_write_what_a_local_run_writes(course, local, tmp_path):
     assert re.search(r"2 workers, \d+\.\d/s", said)
 
 
+@pytest.mark.slow
 def test_a_local_run_imports_no_dask():
     code = "import sys, autograder.grading.session, autograder.grading.batch, autograder.cli\n"
     code += "assert not {'dask', 'distributed', 'autograder.grading.cluster'} & set(sys.modules)"

@@ -87,6 +87,7 @@ def differences(ours, theirs):
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
+@pytest.mark.slow
 @pytest.mark.turns
 def test_every_other_python_says_the_same(ours, cells):
     others = pythons()
@@ -97,6 +98,7 @@ def test_every_other_python_says_the_same(ours, cells):
         assert differences(ours, digests(python, cells)) == [], one
 
 
+@pytest.mark.slow
 def test_neither_hashes_nor_locale_nor_place_nor_line_endings_matter(ours, cells, tmp_path):
     """In a copy elsewhere, as git for Windows checks it out; a release is as it was made there, too."""
     root = tmp_path / "a course ü"
@@ -111,6 +113,7 @@ def test_neither_hashes_nor_locale_nor_place_nor_line_endings_matter(ours, cells
     assert differences(ours, digests(sys.executable, cells, root, PYTHONHASHSEED="2", **plain_locale)) == []
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_what_is_compared(ours, cells):
     """The digest of each page's record is among those that are compared, and so is that of the compiled kernels."""
     for page in json.loads(cells):

@@ -145,6 +145,7 @@ def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
     path = shutil.copy(exercise.edition("zh_CN"), tmp_path)
     for name in ("checks.py", "checking.zip"):
@@ -193,6 +194,7 @@ def test_a_broken_catalogue_is_one_line(course, tmp_path):
         catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
 
 
+@pytest.mark.slow
 def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     folder = course.sources()[0].solution
     path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
@@ -205,6 +207,7 @@ def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     write_catalogues(course.root)
 
 
+@pytest.mark.slow
 def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     """In Colab, which does not tell where the notebook lies."""
     course = toy_course(tmp_path / "course")
@@ -236,6 +239,7 @@ def with_given(tmp_path_factory):
     return own.exercises()[0]
 
 
+@pytest.mark.slow
 def test_a_notebook_answers_in_its_language_however_it_is_run(with_given, tmp_path):
     """No editor names the notebook here, as under nbconvert and papermill: its first code cell says the language."""
     folder = shutil.copytree(with_given.released, tmp_path / "01-toy")
@@ -550,6 +554,7 @@ SEVERAL = {"context", "memory", "value"}
 """Terms that are also other things: an argument in code, a decoder's memory, the value of a key."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", catalogues.languages(ROOT))
 def test_one_thing_has_one_term(language):
     """Where English has a term in words, its translation has the one of terms.toml, but for turns of phrase."""
@@ -598,6 +603,7 @@ def test_a_sentence_that_cannot_be_translated_is_found(code, lines):
     assert [line for line, _ in sentences.faults(ast.parse(code))] == lines
 
 
+@pytest.mark.slow
 def test_a_text_is_in_one_catalogue():
     found = translations.texts(ROOT)
     for kind in (catalogues.EXERCISES, catalogues.FEEDBACK):
@@ -605,6 +611,7 @@ def test_a_text_is_in_one_catalogue():
         assert len(texts) == len(set(texts)) and len(texts) > 100
 
 
+@pytest.mark.slow
 def test_what_the_engine_says_is_found():
     said = translations.texts(ROOT)["feedback/autograder"]
     for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python."):

@@ -505,7 +505,8 @@ def test_a_forged_shape_is_noticed(toy, shape):
     assert caught.value.kind == Kind.HOSTILE and (x.shape, view.shape) == ((3,), (2, 3))
 
 
-def test_half_a_message_is_not_waited_for_without_end(toy):
+def test_half_a_message_is_not_waited_for_without_end(toy, monkeypatch):
+    monkeypatch.setattr("autograder.sandbox.guest.HALF_A_MESSAGE", 0.1)
     own = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
     with pytest.raises(Ended, match="half a message"):
         own.notebook.find("add")

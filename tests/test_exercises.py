@@ -18,6 +18,7 @@ import zipfile
 import nbformat
 import numpy as np
 import pytest
+from conftest import loaded, subjects_of
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -50,7 +51,7 @@ spelt = list(vars(misconceptions).values()) + list(vars(right_answers).values())
 members = [member for own in spelt for member in getattr(own, "families", ())]
 {subject} = next(own for own in spelt + members if getattr(own, "__name__", "") == {answer!r})
 """
-SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in loader.load(folder).subjects]
+SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in subjects_of(folder)]
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 
 
@@ -58,13 +59,14 @@ def with_torch(folder):
     return bool(re.search(r"^import torch", (folder / "checks.py").read_text(encoding="utf8"), re.M))
 
 
-def slow_with_torch(folder):
-    return [pytest.mark.slow] if with_torch(folder) else []
+def slow_but_first(folder):
+    """The quick tests take one exercise: `release` runs the listed answers of each that changes."""
+    return [] if folder == loader.FOLDERS[0] else [pytest.mark.slow]
 
 
 each_subject = pytest.mark.parametrize(
     ("folder", "subject"),
-    [pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_with_torch(own[0])) for own in SUBJECTS],
+    [pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_but_first(own[0])) for own in SUBJECTS],
 )
 
 
@@ -73,7 +75,7 @@ def on_seeds(few, many):
     found = []
     for folder, subject in SUBJECTS:
         name = f"{folder.name}-{subject}"
-        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=slow_with_torch(folder)))
+        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=slow_but_first(folder)))
         if seeds := many[FEWER::FEWER] if with_torch(folder) else many:
             marks = [pytest.mark.sweep, pytest.mark.turns]
             found.append(pytest.param(folder, subject, seeds, id=f"{name}-sweep", marks=marks))
@@ -83,13 +85,13 @@ def on_seeds(few, many):
 @functools.cache
 def caught(folder, subject, seed):
     """Return each listed wrong answer, with the name and the cause of each check that it fails, in order."""
-    found = loader.caught(loader.load(folder), subject, seed)
+    found = loader.caught(loaded(folder), subject, seed)
     return [(wrong, [(result.name, result.cause) for result in failed]) for wrong, failed in found]
 
 
 @each_subject
 def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject):
-    suite = loader.load(folder).suite
+    suite = loaded(folder).suite
     wrong, right = (suite.listed(kind, subject) for kind in ("wrong_for", "right_for"))
     assert wrong and right
     assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
@@ -98,7 +100,7 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
 @on_seeds(WRONG_SEEDS, WRONG_SWEEP)
 def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the tolerance."""
-    exercise, unlike = loader.load(folder), []
+    exercise, unlike = loaded(folder), []
     for seed in seeds:
         for wrong, failed in caught(folder, subject, seed):
             if not failed:
@@ -121,7 +123,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
 
 @on_seeds(RIGHT_SEEDS, RIGHT_SWEEP)
 def test_right_answers_get_full_points(folder, subject, seeds):
-    suite = loader.load(folder).suite
+    suite = loaded(folder).suite
     for right in suite.listed("right_for", subject):
         for seed in seeds:
             report = suite.examine(subject, right, points=1, seed=seed)
@@ -144,7 +146,7 @@ def all_that_its_author_has(folder):
 @each_exercise
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_path):
     """A class whose students hand in the listed answers: the first right and wrong ones."""
-    exercise, handed_in = loader.load(folder), {}
+    exercise, handed_in = loaded(folder), {}
     listed = exercise.suite.listed
     answers = {
         # Of the wrong ones the first are spelt out, and the last is a member of a family.
@@ -182,7 +184,7 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
     def stub(*arguments, **named):
         raise NotImplementedError
 
-    suite = loader.load(folder).suite
+    suite = loaded(folder).suite
     for function in (stub, None):
         report = suite.examine(subject, function, points=1)
         assert report.score == 0
@@ -194,7 +196,7 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
 def test_every_check_is_earned(folder, subject):
     """A check that no listed wrong answer fails may be checking nothing."""
     # What needs what this machine lacks is not run here.
-    idle = {check.__name__ for check in loader.load(folder).suite.of(subject) if not machine.lacks(check.on)}
+    idle = {check.__name__ for check in loaded(folder).suite.of(subject) if not machine.lacks(check.on)}
     for _wrong, failed in caught(folder, subject, WRONG_SEEDS[0]):
         idle -= {name for name, _cause in failed}
     assert not idle
@@ -202,7 +204,7 @@ def test_every_check_is_earned(folder, subject):
 
 @each_exercise
 def test_each_function_has_a_check_cell_of_its_name(folder):
-    exercise = loader.load(folder)
+    exercise = loaded(folder)
     cells = exercise.cells(grade=True, solution=False)
     assert [call_of(cell).subject for cell in cells] == exercise.subjects
     assert [cell.metadata.nbgrader.grade_id for cell in cells] == [f"check_{name}" for name in exercise.subjects]
@@ -211,7 +213,7 @@ def test_each_function_has_a_check_cell_of_its_name(folder):
 @each_exercise
 def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     """Of each function; an exercise that has no chapter yet sends nobody anywhere."""
-    exercise, path = loader.load(folder), loader.ROOT / "book" / f"{folder.name}.md"
+    exercise, path = loaded(folder), loader.ROOT / "book" / f"{folder.name}.md"
     assert set(exercise.suite.read) == (set(exercise.subjects) if path.exists() else set())
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf8"), re.M) if path.exists() else []
     for subject, place in exercise.suite.read.items():
@@ -222,7 +224,7 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
 @each_exercise
 def test_time_and_difficulty_stand_below_each_heading(folder):
     """Of the exercise and of all that it asks; the times of its parts add up, without that of the stretch task."""
-    exercise, found = loader.load(folder), {}
+    exercise, found = loaded(folder), {}
     for cell in exercise.cells(grade=False, solution=False):
         if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
             (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
@@ -235,14 +237,14 @@ def test_time_and_difficulty_stand_below_each_heading(folder):
 
 @each_exercise
 def test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder):
-    exercise = loader.load(folder)
+    exercise = loaded(folder)
     assert exercise.subjects[0] == "by_hand" and "by_hand" in exercise.without_points
 
 
 @each_exercise
 def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(folder):
     """Or of a class one for each method, so that the methods' names and docstrings are given."""
-    exercise = loader.load(folder)
+    exercise = loaded(folder)
     written = [cell for cell in exercise.cells(solution=True) if cell.cell_type == "code"]
     assert written
     for cell in written:
@@ -270,7 +272,7 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
-    exercise = loader.load(folder)
+    exercise = loaded(folder)
     pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) pending)?$"
     earned = re.findall(pattern, done.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercise.programs

@@ -153,6 +153,7 @@ def test_bytes_are_those_of_what_is_there_at_once():
     assert figure.most_bytes(views, x) == 8000
 
 
+@pytest.mark.slow
 def test_the_model_knows_its_cards_and_each_thing_to_try_is_as_the_page_says(model):
     left, twin = figure.looks(model)
     assert min(figure.correct(model)) > 0.98

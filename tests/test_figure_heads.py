@@ -76,6 +76,7 @@ def check_left(answer, expected):
         np.testing.assert_allclose(mine, theirs, atol=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [[], [(0, 0)], [(1, 3)], [(0, 1), (0, 2), (1, 0)], HEADS])
 def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, cut):
     model, found = untrained
@@ -85,6 +86,7 @@ def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, 
     check_left(answer, without(course, model, cut, windows=5))
 
 
+@pytest.mark.slow
 def test_a_cost_is_the_difference_to_the_whole(untrained, tmp_path):
     _, found = untrained
     shown = figure.HeadsFigure(found)

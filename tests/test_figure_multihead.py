@@ -57,6 +57,7 @@ def check_equal(answer, expected):
         np.testing.assert_allclose(answer[name], value, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_layer_equals_the_chapter(course, tmp_path):
     generator, cases = torch.Generator().manual_seed(6), []
     for count in (1, 2, 4, 8, 16):

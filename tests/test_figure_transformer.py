@@ -78,6 +78,7 @@ def test_temperature_and_drawing(tmp_path):
     assert drawn == [0, 0, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_the_text_is_of_the_grammar_and_the_grammar_knows_what_comes_next(course, tmp_path):
     """`after` and the generator are two writings of one grammar; a regular expression is the third."""
     words = [course["VOCABULARY"][token] for token in course["text_of"](3, 3000)]

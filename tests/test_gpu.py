@@ -151,6 +151,7 @@ for wrong in ([x, x[..., :8], x[..., :8]], [x, x, x[:, :, :4]], [x, x.half(), x]
 """
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(triton):
     shown = python("-c", REFUSED).splitlines()
     assert len(shown) == 8 and "TRITON_INTERPRET" in shown[-1] and "(1, 2, 5, 16)" in shown[0]
@@ -263,6 +264,7 @@ def test_through_a_cache_the_layer_says_the_same(layer, heads):
     assert cache.pair[0].shape == (2, heads, 14, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "is_causal"), [(4, False), (2, True)])
 def test_compiled_without_a_break(layer, is_causal, heads):
     """As a whole, with a mask, and for several tokens that meet a cache."""

@@ -183,6 +183,7 @@ def test_the_release_has_checks_and_runtime_and_no_solution(toy):
     assert b"return a + b" not in everything and b"addition commutes" not in everything
 
 
+@pytest.mark.slow
 def test_nbgraders_own_release_is_the_same(toy, tmp_path):
     exercise = toy.exercises()[0]
     ours = {path.name: path.read_bytes() for path in exercise.released.iterdir()}
@@ -343,6 +344,7 @@ def test_report_and_export(graded):
     assert all(float(rows[student]["score"]) == points for student, (_, points, _, _) in CLASS.items())
 
 
+@pytest.mark.slow
 def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
     """They take longer to load than a notebook to check."""
     code = "import sys, autograder.grading.self_check, autograder.grading.worker\n"

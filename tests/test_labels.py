@@ -8,6 +8,7 @@ import importlib
 from collections import Counter
 
 import pytest
+from conftest import loaded
 
 from autograder.authoring import answer_trials, loader
 
@@ -19,12 +20,14 @@ FEWEST_WORDS, MOST_WORDS = 2, 7
 # What a label may begin with in upper case: names, of matrices too.
 NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "PyTorch's", "A", "K", "Q", "V", "W", "W_o"}
 NAMES |= {"W_o's", "W_q", "X", "Z", "GELU", "ReLU", "SiLU"}
-SUBJECTS = [
-    (folder, subject) for folder in [*loader.FOLDERS, *SMALL_COURSES] for subject in loader.load(folder).subjects
-]
-each_subject = pytest.mark.parametrize(
-    ("folder", "subject"), SUBJECTS, ids=[f"{folder.name}-{subject}" for folder, subject in SUBJECTS]
-)
+each_exercise = pytest.mark.parametrize("folder", [*loader.FOLDERS, *SMALL_COURSES], ids=lambda folder: folder.name)
+
+
+def listed(folder):
+    """Yield each wrong answer that is listed for a function of an exercise, with the function's name."""
+    exercise = loaded(folder)
+    for subject in exercise.subjects:
+        yield from ((subject, wrong) for wrong in exercise.suite.listed("wrong_for", subject))
 
 
 @pytest.fixture
@@ -34,19 +37,19 @@ def catches(monkeypatch):
     return importlib.import_module("catches")
 
 
-@each_subject
-def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder, subject):
-    wrong = loader.load(folder).suite.listed("wrong_for", subject)
-    assert wrong or folder in SMALL_COURSES
-    assert [answer.__name__ for answer in wrong if not answer.label] == []
-    counts = Counter(answer.label for answer in wrong)
+@each_exercise
+def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder):
+    found = list(listed(folder))
+    assert {subject for subject, _ in found} == set(loaded(folder).subjects) or folder in SMALL_COURSES
+    assert [answer.__name__ for _, answer in found if not answer.label] == []
+    counts = Counter((subject, answer.label) for subject, answer in found)
     assert [label for label, count in counts.items() if count > 1] == [], "two wrong answers share a label"
 
 
-@each_subject
-def test_labels_are_a_few_plain_words(folder, subject):
+@each_exercise
+def test_labels_are_a_few_plain_words(folder, catches):
     """Short enough for a table's cell, and to stand in a sentence: no full stop, no code, a small first letter."""
-    for answer in loader.load(folder).suite.listed("wrong_for", subject):
+    for subject, answer in listed(folder):
         label = answer.label
         assert FEWEST_CHARACTERS <= len(label) <= MOST_CHARACTERS, label
         assert FEWEST_WORDS <= len(label.split()) <= MOST_WORDS, label
@@ -56,13 +59,9 @@ def test_labels_are_a_few_plain_words(folder, subject):
         assert "`" not in label and "@" not in label, label
         # A spreadsheet takes a cell that begins like this for a formula.
         assert label[0] not in "-+=", label
-
-
-@each_subject
-def test_labels_say_more_than_the_function_s_name(folder, subject, catches):
-    for answer in loader.load(folder).suite.listed("wrong_for", subject):
-        family = answer.__module__.endswith("checking.answers")  # named after its label
-        assert family or answer.label != catches.words(answer.__name__, subject), answer.__name__
+        # It says more than the function's name. A family's is named after its label.
+        family = answer.__module__.endswith("checking.answers")
+        assert family or label != catches.words(answer.__name__, subject), answer.__name__
 
 
 def test_without_a_label_the_page_shows_the_name_in_words(catches):

@@ -32,7 +32,7 @@ def imports_torch(folder):
 each_exercise = pytest.mark.parametrize(
     "folder",
     [
-        pytest.param(folder, marks=[pytest.mark.slow] if imports_torch(folder) else [], id=folder.name)
+        pytest.param(folder, marks=[pytest.mark.slow] if folder != loader.FOLDERS[0] else [], id=folder.name)
         for folder in loader.FOLDERS
     ],
 )
@@ -75,6 +75,7 @@ def test_the_first_check_loads_what_the_exercise_uses(folder, first_check, tmp_p
         assert found == used, kind
 
 
+@pytest.mark.slow
 @each_of_numpy
 def test_what_needs_no_torch_never_loads_it(folder, first_check, tmp_path):
     """Neither does any other check, of the author's solutions and of numbers that nobody listed."""

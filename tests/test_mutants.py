@@ -6,6 +6,7 @@ import re
 import textwrap
 
 import pytest
+from conftest import loaded
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -149,6 +150,7 @@ def run(toy, *arguments):
     return CliRunner().invoke(cli.app, ["mutants", "01-toy", "--course", str(toy.parent.parent), *arguments])
 
 
+@pytest.mark.slow
 def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
     found, count = mutants.mutants_of(loader.load(toy), "total")
@@ -175,6 +177,7 @@ def test_a_right_answer_sees_the_helpers_of_the_module_that_it_stands_in(toy):
     assert dropped.killed and not dropped.raised
 
 
+@pytest.mark.slow
 def test_what_one_mutant_left_in_memory_is_gone_before_the_next(toy):
     """One that fills the memory would else have the others rejected for it."""
     leaves = """
@@ -198,6 +201,7 @@ REASON = '[total."One of n and n - 1 is even."]'
 SURVIVOR = "'n * (n - 1) / 2' = 'n * (n - 1) // 2'"
 
 
+@pytest.mark.slow
 def test_equal_ones_are_marked_and_counted(toy):
     done = run(toy, "--survivors")
     assert done.exit_code == 1 and f'[total."why"]\n{SURVIVOR}\n' in done.output
@@ -214,6 +218,7 @@ def test_equal_ones_are_marked_and_counted(toy):
     assert run(toy, "--function", "total").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
@@ -270,6 +275,7 @@ def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
     assert [own.name for own in few if own.answer == "reference"] == reference
 
 
+@pytest.mark.slow
 def test_pairs_have_two_mistakes_and_are_no_mutants_or_the_original(toy):
     exercise = loader.load(toy)
     once = {own.source for own in mutants.mutants_of(exercise, "total")[0] if own.answer == "reference"}
@@ -288,9 +294,10 @@ def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
             cli.app(["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_what_students_write_is_there_without_what_the_text_shows(folder):
-    assert set(loader.load(folder).programs) <= set(mutants.reference(folder))
+    assert set(loaded(folder).programs) <= set(mutants.reference(folder))
 
 
 @pytest.mark.turns

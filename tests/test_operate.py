@@ -20,7 +20,7 @@ from test_grading import RIGHT, hand_in
 
 from autograder import cli
 from autograder.authoring.release import release
-from autograder.commands import documents
+from autograder.commands import console, documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
 from autograder.course import doctor
 from autograder.course.config import ROOT, Course, UserError
@@ -37,6 +37,22 @@ def command(*arguments, name=("-m", "autograder"), **environment):
     own = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment}
     whole = [sys.executable, *name, *map(str, arguments)]
     return subprocess.run(whole, env=own, capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """Run the command line in this process, which need not load it all again; return how it ended."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["autograder", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +161,7 @@ def test_the_reports_document_has_its_numbers_and_no_name_if_there_shall_be_none
     assert not [name for name in ("ada", "ben", "cem") if f'"{name}' in done.stdout]
 
 
+@pytest.mark.slow
 def test_doctors_document_has_what_it_found(toy):
     done = command("doctor", "--course", toy.root, "--json")
     made = json.loads(done.stdout)
@@ -176,43 +193,45 @@ def test_the_page_has_every_field_and_no_other(graded, tmp_path):
     assert len(named) > 30 and named <= made
 
 
-def test_each_way_to_end_has_its_status(tmp_path):
+def test_each_way_to_end_has_its_status(tmp_path, here):
     assert command("--help").returncode == Status.FINE
-    assert command("report", "--into", tmp_path).returncode == Status.FAILED
-    assert command("grade", "--no-such-option").returncode == Status.USAGE
-    assert command("no-such-command").returncode == Status.USAGE
+    assert here("report", "--into", tmp_path).returncode == Status.FAILED
+    assert here("grade", "--no-such-option").returncode == Status.USAGE
+    assert here("no-such-command").returncode == Status.USAGE
     assert [status_of(kind("x")) for kind in (UserError, OSError, OurFault, ValueError)] == [1, 1, 3, 3]
-    made = json.loads(command("grade", "--json", "--course", tmp_path).stdout)
+    made = json.loads(here("grade", "--json", "--course", tmp_path).stdout)
     assert made["status"] == 1 and made["error"].startswith(f"There is no folder {tmp_path}/submitted.")
 
 
-def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path):
+def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path, here):
     (tmp_path / "handed in" / "gus").mkdir(parents=True)
     (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(toy.exercises()[0].notebook.read_bytes())
-    done = command("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
+    done = here("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
     assert done.returncode == 1 and "gus/01-toy.ipynb is not in an exercise's folder and was left out." in done.stderr
 
 
 @pytest.mark.parametrize(
     "data", [b"no gradebook at all, but a long text" * 99, b"SQLite format 3\0" + bytes(range(256)) * 99]
 )
-def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data):
+def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data, here):
     (tmp_path / "gradebook.db").write_bytes(data)
     for more in ((), ("--dry-run",)):
         arguments = ("--course", toy.root, "--submitted", toy.submitted, "--into", tmp_path)
-        done = command("grade", *arguments, "--no-sandbox", *more)
+        done = here("grade", *arguments, "--no-sandbox", *more)
         assert done.returncode == 1 and "Traceback" not in done.stderr
         assert "Restore a backup, or move the file away and grade again" in done.stderr.splitlines()[-1]
     assert (tmp_path / "gradebook.db").read_bytes() == data
 
 
-@pytest.mark.parametrize("name", ["grade", "check", "collect", "report", "export", "doctor"])
-def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["grade", "check", "collect", "report", "export", pytest.param("doctor", marks=pytest.mark.slow)]
+)
+def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name, here):
     shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("*.db"))
     (tmp_path / "course" / "nbgrader_config.py").write_text("this is no python")
     notebook = tmp_path / "course" / "exercises" / "01-toy" / "01-toy.ipynb"
     given = {"check": [notebook], "collect": [tmp_path / "course" / "submitted"]}.get(name, [])
-    done = command(name, *given, "--course", tmp_path / "course")
+    done = here(name, *given, "--course", tmp_path / "course")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     if name != "doctor":
         assert done.stderr.splitlines()[-1].startswith("Error: nbgrader_config.py, line 1 cannot be run: SyntaxError")
@@ -239,14 +258,14 @@ def test_what_is_left_ungraded_through_our_fault_has_a_status_of_its_own(isolate
     assert line["kind"] == "infrastructure" and line["worker"] is None
 
 
-def test_help_lists_all_statuses():
-    said = " ".join(command("--help").stdout.split())
+def test_help_lists_all_statuses(here):
+    said = " ".join(here("--help").stdout.split())
     for status in Status:
         assert f"{status:d}: {MEANINGS[status]}" in said
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_is_graded(toy, tmp_path):
-    done = command("grade", "--course", toy.root, "--into", tmp_path, "--log", tmp_path, "--no-sandbox")
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_graded(toy, tmp_path, here):
+    done = here("grade", "--course", toy.root, "--into", tmp_path, "--log", tmp_path, "--no-sandbox")
     assert done.returncode == 1 and "Is a directory. Name another file with --log." in done.stderr
     assert not list(tmp_path.rglob("grade.json"))
 
@@ -299,13 +318,17 @@ def completed(tmp_path, words):
 
 def test_a_shell_completes_commands_and_the_exercises_of_the_course(toy, tmp_path):
     assert completed(tmp_path, "attention-by-hand gra") == ["grade"]
-    here = sorted(exercise.name for exercise in Course().exercises())
-    assert completed(tmp_path, "attention-by-hand grade ") == here
-    assert completed(tmp_path, "attention-by-hand export 1") == [name for name in here if name.startswith("1")]
     assert completed(tmp_path, f"attention-by-hand release --course {toy.root} 0") == ["01-toy"]
-    assert completed(tmp_path, f"attention-by-hand grade --course {tmp_path} ") == []
+    names = sorted(exercise.name for exercise in Course().exercises())
+    for course, begun, found in (
+        (None, "", names),
+        (None, "1", [name for name in names if name.startswith("1")]),
+        (tmp_path, "", []),
+    ):
+        assert console._exercises(SimpleNamespace(params={"course": course}), begun) == found
 
 
+@pytest.mark.slow
 def test_the_script_for_a_shell_completes_the_installed_command_alone():
     done = subprocess.run(
         ["bash", "-c", f"'{sys.executable}' -m autograder --show-completion; true"],
@@ -417,14 +440,14 @@ def test_what_a_container_is_made_of_is_there(path):
     assert users and f"useradd --create-home {users[0]}" in path.read_text(encoding="utf-8")
 
 
-def test_the_container_that_grades_has_what_its_sandbox_needs(monkeypatch):
+def test_the_container_that_grades_has_what_its_sandbox_needs(monkeypatch, here):
     path = ROOT / "containers" / "grade.Dockerfile"
     text, found = path.read_text(encoding="utf-8"), dict(instructions(path))
     assert json.loads(found["ENTRYPOINT"]) == ["python", "-m", "autograder"]
     names = {command.__name__ for commands in cli.COMMANDS.values() for command in commands}
     assert json.loads(found["CMD"])[0] in names
     used = re.search(r"attention-grade (grade .*)", text)[1].split()
-    said = " ".join(command("grade", "--help").stdout.split())
+    said = " ".join(here("grade", "--help").stdout.split())
     assert used[0] in names and all(word in said for word in used if word.startswith("--"))
     apt = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert all(name in text and name in apt for name in ("bubblewrap", "libseccomp2"))

@@ -402,6 +402,7 @@ def test_nbgraders_own_autograde_marks_what_waits(course):
 # What this machine can do.
 
 
+@pytest.mark.slow
 def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)

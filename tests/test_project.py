@@ -87,6 +87,7 @@ def ours():
     return {path.stem for path in files} | {path.parent.name for path in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", USES)
 def test_what_is_imported_is_declared(folder):
     distributions = installed()

@@ -338,6 +338,7 @@ def test_a_name_that_is_no_function_ends_the_lap():
         laps._Kernels(SimpleNamespace(find=lambda name, missing: 3), asked, laps.Mode("cpu", "float16", timed=False))
 
 
+@pytest.mark.slow
 def test_what_stops_a_race_is_one_line(course, tmp_path):
     status, printed, said = run(course, "01-qkv")
     assert (status, printed) == (1, "")

@@ -22,7 +22,9 @@ import record  # noqa: E402
 import records  # noqa: E402
 import run_pages  # noqa: E402
 
-PAGES = [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))]
+PAGES = [
+    page for page in run_pages.pages() if re.search(rf"^:?tags: .*\b{records.TAG}\b", page.read_text("utf8"), re.M)
+]
 
 
 def notebook(*cells):
@@ -339,6 +341,7 @@ def test_a_clock_is_not_recorded_on_a_busy_machine(tags, before, during, recorde
     assert bool(runs) == (recorded or before < 1)
 
 
+@pytest.mark.slow
 def test_a_chapters_code_is_what_jupytext_reads():
     """Of each page: the cells that its figure, or another page's, takes."""
     read = 0
@@ -467,9 +470,10 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
         assert complaint in " ".join(said) if complaint else said == [], (said, clock)
 
 
+@pytest.mark.slow
 def test_what_is_recorded_is_of_this_code():
     """If not: run `python book/record.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
-    assert PAGES
+    assert [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))] == PAGES
     assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
 
@@ -497,6 +501,7 @@ def training(pages_notebook):
             yield cell.source.splitlines()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in run_pages.pages() if page.stem < "09"], ids=lambda page: page.stem)
 def test_no_model_is_trained_when_a_page_is_built(page):
     """What training gives depends on the processor: it is recorded, and a page asserts of the record."""

@@ -164,6 +164,7 @@ def visit(page, path):
     return trouble
 
 
+@pytest.mark.slow
 def test_a_thousand_students_fit_into_a_small_file(thousand):
     assert thousand.stat().st_size < 1_500_000
     found = rows_of(thousand.read_text(encoding="utf-8"))

@@ -44,9 +44,8 @@ def test_products_are_those_of_matrices(product):
             product(np.ones(a), np.ones(b))
 
 
-@pytest.mark.parametrize("folder", loader.FOLDERS[:5], ids=lambda folder: folder.name)
-def test_some_rewrites_lose_nothing(folder):
-    exercise = loader.load(folder)
+def test_some_rewrites_lose_nothing():
+    exercise = loader.load(loader.FOLDERS[0])
     for subject in exercise.programs:
         for rewrite, lost in rewrites.tried(exercise, subject, SAMPLE):
             assert not lost, rewrite.name

@@ -32,6 +32,7 @@ def sample(recipe, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_eight_students_hand_in_seventeen_notebooks_and_the_same_again(recipe, sample, tmp_path):
     assert sorted(student.name for student in sample.iterdir()) == sorted(POINTS)
     made = {path.relative_to(sample): path.read_bytes() for path in sample.rglob("*") if path.is_file()}

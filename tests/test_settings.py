@@ -111,7 +111,7 @@ def add(a, b):
 """
 
 
-@pytest.mark.parametrize("sandbox", [True, False])
+@pytest.mark.parametrize("sandbox", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
     """In the sandbox the kernel knows this exercise's limit, and without one what is kept of outputs is bounded."""
     if sandbox:
@@ -138,6 +138,7 @@ def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path,
     assert doctor.unverified([exercise]) == []
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_the_course_that_is_named(course):
     done = CliRunner().invoke(cli.app, ["doctor", "--course", str(course.root)])
     assert "01-toy" in done.output and "01-qkv" not in done.output
@@ -162,7 +163,7 @@ def test_a_fault_in_the_configuration_is_one_line(tmp_path, said):
     with pytest.raises(UserError) as error:
         _ = course.config
     assert str(error.value).startswith(f"nbgrader_config.py{CONFIG_FAULTS[said]}") and "\n" not in str(error.value)
-    (found,) = (finding for finding in doctor.findings(tmp_path) if finding.what == "Configuration")
+    (found,) = doctor._configuration(tmp_path)
     assert (found.state, found.note) == ("missing", str(error.value))
 
 

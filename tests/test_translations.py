@@ -69,10 +69,10 @@ def differences(english, said):
     return {"lacks": dict(lacks), "has": dict(has)} if lacks or has else {}
 
 
-@pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
-def test_formulas_code_links_and_numbers_are_kept(path):
-    found = {english[:70]: differences(english, said) for english, said in translated(path)}
-    assert not {english: different for english, different in found.items() if different}
+def test_formulas_code_links_and_numbers_are_kept():
+    for path in CATALOGUES:
+        found = {english[:70]: differences(english, said) for english, said in translated(path)}
+        assert not {english: different for english, different in found.items() if different}, path
 
 
 def plain(text):
@@ -82,6 +82,7 @@ def plain(text):
     return re.sub(r"\]\([^)]*\)|(?<=\])\{[^}]*\}|\[|\*+", "", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
 def test_terms_are_those_of_the_list(path):
     senses = editions.terms(LANGUAGE, "senses")
@@ -97,15 +98,16 @@ def test_terms_are_those_of_the_list(path):
     assert not wrong
 
 
-@pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
-def test_signs_are_chinese_and_spaces_are_where_they_belong(path):
+def test_signs_are_chinese_and_spaces_are_where_they_belong():
     faults = {
         "a space is missing between Chinese and Latin": rf"[{HAN}][A-Za-z\d]|[A-Za-z\d%][{HAN}]",
         "a half-width sign beside Chinese": rf"[{HAN}][,.:;?!(\"]|[,.:;?!)\"][{HAN}]",
         "a space beside a full-width sign": r" [，。：；？！（）《》]|[，。：；？！（《》] ",
     }
-    texts = [plain(said) for english, said in translated(path) if not translations.is_formula(english)]
-    assert not [(fault, text[:80]) for fault, sign in faults.items() for text in texts if re.search(sign, text)]
+    for path in CATALOGUES:
+        texts = [plain(said) for english, said in translated(path) if not translations.is_formula(english)]
+        found = [(fault, text[:80]) for fault, sign in faults.items() for text in texts if re.search(sign, text)]
+        assert not found, path
 
 
 def test_places_for_values_are_kept_in_figures():

@@ -14,6 +14,7 @@ def test_what_is_recorded_is_of_all_that_were_written():
     assert len(list(unseen.FOLDER.glob("*.py"))) == len(WRITTEN), "a file belongs to no exercise"
 
 
+@pytest.mark.slow
 @each_exercise
 def test_there_are_enough_for_each_function_and_none_twice(folder):
     exercise, answers = loader.load(folder), unseen.answers(folder.name)

@@ -238,6 +238,7 @@ def released(course, *names):
     return done.exit_code, done.stdout, done.exception
 
 
+@pytest.mark.slow
 def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
     """Each step is one an author takes; what was released stays until what follows it has no fault."""
     course = toy_course(tmp_path)

@@ -204,7 +204,8 @@ def test_the_cell_is_graded_worth_nothing_and_adds_nothing(course):
     assert (exercise.without_points, exercise.programs) == ({"by_hand"}, ["add", "twice"])
 
 
-def test_release_holds_the_answers_to_their_promises(tmp_path):
+def test_release_holds_the_answers_to_their_promises(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be taken for the next text
     own = made(tmp_path)
     assert verify.fault(own) == ""
     for file, old, new, fault in (
