@@ -1,4 +1,4 @@
-"""Counts the memory that a call holds at once. It goes to where the function lives as the text of this whole module."""
+"""Counts the memory that a call holds at once. All of this module goes, as text, to where the function lives."""
 
 import contextlib
 import linecache

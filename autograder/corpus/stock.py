@@ -213,7 +213,7 @@ def _folder() -> Iterator[Path]:
 
 def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
     """Grade one case on stock nbgrader and return what happened."""
-    from autograder.corpus.case import ALL, NEIGHBOUR, live
+    from autograder.corpus.case import ALL, live
     from autograder.sanitize import text
 
     student = case.student or case.name
@@ -222,29 +222,17 @@ def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
         shutil.copytree(course, root)
         case.write(released, root / "submitted")
         before = snapshot(root, student)
-        results = folder / "results.json"
-        arguments = (root, student, results, case.root_reads)
-        process = multiprocessing.get_context("fork").Process(target=grade, args=arguments)
-        process.start()
-        process.join(SECONDS)
-        exit_code = process.exitcode
-        if exit_code is None:
-            process.kill()
-            process.join()
-        stayed = left_behind()
-        try:
-            found = json.loads(results.read_text())
-        except (OSError, ValueError):
-            found = {}
+        found, exit_code, stayed = _graded(case, root, folder / "results.json")
         points, altered, next_door = points_of(root, student)
         after = snapshot(root, student)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         altered += [text.name(path) for path in changed]
-        page = graded = ""
-        for path in files_below(root / "feedback" / student):
-            page += path.read_text(errors="replace") if path.suffix == ".html" else ""
-        for path in files_below(root / "autograded" / student):
-            graded += path.read_text(errors="replace") if path.suffix == ".ipynb" else ""
+        page, graded = (
+            "".join(
+                path.read_text(errors="replace") for path in files_below(root / kind / student) if path.suffix == end
+            )
+            for kind, end in (("feedback", ".html"), ("autograded", ".ipynb"))
+        )
     ungraded = any(own is None for own in points.values())
     row = {
         "points": points,
@@ -258,13 +246,37 @@ def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
         "live_script": bool(live(page)),
         "batch_stopped": next_door is None,
     }
-    got = sum(own or 0 for own in points.values())
-    did = [f"not graded: {reason_of(found, exit_code)}" if ungraded else f"{got:g} of 6 points"]
-    if ungraded and got:
+    return {**row, "did": _in_words(row, reason_of(found, exit_code), exit_code)}
+
+
+def _graded(case: "Case", root: Path, results: Path) -> tuple[dict[str, str], int | None, int]:
+    """Grade a case in a process of its own; return the errors, its exit code (None: too slow), and what it left."""
+    arguments = (root, case.student or case.name, results, case.root_reads)
+    process = multiprocessing.get_context("fork").Process(target=grade, args=arguments)
+    process.start()
+    process.join(SECONDS)
+    exit_code = process.exitcode
+    if exit_code is None:
+        process.kill()
+        process.join()
+    stayed = left_behind()
+    try:
+        return json.loads(results.read_text()), exit_code, stayed
+    except (OSError, ValueError):
+        return {}, exit_code, stayed
+
+
+def _in_words(row: dict[str, Any], reason: str, exit_code: int | None) -> str:
+    """Return what happened to a case, in one line."""
+    from autograder.corpus.case import NEIGHBOUR
+
+    got, stayed = sum(own or 0 for own in row["points"].values()), row["left_behind"]
+    did = [f"not graded: {reason}" if row["ungraded"] else f"{got:g} of 6 points"]
+    if row["ungraded"] and got:
         did = [f"{got:g} of 6 points, and one check without any"]
     if row["leaked"]:
         did.append("shows what is not its own")
-    if altered:
+    if row["altered"]:
         did.append("altered what is not its own")
     if stayed:
         did.append(f"{stayed} process{'es' * (stayed > 1)} left behind")
@@ -274,8 +286,7 @@ def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
         did.append("a live script in the feedback")
     if row["batch_stopped"]:
         did.append(f"{NEIGHBOUR} was not graded either")
-    row["did"] = "; ".join(did)
-    return row
+    return "; ".join(did)
 
 
 def record(names: Sequence[str] = ()) -> Iterator[str]:
