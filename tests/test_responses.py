@@ -279,8 +279,8 @@ def suite():
 @pytest.mark.parametrize(
     ("made", "start"),
     [
-        (Twice, "Changing the numbers in the parameter `one.weight` should change the result, but does not."),
-        (WithoutNorm, "Changing the numbers in the parameter `norm.weight` should change the result"),
+        (Twice, "The output of `norm` is right, but the input of `two` is wrong."),
+        (WithoutNorm, "The input of `one` is wrong."),
         (Relu, "The output of `one` is right, but the input of `two` is wrong."),
         (InTheEnd, "The output of `two` is right, but the result computed from it is wrong."),
         (FromTheStart, "The input of `norm` is wrong."),
@@ -291,30 +291,6 @@ def suite():
 )
 def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
     assert said(suite, "Layer", made).startswith(start)
-
-
-def test_a_parameter_that_should_have_no_influence_is_told(suite):
-    class Unused(Layer):
-        def forward(self, x):
-            return x + torch.tanh(self.one(self.norm(x)))
-
-    suite.answers[0].answer = right("Layer")(Unused)
-    start = "Changing the numbers in the parameter `two.weight` should not change the result, but does."
-    assert said(suite, "Layer", Layer).startswith(start)
-
-
-def test_of_parameters_that_differ_nothing_is_asked(suite):
-    """A module that has other numbers than the right one keeps them."""
-
-    class Other(Layer):
-        def load_state_dict(self, values, *more, **options):
-            made = super().load_state_dict(values, *more, **options)
-            with torch.no_grad():
-                self.one.weight.mul_(2)
-                self.two.weight.zero_()
-            return made
-
-    assert said(suite, "Layer", Other).startswith("Changing the numbers in the parameter `one.bias` ")
 
 
 def test_the_modules_are_afterwards_as_they_were(suite):

@@ -109,8 +109,7 @@ def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @same_shape
 def other_multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Every element is multiplied by one number, which differs from draw to draw."""
-    factor = _factor(e, g)
-    if factor:
+    if factor := _factor(e, g):
         message = "All elements of {what} are off by the same factor, here {factor}."
         yield "times", Message(message, what=mismatch.what, factor=f"{factor:.4g}")
 
@@ -215,10 +214,10 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "1 divided by the expected one": lambda e: 1 / e,
     "the absolute value of the expected one": np.abs,
     "the square of the expected one": np.square,
-    "the square root of the expected one": np.sqrt,
     "the exponential of the expected one": np.exp,
     "the logarithm of the expected one": np.log,
     "the expected one truncated to an integer": np.trunc,
+    "the expected one where it is positive, and 0 elsewhere": lambda e: np.maximum(e, 0),
     "the expected one plus 1": lambda e: e + 1,
     "the expected one minus 1": lambda e: e - 1,
 }
@@ -338,17 +337,10 @@ def not_finite(mismatch: Mismatch) -> Claims:
 MADE: dict[str, Callable[[Any], Any]] = {
     "in absolute values": np.abs,
     "with the opposite sign": np.negative,
-    "squared": np.square,
-    "with `exp` applied": np.exp,
-    "with `log` applied": np.log,
-    "converted to degrees": np.degrees,
     "converted to radians": np.radians,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
-    "divided by its norms over the last axis": lambda X: X / np.sqrt((X * X).sum(-1, keepdims=True)),
     "passed through softmax": lambda X: _softmax(X, -1),
     "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
-    "minus the largest number of each row": lambda X: X - X.max(-1, keepdims=True),
-    "minus the mean of each row": lambda X: X - X.mean(-1, keepdims=True),
     "truncated to integers": np.trunc,
     "clipped at 0": lambda X: np.maximum(X, 0),
 }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .mismatch import MOST, Claims, Mismatch, arrays_of, equal, twins_of
-from .modules import ask, prepare, run_remote
+from .modules import ask, run_remote
 from .words import Message
 
 MOST_ROWS = 8
@@ -148,39 +148,6 @@ def any_numbers(asked: Responses) -> Claims:
         if found and not wanted:
             message = "Changing the numbers in `{name}` should not change {what}, but does."
             yield ("some", name), Message(message, name=name, what=asked.what)
-
-
-@answered
-def any_parameters(asked: Responses) -> Claims:
-    """A parameter of a module has no influence, or one that it should not have."""
-    modules = asked.mismatch.modules
-    if modules is None:
-        return
-    right, own = (ask(module, "state_dict") for module in modules)
-    for name, value in right.items():
-        value = value.detach().clone()
-        if not value.is_floating_point() or name not in own or not np.array_equal(own[name].detach(), value):
-            continue
-        other = value.new_tensor(asked.other(value.double().numpy()))
-        try:
-            _load(modules, {name: other})
-            came = asked.results(asked.mismatch.arguments)
-        finally:
-            _load(modules, {name: value})
-        if came is None:
-            return
-        wanted, found = asked.changed(came)
-        if wanted and not found:
-            message = "Changing the numbers in the parameter `{name}` should change {what}, but does not."
-            yield ("none", name), Message(message, name=name, what=asked.what)
-        if found and not wanted:
-            message = "Changing the numbers in the parameter `{name}` should not change {what}, but does."
-            yield ("some", name), Message(message, name=name, what=asked.what)
-
-
-def _load(modules: Any, values: dict[str, Any]) -> None:
-    for module in modules:
-        run_remote(prepare, module, (values, None, None))
 
 
 def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
@@ -399,5 +366,5 @@ def _times(after: Any, before: Any) -> str:
     return f"{factor:.3g}" if abs(factor) > 1e-9 and equal(after, factor * before) else ""
 
 
-RELATIONS = [any_numbers, any_parameters, rows_reached, parts_reached, one_added, doubled]
+RELATIONS = [any_numbers, rows_reached, parts_reached, one_added, doubled]
 """All of them, the most specific first."""
