@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import editions
@@ -78,51 +79,68 @@ def build_pages(language=editions.SOURCE, strict=False):
 
 
 def done(step, *given):
-    """Do a step; what it didn't foresee ends the build as what it did, without a traceback but in the log."""
+    """Do a step; return what became of it, and its seconds.
+
+    What it didn't foresee ends the build as what it did, without a traceback but in the log.
+    """
+    start = time.perf_counter()
     try:
-        return step(*given)
+        became = step(*given)
     except Exception as error:
-        return Step(None, [run_pages.in_a_line(error)], log=traceback.format_exc())
+        became = Step(None, [run_pages.in_a_line(error)], log=traceback.format_exc())
+    return became, time.perf_counter() - start
 
 
 def build(strict):
-    """Run the steps; return the exit status."""
+    """Run the steps, those of a group side by side; return the exit status."""
     LOG.write_text("", encoding="utf8")
-    steps = {
-        "downloads": look_at_downloads,
-        "what npm has": fetch_packages,
-        "code": functools.partial(run_pages.run, strict=strict),
-        "pages": functools.partial(build_pages, strict=strict),
-    }
+    editions_of_pages = {"pages": functools.partial(build_pages, strict=strict)}
     for language in editions.languages():
-        steps[f"pages in {editions.name(language)}"] = functools.partial(build_pages, language, strict=strict)
+        label = f"pages in {editions.name(language)}"
+        editions_of_pages[label] = functools.partial(build_pages, language, strict=strict)
+    groups = [
+        {"downloads": look_at_downloads},
+        {"what npm has": fetch_packages},
+        {"code": functools.partial(run_pages.run, strict=strict)},
+        editions_of_pages,
+    ]
     wrong = 0
-    for label, step in steps.items():
-        start = time.perf_counter()
-        with console.status(f"{label} …") as status:
-            told = (lambda text, label=label: status.update(f"{label} … {text}"),) if label == "code" else ()
-            became = done(step, *told)
-        seconds = f"{time.perf_counter() - start:5.1f} s"
-        heading = f"== {label}, {seconds.strip()}: {became.said or 'failed'}"
-        with LOG.open("a", encoding="utf8") as log:
-            print(heading, *became.lines, became.log, sep="\n", file=log)
-        if became.said is not None:
-            console.print(f"[green]✓[/] {label:<24} {seconds}  {became.said}", soft_wrap=True)
-        for line in became.lines:
-            console.print(line, markup=False, soft_wrap=True)
-        if became.said is None:
-            console.print(
-                f"[red]the book failed[/] at {label} after {seconds.strip()}"
-                f" ({len(became.lines)} lines above; all of it in {LOG.relative_to(ROOT)})",
-                soft_wrap=True,
-            )
+    for group in groups:
+        doing = f"{', '.join(group)} …"
+        with console.status(doing) as status:
+            told = (lambda text, doing=doing: status.update(f"{doing} {text}"),) if "code" in group else ()
+            if len(group) > 1:  # an edition is a process of its own
+                with ThreadPoolExecutor(len(group)) as pool:
+                    results = list(pool.map(done, group.values()))
+            else:
+                results = [done(step, *told) for step in group.values()]
+        for label, (became, seconds) in zip(group, results, strict=True):
+            tell(label, became, seconds)
+        if any(became.said is None for became, _ in results):
             return 1
-        wrong += became.wrong
+        wrong += sum(became.wrong for became, _ in results)
     console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
     if wrong:
         why = f"for what is said above; more of it is in {LOG.relative_to(ROOT)}"
         console.print(f"[red]pages are without their results[/], {why}", soft_wrap=True)
     return 1 if wrong else 0
+
+
+def tell(label, became, seconds):
+    """Say what became of a step, on the console and, with all that it printed, in the log."""
+    heading = f"== {label}, {seconds:.1f} s: {became.said or 'failed'}"
+    with LOG.open("a", encoding="utf8") as log:
+        print(heading, *became.lines, became.log, sep="\n", file=log)
+    if became.said is not None:
+        console.print(f"[green]✓[/] {label:<24} {seconds:5.1f} s  {became.said}", soft_wrap=True)
+    for line in became.lines:
+        console.print(line, markup=False, soft_wrap=True)
+    if became.said is None:
+        console.print(
+            f"[red]the book failed[/] at {label} after {seconds:.1f} s"
+            f" ({len(became.lines)} lines above; all of it in {LOG.relative_to(ROOT)})",
+            soft_wrap=True,
+        )
 
 
 def main():

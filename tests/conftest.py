@@ -44,14 +44,15 @@ QUIET = [
 ]
 
 
-# Module-scoped fixtures that keep a warm parent from one test to the next; it must be gone when their module ends.
-LASTING = {"guests", "pool"}
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
 LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
+# Compiled tests and modules are kept: tests start hundreds of processes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Tests run side by side: with a thread for each core in each of them, sums on small tensors take six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton asks for this as it is imported, and torch's compiler imports it.
@@ -105,17 +106,18 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    In CI, which runs the sweep as well, leave out the few seeds of what the sweep tries with many. And of what takes
-    turns, such as each page in a browser, run a third there: another one each week.
+    Of what takes turns, such as each page in a browser, a third runs, another one each week; the sweep has the rest,
+    except in CI. A run of all tests leaves out the few seeds of what the sweep tries with many: `release` tried them.
     """
-    if os.environ.get("CI"):
-        left_out = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
-        if config.option.markexpr == "not sweep":
-            ids = {item.nodeid for item in items}
-            left_out += [item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}]
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+    waiting = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
+    for item in waiting if config.option.markexpr else []:
+        item.add_marker(pytest.mark.sweep)
+    left_out = set(waiting if os.environ.get("CI") else [])
+    if config.option.markexpr == "not sweep" and not config.option.keyword:
+        ids = {item.nodeid for item in items}
+        left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if COSTLY & set(item.fixturenames):
@@ -123,9 +125,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def has_its_turn(item):
-    """Tell whether a test of several parameters has its turn in this week."""
+    """Tell whether a test, or a parameter of one, has its turn in this week."""
     week = datetime.date.today().isocalendar().week
-    return zlib.crc32(item.callspec.id.encode()) % 3 == week % 3
+    own = item.callspec.id if hasattr(item, "callspec") else item.name
+    return zlib.crc32(own.encode()) % 3 == week % 3
 
 
 def still_running():
@@ -168,19 +171,13 @@ def assert_nothing_left(before, seconds=LEFT_SECONDS):
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_its_module():
-    """No sandbox and no worker that a module's tests or fixtures started goes on after it."""
+    """No sandbox and no worker that a module's tests or fixtures started goes on after it.
+
+    To look costs 13 ms: too much to do it around each test.
+    """
     before = still_running()
     yield
     assert_nothing_left(before)
-
-
-@pytest.fixture(autouse=True)
-def nothing_outlives_its_test(request, nothing_outlives_its_module):
-    """No sandbox and no worker that a test started goes on after it."""
-    before = still_running()
-    yield
-    if not LASTING & set(request.fixturenames):
-        assert_nothing_left(before)
 
 
 @pytest.fixture(autouse=True)

@@ -330,7 +330,7 @@ def write_pages(app, config):
     folder.mkdir(exist_ok=True)
     wanted = {Path(app.srcdir) / f"{PAGES}{name}.md" for name in FOLDERS}
     for path in {*folder.glob("*.md")} - wanted:
-        path.unlink()
+        path.unlink(missing_ok=True)  # both editions may be built at once
     for path in wanted:
         if not path.exists():
             path.touch()

@@ -238,7 +238,10 @@ def prepare(app):
     if not is_whole(app):
         for part in app.config.external_site_map.root.subtrees:
             part.caption = str(_(part.caption))
-        app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(editions.BUILD / "jupyter_execute"))
+        pictures = (
+            editions.BUILD / "jupyter_execute" / editions.folder(app.config.language)
+        )  # built beside the other's
+        app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(pictures))
 
 
 def translated(value):
