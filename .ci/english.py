@@ -27,7 +27,6 @@ READ = (
     "course.py",
 )
 UNREAD = (
-    "exercises/",
     "CHANGELOG.md",
     "changelog.d/",
     "locale/",

@@ -24,7 +24,7 @@ from pathlib import Path
 import editions
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
-from babel.messages.pofile import read_po, write_po
+from babel.messages.pofile import denormalize, read_po, write_po
 from rich.console import Console
 from rich.table import Table
 
@@ -154,7 +154,13 @@ def read(path, language):
     if not path.exists():
         return Catalog(language, project="Attention by Hand", fuzzy=False)
     with path.open("rb") as file:
-        return read_po(file, language)
+        catalogue = read_po(file, language)
+    for message in catalogue:  # Babel takes a line of `#|`, the English that a stale message had, for a comment
+        before = [line for line in message.user_comments if line.startswith("|")]
+        message.user_comments = [line for line in message.user_comments if line not in before]
+        quoted = re.findall(r'"(?:[^"\\]|\\.)*"', " ".join(before))
+        message.previous_id = ["".join(map(denormalize, quoted))] if quoted else []
+    return catalogue
 
 
 def updated(catalogue, messages, elsewhere=None):
@@ -170,8 +176,11 @@ def updated(catalogue, messages, elsewhere=None):
     wanted = Catalog(creation_date=catalogue.creation_date)
     for message in messages:
         wanted.add(message)
+    before = {message.id: message.previous_id for message in catalogue if message.fuzzy}
     catalogue.update(wanted, update_header_comment=False)
     for message in catalogue:
+        if message.fuzzy and message.id in before:
+            message.previous_id = before[message.id]
         moved = (elsewhere or {}).get(message.id)
         if message.id and not is_done(message) and (moved or not all(forms(message.string))):
             message.string = moved or ""

@@ -222,6 +222,7 @@ def test_a_strict_build_refuses(tmp_path, names, said):
         assert re.search(line, lines, re.MULTILINE) and re.search(line, log(folder), re.MULTILINE), lines
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_what_an_experiment_writes_to_stderr_is_told_and_not_kept(tmp_path):
     folder = make(tmp_path, ["old"])

@@ -87,6 +87,7 @@ def differences(ours, theirs):
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
+@pytest.mark.turns
 def test_every_other_python_says_the_same(ours, cells):
     others = pythons()
     if not others:

@@ -514,6 +514,7 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     assert Path(notebooks[0]).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
     own = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")

@@ -75,7 +75,8 @@ def on_seeds(few, many):
         name = f"{folder.name}-{subject}"
         found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=slow_with_torch(folder)))
         if seeds := many[FEWER::FEWER] if with_torch(folder) else many:
-            found.append(pytest.param(folder, subject, seeds, id=f"{name}-sweep", marks=pytest.mark.sweep))
+            marks = [pytest.mark.sweep, pytest.mark.turns]
+            found.append(pytest.param(folder, subject, seeds, id=f"{name}-sweep", marks=marks))
     return pytest.mark.parametrize(("folder", "subject", "seeds"), found)
 
 
@@ -138,46 +139,42 @@ def all_that_its_author_has(folder):
     return held.getvalue()
 
 
+@pytest.mark.turns
 @pytest.mark.sweep
-def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, tmp_path):
+@each_exercise
+def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_path):
     """A class whose students hand in the listed answers: the first right and wrong ones."""
-    handed_in = {}
-    for folder in loader.FOLDERS:
-        exercise = loader.load(folder)
-        listed = exercise.suite.listed
-        answers = {
-            # Of the wrong ones the first are spelt out, and the last is a member of a family.
-            s: [own for kind, most in IN_THE_SANDBOX.items() for own in listed(kind, s)[:most]]
-            + listed("wrong_for", s)[-1:]
-            for s in exercise.subjects
-        }
-        held = base64.b64encode(all_that_its_author_has(folder))
-        for number in range(max(map(len, answers.values()))):
-            notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
-            for cell in notebook.cells:
-                subject = cell.metadata.get("nbgrader", {}).get("grade_id")
-                if subject in answers and number < len(answers[subject]):
-                    answer = answers[subject][number].__name__
-                    cell.source = PICK.format(held=held, subject=subject, answer=answer)
-                    handed_in[f"s{number}", folder.name, subject] = answer
-            place = tmp_path / "submitted" / f"s{number}" / folder.name
-            place.mkdir(parents=True)
-            nbformat.write(notebook, place / f"{folder.name}.ipynb")
+    exercise, handed_in = loader.load(folder), {}
+    listed = exercise.suite.listed
+    answers = {
+        # Of the wrong ones the first are spelt out, and the last is a member of a family.
+        s: [own for kind, most in IN_THE_SANDBOX.items() for own in listed(kind, s)[:most]]
+        + listed("wrong_for", s)[-1:]
+        for s in exercise.subjects
+    }
+    held = base64.b64encode(all_that_its_author_has(folder))
+    for number in range(max(map(len, answers.values()))):
+        notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
+        for cell in notebook.cells:
+            subject = cell.metadata.get("nbgrader", {}).get("grade_id")
+            if subject in answers and number < len(answers[subject]):
+                answer = answers[subject][number].__name__
+                cell.source = PICK.format(held=held, subject=subject, answer=answer)
+                handed_in[f"s{number}", subject] = answer
+        place = tmp_path / "submitted" / f"s{number}" / folder.name
+        place.mkdir(parents=True)
+        nbformat.write(notebook, place / f"{folder.name}.ipynb")
     into = tmp_path / "graded"
     done = CliRunner().invoke(cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)])
     assert done.exit_code == 0, done.output[-2000:]
-    for folder in loader.FOLDERS:
-        exercise = loader.load(folder)
-        for (student, name, subject), answer in handed_in.items():
-            if name == folder.name:
-                record = json.loads((into / "autograded" / student / name / "grade.json").read_text(encoding="utf8"))
-                cell = record["cells"][f"check_{subject}"]
-                listed = [own for kind in KINDS for own in exercise.suite.listed(kind, subject)]
-                (function,) = [own for own in listed if own.__name__ == answer]
-                report = exercise.suite.examine(subject, function, cell["max_points"], record["seed"])
-                found = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
-                assert found == [(r.name, r.status, r.cause) for r in report.results], f"{name}: {answer}"
-                assert cell["points"] == report.score
+    for (student, subject), answer in handed_in.items():
+        record = json.loads((into / "autograded" / student / folder.name / "grade.json").read_text(encoding="utf8"))
+        cell = record["cells"][f"check_{subject}"]
+        (function,) = [own for kind in KINDS for own in listed(kind, subject) if own.__name__ == answer]
+        report = exercise.suite.examine(subject, function, cell["max_points"], record["seed"])
+        found = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
+        assert found == [(r.name, r.status, r.cause) for r in report.results], answer
+        assert cell["points"] == report.score
 
 
 @each_subject
@@ -256,6 +253,7 @@ def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(
             assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @each_exercise
 def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):

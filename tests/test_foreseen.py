@@ -55,13 +55,21 @@ def ends(x):
 """
 
 
-@pytest.fixture
-def judge(isolated, tmp_path):
-    """A judge whose guest has run the cell; `sent` lists what it was asked."""
-    course = toy_course(tmp_path)
+@pytest.fixture(scope="module")
+def toy(isolated, tmp_path_factory):
+    """A released exercise, and guests for it."""
+    course = toy_course(tmp_path_factory.mktemp("toy"))
     exercise = course.sources()[0]
     release(course, exercise)
     pool = guests.GuestPool(LIMITS, ["torch"], [str(course.root), str(ROOT)])
+    yield exercise, pool
+    pool.close()
+
+
+@pytest.fixture
+def judge(toy):
+    """A judge whose guest has run the cell; `sent` lists what it was asked."""
+    exercise, pool = toy
     own = Judge(exercise, LIMITS)
     own.notebook.guest = guest = pool.guest()
     guest.request({"op": "start", "seed": 1, "files": []})
@@ -75,7 +83,6 @@ def judge(isolated, tmp_path):
     guest.request = noted
     yield own
     guest.close()
-    pool.close()
 
 
 def under_test(judge, name):

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.course import archive
+from autograder.course import archive, doctor
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.limits import Limits
 from autograder.grades import gradebook, reasons, records
@@ -465,6 +465,10 @@ def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
     done = run(course, "check", own / "01-toy.ipynb")
     assert done.exit_code == 0 and "0 of 6 points" in done.output, done.output
     one_line(run(course, "check", other / "02-other.ipynb"), "02-other/checking.zip is missing", "release 02-other")
+    (own / "checking.zip").unlink()
+    result = run(course, "grade")
+    one_line(result, "exercises/01-toy/checking.zip and 1 more are missing. Run: python -m autograder release")
+    assert doctor._exercises(course.root).found == "none"
 
 
 def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch):

@@ -80,20 +80,27 @@ def without(module, part):
     return made
 
 
-@pytest.fixture
-def judge(isolated, tmp_path):
-    """A judge whose guest has run the cell."""
-    course = toy_course(tmp_path)
+@pytest.fixture(scope="module")
+def toy(isolated, tmp_path_factory):
+    """A released exercise, and guests for it."""
+    course = toy_course(tmp_path_factory.mktemp("toy"))
     exercise = course.sources()[0]
     release.release(course, exercise)
     pool = guests.GuestPool(LIMITS, ["torch"], [str(course.root), str(ROOT)])
+    yield exercise, pool
+    pool.close()
+
+
+@pytest.fixture
+def judge(toy):
+    """A judge whose guest has run the cell."""
+    exercise, pool = toy
     own = Judge(exercise, LIMITS)
     own.notebook.guest = guest = pool.guest()
     guest.request({"op": "start", "seed": 1, "files": []})
     guest.request({"op": "cell"}, [CELL.encode()])
     yield own
     guest.close()
-    pool.close()
 
 
 def under_test(judge, name):

@@ -77,7 +77,7 @@ def test_what_is_no_yaml_is_one_line(tmp_path):
 # The cell.
 
 
-def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_one_it_has_none(tmp_path):
+def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_a_book_it_has_none(tmp_path):
     course = toy_course(configured(tmp_path, f"repository:\n  url: {ADDRESS}\n"))
     release(course, course.sources()[0])
     notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
@@ -86,11 +86,28 @@ def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_one
     assert 'fetch_files("https://owner.github.io/a-course/exercises/01-toy.zip")' in cell.source
     verified.note_release(course, course.sources()[0])
     assert verified.is_released(course, course.sources()[0])
-    configured(course.root, "")
+    (course.root / published.CONFIG).unlink()
     assert not verified.is_released(course, course.sources()[0])
     release(course, course.sources()[0])
     without = nbformat.read(course.exercises()[0].notebook, as_version=4)
     assert [one.id for one in notebook.cells if one is not cell] == [one.id for one in without.cells]
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_without_an_address_the_cell_says_in_one_line_that_the_checks_are_missing(
+    tmp_path, monkeypatch, capsys, missing
+):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Toy")])
+    published.add_cell(notebook, configured(tmp_path, ""), "01-toy")
+    assert notebook.cells[1].id == published.CELL and is_skipped(notebook.cells[1])
+    monkeypatch.chdir(tmp_path)
+    if not missing:
+        (tmp_path / "checks.py").touch()
+    names = {}
+    exec(notebook.cells[1].source, names)
+    assert set(names) == {"__builtins__"}
+    said = "checks.py is missing next to this notebook. Download the exercise from the book, or run: make release\n"
+    assert capsys.readouterr().out == (said if missing else "")
 
 
 def test_an_author_may_not_have_a_cell_of_its_name(tmp_path):

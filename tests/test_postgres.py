@@ -483,6 +483,7 @@ def test_the_configuration_names_the_database_of_the_class_alone(configured, ser
     assert said.exit_code == 0 and "Would grade 0 of 2" in said.output
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_nbgraders_own_commands_use_it(configured):
     environment = {
@@ -511,6 +512,7 @@ def test_nbgraders_own_commands_use_it(configured):
     assert found == {"ada": before["ada"][0], "ben": before["ben"][0], "zoe": 0.0}
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_formgraders_pages_open_and_write_into_it(configured, page):

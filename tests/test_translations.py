@@ -137,6 +137,25 @@ def test_missing_chinese_is_reported_and_fails_only_a_complete_edition(monkeypat
     assert translations.main(["--complete"]) == 1
 
 
+def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_looked_at(monkeypatch, tmp_path, capsys):
+    said = ['A tile sees $\\sqrt{n}$ of a row,\nand only "that" part.']
+    monkeypatch.setattr(translations, "SOURCES", [lambda: {"figures": said}])
+    monkeypatch.setattr(editions, "messages", lambda language: tmp_path)
+    path = tmp_path / "figures.po"
+    assert translations.main([]) == 0
+    path.write_bytes(path.read_bytes()[:-3] + '"分块"\n'.encode())
+    assert translations.main([]) == 0 and "fuzzy" not in path.read_text(encoding="utf8")
+    before, said[0] = said[0], said[0].replace("only", "just")
+    assert translations.main([]) == 0
+    stale = path.read_bytes()
+    assert "#, fuzzy\n#| msgid" in stale.decode()
+    assert translations.main([]) == 0 and path.read_bytes() == stale
+    assert [message.previous_id for message in translations.read(path, LANGUAGE) if message.id] == [[before]]
+    path.write_text(re.sub("^#.*\n", "", stale.decode(), flags=re.M), encoding="utf8")
+    assert translations.main([]) == 0 and "#" not in path.read_text(encoding="utf8")
+    capsys.readouterr()
+
+
 def page(name, language=LANGUAGE):
     """A built page."""
     path = editions.HTML / editions.folder(language) / "book" / f"{name}.html"

@@ -1,8 +1,9 @@
 """Where a course is published, from its `_config.yml`, and the cell that fetches a notebook's files from there.
 
 Colab opens a notebook by itself, without the files that are next to it in the download. `release` adds a cell after
-the title that fetches them if they are missing. It is locked and does not affect the grade: it is not run when a
-submission is graded. A course that has no `_config.yml`, or no address in it, has no such cell.
+the title that fetches them if they are missing or, without an address, says where they are. It is locked and does not
+affect the grade: it is not run when a submission is graded. A course without a `_config.yml` has no book with
+downloads, and no such cell.
 """
 
 import re
@@ -19,6 +20,11 @@ CONFIG = "_config.yml"
 CELL = "fetch_files"
 """The cell's grade_id."""
 TEMPLATE = Path(__file__).parent / "templates" / "files.py"
+WITHOUT_ADDRESS = """
+# @title The files that belong next to this notebook
+if not __import__("os").path.exists("checks.py"):
+    print("checks.py is missing next to this notebook. Download the exercise from the book, or run: make release")
+"""
 GITHUB = re.compile(r"(?:https?://)?(?:www\.)?github\.com/([\w-]+)/([\w.-]+?)(?:\.git)?/?")
 
 
@@ -53,19 +59,19 @@ def _said(root: Path, section: str, key: str) -> str:
 
 
 def add_cell(notebook: Notebook, root: Path, name: str) -> None:
-    """Add the cell that fetches the files of the exercise `name` after the notebook's title, if there is a site.
+    """Add the cell about the files of the exercise `name` after the notebook's title, if the course has a book.
 
     Raises
     ------
     UserError
         If the author has a cell of that title.
     """
-    address = site(root)
-    if not address:
+    if not (root / CONFIG).exists():
         return
+    address = site(root)
     if any(grade_id(cell) == CELL for cell in notebook.cells):
         raise UserError(f"{name}: {CELL!r} is the title of a cell that release adds; choose another title.")
-    text = TEMPLATE.read_text(encoding="utf-8").strip()
+    text = (TEMPLATE.read_text(encoding="utf-8") if address else WITHOUT_ADDRESS).strip()
     code = text.replace("SITE", address).replace("NN-name", name)
     cell = nbformat.v4.new_code_cell(code, id=CELL)
     marks = {"grade": False, "grade_id": CELL, "locked": True, "schema_version": 3, "solution": False, "task": False}

@@ -394,10 +394,11 @@ class Course:
             if name in written and name not in known:
                 raise UserError(f"{name} is not released yet. Run: python -m autograder release {name}")
         found = self._named(names, known)
-        for exercise in found:
-            if not exercise.archive.exists():
-                missing = f"exercises/{exercise.name}/{exercise.archive.name}"
-                raise UserError(f"{missing} is missing. Run: python -m autograder release {exercise.name}")
+        lacking = [exercise for exercise in found if not exercise.archive.exists()]
+        if lacking:
+            first, others = lacking[0].name, len(lacking) - 1
+            missing = f"exercises/{first}/{ARCHIVE} {f'and {others} more are' if others else 'is'} missing"
+            raise UserError(f"{missing}. Run: python -m autograder release{'' if others else f' {first}'}")
         return found
 
     def released(self) -> list[Exercise]:

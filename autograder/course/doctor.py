@@ -177,7 +177,7 @@ def _compile() -> Finding:
 
 
 def _exercises(root: Path) -> Finding:
-    names = sorted({path.parent.name for path in (root / "exercises").glob("*/*.ipynb")})
+    names = [exercise.name for exercise in Course(root).released() if exercise.archive.exists()]
     if names:
         return Finding("Exercises", "ok", ", ".join(names), "released")
     return Finding("Exercises", "missing", "none", "python -m autograder release")
