@@ -67,7 +67,7 @@ TARGETS = {
     "coverage": "measure which lines of autograder/ the quick tests run",
     "lint": "check style, types, JavaScript and English; report what is not translated",
     "translations": "update locale/ from the English text, and list what to translate",
-    "lists": "update the lists of chapters from book/chapters.toml",
+    "lists": "update the lists of chapters from book/entries/",
     "lock": "update requirements.txt and requirements-test.txt from pyproject.toml",
     "changes": "show the changes since the last release",
     "install": "install the dependencies for reading, solving, grading and building",

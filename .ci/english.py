@@ -23,7 +23,6 @@ READ = (
     "autograder/**.py",
     "book/_ext/*.py",
     "book/figures/*.py",
-    "book/*.toml",
     "course.py",
 )
 UNREAD = (
@@ -54,8 +53,8 @@ def paragraphs(text, first=1):
         bare = line.strip()
         if in_head:
             in_head = number == first or bare != "---"
-            if bare.startswith("description:"):
-                yield number, bare.removeprefix("description:")
+            if said := re.match(r"(description|needs|learn|about): (.*)", bare):
+                yield number, said[2]
             continue
         mark = re.match(r"(`{3,}|:{3,}|~{3,})(.*)", bare)
         if mark:
@@ -129,8 +128,6 @@ def texts(path):
     text = (ROOT / path).read_text(encoding="utf8")
     if path.suffix == ".md":
         yield from paragraphs(text)
-    elif path.suffix == ".toml":
-        yield from ((number, line.partition("=")[2].strip(' "')) for number, line in enumerate(text.splitlines(), 1))
     elif name.startswith("solutions/") and path.stem == path.parent.name:
         yield from of_notebook(text)
     else:

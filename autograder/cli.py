@@ -87,6 +87,7 @@ COMMANDS = {
         author.new,
         author.release,
         author.lists,
+        author.chapter,
         author.mutants,
         author.hint_coverage,
         author.stock,

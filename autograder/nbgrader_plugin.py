@@ -16,6 +16,7 @@ from typing import Any
 import nbformat
 from nbconvert.exporters import Exporter
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import is_grade
 from traitlets import Bool
 from traitlets.config import Config
 
@@ -65,13 +66,15 @@ class Run(NbGraderPreprocessor):
 class Grades(SaveAutoGrades):
     """Saves points and comments as nbgrader does; pending points are marked, as `grade` does."""
 
-    def _add_score(self, cell: Any, resources: Any) -> None:
-        super()._add_score(cell, resources)
-        report = cells.report_of(cell)
+    def preprocess_cell(self, cell: Any, resources: Any, cell_index: int) -> tuple[Any, Any]:
+        """Save a cell's points."""
+        cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        report = cells.report_of(cell) if is_grade(cell) else None
         if report and report.get("pending"):
             whose = self.notebook_id, self.assignment_id, self.student_id
             self.gradebook.find_grade(cell.metadata.nbgrader.grade_id, *whose).needs_manual_grade = True
             self.gradebook.db.commit()
+        return cell, resources
 
 
 class Page(Exporter):

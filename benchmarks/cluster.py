@@ -29,6 +29,7 @@ import watch
 from rich.console import Console
 from run import machine
 
+from autograder.authoring import entries
 from autograder.course.config import Course
 from autograder.course.seeds import digest_of
 from autograder.course.startup import begin
@@ -283,9 +284,7 @@ def main():
         for part in options.parts or PARTS:
             for _ in PARTS[part](options, known.setdefault(part, {})):
                 known["machine"] = machine()
-                new = path.with_suffix(".new")
-                new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
-                new.replace(path)
+                entries.write(path, results)
     print(tables.cluster(results), end="")
 
 

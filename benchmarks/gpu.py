@@ -20,13 +20,14 @@ from pathlib import Path
 
 import gpu_compile
 import gpu_tables
-from gpu_record import Record
 from gpu_worker import HUNG, Died, Worker
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for a Python in which the course is not installed
+
+from gpu_record import Record  # noqa: E402
 
 from autograder.racing.gpu_conditions import watched  # noqa: E402
 

@@ -201,6 +201,8 @@ def main():
     from rich.console import Console
     from rich.progress import track
 
+    from autograder.authoring import entries
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2, help="how many to compile at one time")
     parser.add_argument("--record", type=Path, default=COMPILED, help="the file of results")
@@ -221,9 +223,7 @@ def main():
     for one in tuned():
         rows[one]["tuned"] = True
     about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": of_kernels()}
-    head = json.dumps(about)[:-1]
-    lines = ",\n".join("  " + json.dumps(rows[one]) for one in todo)
-    options.record.write_text(f'{head}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    entries.write(options.record, about | {"rows": [rows[one] for one in todo]}, levels=1)
     record = read(options.record)
     groups = itertools.product(KERNELS, (2, 4), WIDTHS)
     print(f"{len(todo)} compiled, {sum(len(worth_trying(record, *group)) for group in groups)} worth trying")

@@ -12,7 +12,7 @@ import platform
 import statistics
 import subprocess
 import time
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import wait
 from datetime import UTC, datetime
 from multiprocessing import get_context
 
@@ -22,6 +22,7 @@ import gpu_course
 import gpu_tables
 import gpu_variants
 import numpy as np
+import pebble
 import torch
 import triton
 import triton.language as tl
@@ -186,12 +187,11 @@ def backend(name):
 
 @functools.cache
 def _flex(n, window):
-    import torch._dynamo
     import torch._functorch.config
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     torch._functorch.config.donated_buffer = False  # the backward pass is timed alone, from a graph that stays
-    torch._dynamo.reset()  # each rule is compiled anew; after eight the compiler would go on without compiling
+    torch.compiler.reset()  # each rule is compiled anew; after eight the compiler would go on without compiling
 
     def rule(b, h, i, j):
         seen = j <= i
@@ -376,7 +376,7 @@ def made_layer(name, n):
         made = LAYERS[plain](D_MODEL, HEADS).to(torch.bfloat16)
         x = torch.randn(1, n, D_MODEL, dtype=torch.bfloat16, requires_grad=True)
     if name != plain:
-        torch._dynamo.reset()  # of another length, nothing is known
+        torch.compiler.reset()  # of another length, nothing is known
         made.compile(fullgraph=True, dynamic=False, backend="aot_eager" if DEVICE == "cpu" else "inductor")
     return functools.partial(made, x, is_causal=True), [x, *made.parameters()]
 
@@ -573,13 +573,12 @@ def tuning():
 
 def compiled(kernel, size, width, todo, patience=40):
     """Compile a kernel with these block sizes on all cores; return those that were ready in time, in seconds."""
-    pool = ProcessPoolExecutor(min(8, os.cpu_count()), get_context("spawn"))
-    futures = [pool.submit(with_blocks, kernel, size, width, blocks, 256) for blocks in todo]
+    pool = pebble.ProcessPool(min(8, os.cpu_count()), context=get_context("spawn"))
+    futures = [pool.schedule(with_blocks, args=(kernel, size, width, blocks, 256)) for blocks in todo]
     wait(futures, patience)
     ready = [blocks for blocks, future in zip(todo, futures, strict=True) if future.done() and not future.exception()]
-    for process in list(pool._processes.values()):  # those that still compile
-        process.terminate()
-    pool.shutdown(cancel_futures=True)
+    pool.stop()  # and what still compiles
+    pool.join()
     return ready
 
 

@@ -1,9 +1,10 @@
 """The record of what was measured on a GPU: read, put together, and written so that a kill loses nothing."""
 
 import json
-import os
 
 import numpy as np
+
+from autograder.authoring import entries
 
 EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
 PARTS_OF = {
@@ -81,22 +82,9 @@ class Record:
         self.write()
 
     def write(self):
-        """Write the file at once or not at all: each row of a list is one line."""
+        """Write the file at once or not at all: each part is one line."""
         self.data["memory_exponent"] = memory_exponent(self.data)
-        lines = []
-        for key, value in self.data.items():
-            if isinstance(value, list) and value:
-                inner = ",\n".join("  " + json.dumps(row) for row in value)
-                lines.append(f" {json.dumps(key)}: [\n{inner}\n ]")
-            else:
-                lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-        try:
-            beside.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-            beside.replace(self.path)
-        finally:
-            beside.unlink(missing_ok=True)
+        entries.write(self.path, self.data, levels=1)
 
 
 def merged(old, new):

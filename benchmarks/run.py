@@ -28,7 +28,7 @@ import thousand
 import watch
 from rich.console import Console
 
-from autograder.authoring import loader
+from autograder.authoring import entries, loader
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -441,9 +441,7 @@ def main():
         for part in options.parts or DEFAULT_PARTS:
             known = results.setdefault(part, {})
             for _ in PARTS[part](options, known):  # written after each step: a run that is broken off loses little
-                new = path.with_suffix(".new")
-                new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
-                new.replace(path)
+                entries.write(path, results)
     finally:
         if given is None:
             shutil.rmtree(options.work, ignore_errors=True)

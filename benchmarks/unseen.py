@@ -6,14 +6,13 @@ so when they were graded for the first time, before a check was changed for thei
 """
 
 import argparse
-import json
 import os
 import warnings
 from collections import Counter
 
 from rich.console import Console
 
-from autograder.authoring import loader, unseen
+from autograder.authoring import entries, loader, unseen
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
 out = Console(width=118, highlight=False)
@@ -52,7 +51,7 @@ def main():
             continue
         known = unseen.recorded()
         known[folder.name] = counted(folder)
-        unseen.RECORD.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+        entries.write(unseen.RECORD, known, levels=1)
         out.print(f"{folder.name}: {known[folder.name]}")
 
 

@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from autograder.authoring import entries
 from autograder.authoring.plain import plain
 
 BOOK = Path(__file__).resolve().parent
@@ -45,6 +46,8 @@ NO_MATTER = {
 }  # no result depends on these
 SMALL = 64  # arrays of more numbers are kept as bytes
 MARK = "__recorded__"  # what values that JSON has not are named by
+IN_CHAPTER = {MARK: "as in the chapter's record"}
+LARGE = 1000  # the characters of a value from which on a page has it from its chapter's record
 
 
 # A page's cells.
@@ -249,7 +252,7 @@ def keep(into, names, wanted, before, began, own):
             values[name] = encoded(names[name])
         except TypeError as error:
             raise TypeError(f"{name} is read outside of the recorded cell that makes it, and {error}") from None
-    Path(into).write_text(json.dumps({"seconds": round(seconds, 1), "values": values}), encoding="utf8")
+    entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
 
 
 def reseed(page, number):
@@ -293,9 +296,16 @@ def printed(cell, stream="stdout"):
 
 
 def encoded(value):
-    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts, arrays, tensors."""
+    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts, arrays, tensors.
+
+    It comes back as it was, but for arrays and lists of more than `SMALL` 64-bit floats: they keep 32 bits.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, list) and len(value) > SMALL and all(type(item) is float for item in value):
+        import numpy as np
+
+        return {**encoded(np.array(value)), MARK: "list"}
     if isinstance(value, list):
         return [encoded(item) for item in value]
     if isinstance(value, tuple) and type(value) is tuple:
@@ -313,8 +323,35 @@ def encoded(value):
         about = {MARK: number, "dtype": str(array.dtype), "shape": list(array.shape)}
         if array.size <= SMALL and array.dtype.kind != "c":
             return {**about, "numbers": array.reshape(-1).tolist()}
-        return {**about, "bytes": base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()}
+        return about | packed(array.reshape(-1))
     raise TypeError(f"a value of {type(value).__module__}.{type(value).__qualname__} cannot be recorded")
+
+
+def packed(numbers):
+    """Return the bytes of many numbers, one after the other, and the type that they are kept as."""
+    import numpy as np
+
+    kept, about = numbers, {}
+    if numbers.dtype == "f8":
+        with np.errstate(over="ignore"):
+            narrow = numbers.astype("f4")
+        kept = narrow if np.allclose(narrow, numbers, rtol=1e-6, atol=0, equal_nan=True) else numbers
+    if numbers.dtype.kind == "f" and np.abs(numbers).max(initial=0) < 32:  # perhaps rounded to three decimals
+        whole = np.round(1000 * numbers.astype("f8")).astype("i2")
+        if np.array_equal((whole / 1000).astype(numbers.dtype), numbers):
+            kept, about = whole, {"parts": 1000}
+    # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are compressed well.
+    planes = kept.view("u1").reshape(-1, kept.itemsize).T.tobytes()
+    return {"as": kept.dtype.str, **about, "bytes": base64.b85encode(zlib.compress(planes, 9)).decode()}
+
+
+def unpacked(kept):
+    """Return the numbers that were packed, one after the other."""
+    import numpy as np
+
+    planes = np.frombuffer(zlib.decompress(base64.b85decode(kept["bytes"])), "u1")
+    numbers = np.ascontiguousarray(planes.reshape(np.dtype(kept["as"]).itemsize, -1).T).view(kept["as"]).reshape(-1)
+    return (numbers / kept["parts"] if "parts" in kept else numbers).astype(kept["dtype"])
 
 
 def decoded(kept):
@@ -332,13 +369,12 @@ def decoded(kept):
         return {decoded(key): decoded(item) for key, item in kept["items"]}
     import numpy as np
 
-    if "numbers" in kept:
-        array = np.array(kept["numbers"], dtype=kept["dtype"])
-    else:
-        array = np.frombuffer(zlib.decompress(base64.b64decode(kept["bytes"])), kept["dtype"]).copy()
+    array = np.array(kept["numbers"], dtype=kept["dtype"]) if "numbers" in kept else unpacked(kept)
     array = array.reshape(kept["shape"])
     if kind == "number":
         return array[()]
+    if kind == "list":
+        return array.tolist()
     if kind == "torch":
         import torch
 
@@ -370,9 +406,22 @@ def path_of(page, records=FOLDER):
 def read(page, records=FOLDER):
     """Return what is recorded of a page; None where nothing is, or nothing that can be read."""
     try:
-        return json.loads(path_of(page, records).read_text(encoding="utf8"))
+        made = json.loads(path_of(page, records).read_text(encoding="utf8"))
     except (OSError, ValueError):
         return None
+    for cell in made.get("cells", ()):
+        if IN_CHAPTER in cell["values"].values():
+            shared = of_chapter(page, records)
+            own = cell["values"].items()
+            cell["values"] = {name: shared.get(name, value) if value == IN_CHAPTER else value for name, value in own}
+    return made
+
+
+def of_chapter(page, records):
+    """Return the recorded values of the chapter that a page *Going deeper* belongs to, as JSON, by name."""
+    chapter = page.removesuffix("-deeper")
+    made = read(chapter, records) if chapter != page else None
+    return {name: value for cell in made["cells"] for name, value in cell["values"].items()} if made else {}
 
 
 def is_current(page, notebook):
@@ -392,7 +441,8 @@ def lacking(page, notebook):
     if len(having) != len(cells):
         return f"{len(cells)} of its cells are recorded, and its record has {len(having)}", None
     for number, cell in cells.items():
-        names = [name for name in wanted(notebook, cell) if name not in having[number]["values"]]
+        own = having[number]["values"]
+        names = [name for name in wanted(notebook, cell) if own.get(name, IN_CHAPTER) == IN_CHAPTER]
         if names:
             return f"its record has no {', '.join(names)}", cell
     return None
@@ -408,10 +458,19 @@ def write(page, notebook, folder, records=FOLDER):
 
 
 def put(page, made, records=FOLDER):
-    """Write a page's record into a folder of records."""
-    path = path_of(page, records)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    """Write a page's record into a folder of records. A large value that its chapter's record has is only there."""
+    deeper = read(f"{page}-deeper", records)  # before the values change that it has from this page's record
+    shared = {name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE}
+    cells = []
+    for cell in made["cells"]:
+        own = {
+            name: IN_CHAPTER if name in shared and shared[name] == value else value
+            for name, value in cell["values"].items()
+        }
+        cells.append(cell | {"values": own})
+    entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
+    if deeper:
+        put(f"{page}-deeper", deeper, records)
 
 
 def made_with():

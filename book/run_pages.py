@@ -1,7 +1,5 @@
 """Runs the code of the book's pages before the book is built: several at once, and only those that changed.
 
-    python book/run_pages.py    # every page, however old; how long each takes goes into data/seconds.json
-
 What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page has changed when
 its code has, or a module under `figures/` that it imports, or a file of `data/` that it names. A page that measures
 time, which has a cell tagged `clock`, runs when the others have, alone. Cells tagged `recorded` are long experiments:
@@ -16,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import tempfile
 import time
 import traceback
@@ -34,13 +31,13 @@ from jupyter_cache.base import CacheBundleIn
 from myst_nb.core.config import NbParserConfig
 from myst_nb.core.read import create_nb_reader
 from myst_parser.config.main import MdParserConfig
-from rich.console import Console
+
+from autograder.authoring import entries
 
 BOOK = Path(__file__).resolve().parent
 BUILD = BOOK.parent / "_build"
 CACHE = BUILD / ".jupyter_cache"
 STAMPS = CACHE / "pages.json"  # of each page: the digest of all that it was run from, and how long that took
-USUAL = BOOK / "data" / "seconds.json"  # of each page, by name: how long it took where that was last written down
 SECONDS, EXPERIMENT = 120, 600
 """The longest that one cell may take, and that one of a page may whose experiments are made anew."""
 WITHOUT = "the page is in the book without its results"
@@ -252,9 +249,8 @@ def run(report=lambda text: None, strict=False):
     left_out = not_run()
     wanted = {page: digest(page) for page in pages() if page not in left_out}
     stale = [page for page, value in reversed(wanted.items()) if stamps.get(page.name, {}).get("digest") != value]
-    # The longest first, so that the last one is short; one that has never run may be long.
-    usual = json.loads(USUAL.read_text(encoding="utf8"))
-    took = {page: stamps.get(page.name, {}).get("seconds", usual.get(page.stem, 1e9)) for page in stale}
+    # The longest first, so that the last one is short: those that have never run by their size, then the others.
+    took = {page: stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size) for page in stale}
     stale.sort(key=lambda page: -took[page])
     cache, faults = get_cache(str(CACHE)), []
 
@@ -262,8 +258,8 @@ def run(report=lambda text: None, strict=False):
         about = CacheBundleIn(notebook, str(page), data={"execution_seconds": seconds})
         cache.cache_notebook_bundle(about, check_validity=False, overwrite=True)
         stamps.pop(page.name, None)
-        STAMPS.write_text(json.dumps(stamps | stamp, indent=1), encoding="utf8")
         stamps.update(stamp)
+        entries.write(STAMPS, stamps)
 
     for page in left_out:  # without results, but not run by the build either
         keep(page, read(page), 0.0, {})
@@ -280,22 +276,3 @@ def run(report=lambda text: None, strict=False):
     lines = [*notes, *(fault.said if strict else f"{fault.said}; {WITHOUT}" for fault in faults)]
     log = "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", f"{fault.said}\n{fault.traceback}") for fault in faults)
     return Step(None if faults and strict else said, lines, bool(faults), log)
-
-
-def main():
-    """Run every page, and write down how long each takes; return the exit status."""
-    STAMPS.unlink(missing_ok=True)
-    with Console().status("pages …") as status:
-        done = run(status.update, strict=True)
-    print(*(done.lines or [done.said]), sep="\n")
-    if done.log:
-        print(done.log)
-    if not done.wrong and done.said:
-        stamps = json.loads(STAMPS.read_text(encoding="utf8"))
-        seconds = {page.stem: round(stamps[page.name]["seconds"]) for page in pages()}
-        USUAL.write_text(json.dumps(seconds, indent=1) + "\n", encoding="utf8")
-    return 0 if done.said and not done.wrong else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,7 +18,6 @@ import itertools
 import re
 import sys
 import textwrap
-import tomllib
 from pathlib import Path
 
 import editions
@@ -120,15 +119,17 @@ def texts(value):
 
 
 def of_extensions():
-    """Return what the extensions say on pages, and what _toc.yml, chapters.toml, claims.yml and the benchmarks do."""
+    """Return what the extensions say on pages, and what _toc.yml, book/entries/ and the benchmarks do."""
+    from autograder.authoring import chapters
+
     said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
-    rows = tomllib.loads((BOOK / "chapters.toml").read_text(encoding="utf8")).values()
     captions = [part["caption"] for part in editions.read(editions.ROOT / "_toc.yml")["parts"]]
-    claimed = [row["statement"] for row in editions.read(BOOK / "claims.yml").values()]
+    claimed = [row["statement"] for row in chapters.claims(editions.ROOT).values()]
     sys.path.insert(0, str(BOOK / "_ext"))
     from grading import messages as measured
 
-    told = [row[key] for row in rows for key in ("learn", "needs") if row[key]]
+    rows = chapters.read(editions.ROOT).values()
+    told = [text for row in rows for text in (row.learn, row.needs) if text]
     return {
         "extensions": with_words(
             [*captions, *(message for _, _, message, *_ in said), *told, *claimed, *sorted(measured())]

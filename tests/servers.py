@@ -68,8 +68,6 @@ class Postgres:
     port : int
     """
 
-    PASSWORD = "horse battery/@staple"
-
     def __init__(self, folder):
         self.programs = postgres_programs()
         self.folder = folder

@@ -88,7 +88,6 @@ def make(folder, pages):
     shorter = run_pages.replace("SECONDS, EXPERIMENT = 120, 600", "SECONDS, EXPERIMENT = 8, 600")
     assert shorter != run_pages
     (book / "run_pages.py").write_text(shorter, encoding="utf8")
-    (book / "data" / "seconds.json").write_text("{}", encoding="utf8")
     (folder / "_config.yml").write_text(
         "title: A book\nonly_build_toc_files: true\nexecute:\n  execute_notebooks: cache\n  stderr_output: warn\n"
         "sphinx:\n  config:\n    nb_execution_raise_on_error: true\n",

@@ -654,6 +654,13 @@ def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_se
     assert drawn(5) == again != drawn(6)
 
 
+def test_an_exception_of_a_cell_is_an_output_of_its_own(toy, guests):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
+    run_notebook(notebook, toy, guests)
+    (output,) = notebook.cells[0].outputs
+    assert (output.output_type, output.ename, output.evalue) == ("error", "ZeroDivisionError", "division by zero")
+
+
 # What notebooks normally do.
 
 WORKS = {

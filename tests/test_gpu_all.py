@@ -414,3 +414,10 @@ def test_a_wrong_kernel_ends_it(tmp_path):
     shown = command("all", "--quick", "--record", path, path=folder / "gpu.py", status=1)
     assert "comparisons failed" in shown and "Fix that first" in shown
     assert set(read(path)["measured"]) <= {"check"} and read(path)["check"]["wrong"]
+
+
+def test_the_compiler_may_keep_what_a_backward_pass_needs():
+    """Only a GPU runs the benchmark that asks for it."""
+    import torch._functorch.config
+
+    assert isinstance(torch._functorch.config.donated_buffer, bool)

@@ -351,6 +351,14 @@ def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
     assert done.stdout.split() == []
 
 
+def test_a_start_compiles_no_grammar_of_addresses():
+    code = (
+        "from autograder.course import startup; startup.begin(); import sys, jsonschema; print('lark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False\n", done.stderr
+
+
 @pytest.mark.slow
 def test_check_shows_a_student_the_feedback(graded):
     course, folder, _ = graded

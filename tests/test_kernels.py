@@ -134,6 +134,11 @@ print(json.dumps([report.score, report.pending, sorted({{str(own.message) for ow
     assert reason in note and "points for kernels are pending" in note
 
 
+@pytest.mark.slow
+def test_a_layer_is_compiled_here():
+    assert kernels.trial("compile") == ""
+
+
 def test_every_check_that_uses_triton_or_compiles_says_so():
     """Nothing is judged by more than NumPy and torch unless its check names it, or one that it needs."""
     suite = loader.load(FOLDER).suite

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import chapters, loader, verify
-from autograder.course.config import ROOT, Course, Settings
+from autograder.course.config import ROOT, Course, Settings, UserError
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ NAME = f"{len(chapters.read(ROOT)) + 1:02}-sparse-attention"  # the next one
 PAGES = [f"book/{NAME}", f"book/{NAME}-deeper"]
 README = """Chapters:
 
-<!-- chapters: made by `make lists` from book/chapters.toml -->
+<!-- chapters: made by `make lists` from book/entries/ -->
 <!-- end of chapters -->
 
 More.
@@ -98,7 +98,7 @@ def with_book(course):
     (course.root / "book").mkdir()
     for path in (ROOT / "book").glob("*.md"):
         shutil.copy(path, course.root / "book")
-    shutil.copy(ROOT / chapters.SOURCE, course.root / "book")
+    shutil.copytree(ROOT / chapters.SOURCE, course.root / chapters.SOURCE)
     shutil.copy(ROOT / "_toc.yml", course.root)
     (course.root / "README.md").write_text(README, encoding="utf-8")
     return course
@@ -111,10 +111,11 @@ def files(course):
 def test_a_new_chapter_stands_in_all_lists(with_book):
     before = files(with_book)
     done = run(with_book, "new", NAME)
-    assert done.exit_code == 0 and done.output.count("Listed in") == 3
+    assert done.exit_code == 0 and done.output.count("Listed in") == 2
     made = {path.relative_to(with_book.root).as_posix() for path in set(files(with_book)) - set(before)}
     figure = {f"book/figures/sparse_attention.{kind}" for kind in ("py", "js", "css")}
-    assert made >= {f"{page}.md" for page in PAGES} | figure | {"tests/test_figure_sparse_attention.py"}
+    entries = {f"{chapters.SOURCE.as_posix()}/{NAME}.{kind}" for kind in ("md", "bib", "py")}
+    assert made >= {f"{page}.md" for page in PAGES} | entries | figure | {"tests/test_figure_sparse_attention.py"}
     assert made >= {f"solutions/{NAME}/{file}" for file in (f"{NAME}.py", "checks.py", "exercise.toml")}
     assert all(f"Made {path}\n" in done.output for path in made)
     for path in made:
@@ -149,31 +150,78 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
 
 def test_lists_are_made_anew(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
-    assert "already match book/chapters.toml" in run(with_book, "lists").output
-    source, readme = with_book.root / chapters.SOURCE, with_book.root / "README.md"
+    assert "already match book/entries/" in run(with_book, "lists").output
+    readme = with_book.root / "README.md"
     listed = readme.read_text(encoding="utf-8")
     assert listed.startswith("Chapters:\n") and listed.endswith("\nMore.\n")
-    rows = source.read_text(encoding="utf-8").split("\n[")
-    source.write_text("\n[".join(rows[:-1]), encoding="utf-8")  # a chapter is taken out
+    max((with_book.root / chapters.SOURCE).glob("*.md")).unlink()  # a chapter is taken out
     assert run(with_book, "lists").output == "Wrote _toc.yml\nWrote README.md\n"
     assert len(listed.splitlines()) - len(readme.read_text(encoding="utf-8").splitlines()) == 1
+
+
+HEAD = '---\nafter: [11-gpu]\nneeds: ""\nlearn: ""\nabout: ""\n---\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (HEAD.replace('needs: ""', "needs: a: b"), r"12-beyond\.md:3: this is not YAML"),
+        (HEAD.replace("needs", "need"), r"12-beyond\.md:1: should begin with"),
+        (HEAD.replace("[11-gpu]", "11"), r"12-beyond\.md:1: should begin with"),
+        ("## Letters\n", r"12-beyond\.md:1: should begin with"),
+        (HEAD.replace("11-gpu", "11"), r"12-beyond\.md:2: 11 is not the name of an earlier chapter"),
+        (f"{HEAD}\nGPU\n", r"12-beyond\.md:8: there is text before the first heading"),
+        (f"{HEAD}\n## Glosary\n", r"12-beyond\.md:8: a heading is one of Letters, .*, and each comes once"),
+        (f"{HEAD}## Letters\n\n## Letters\n", r"12-beyond\.md:9: a heading is one of"),
+    ],
+)
+def test_a_fault_in_entries_is_one_line(with_book, text, reason):
+    (with_book.root / chapters.SOURCE / "12-beyond.md").write_text(text, encoding="utf-8")
+    done = run(with_book, "lists")
+    assert done.exit_code == 1 and re.search(reason, str(done.exception)) and "\n" not in str(done.exception)
+
+
+def test_a_fault_of_files_is_one_line(with_book):
+    folder = with_book.root / chapters.SOURCE
+    (folder / "99-none.md").write_text(HEAD, encoding="utf-8")
+    assert "book/99-none.md has no title" in str(run(with_book, "lists").exception)
+    (folder / "none.md").write_text(HEAD, encoding="utf-8")
+    assert "none.md should have the name of a chapter" in str(run(with_book, "lists").exception)
+    shutil.rmtree(folder)
+    assert "has no book/entries/" in str(run(with_book, "lists").exception)
 
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ("[01-qkv", "is not TOML"),
-        ("[01-qkv]\nafter = []\n", r"\[01-qkv\] should be a chapter"),
-        ("[qkv]\n", "should be a chapter such as"),
-        ('[99-none]\nafter = []\nneeds = ""\nlearn = ""\nabout = ""\n', "book/99-none.md has no title"),
-        (None, "has no book/chapters.toml"),
+        ("| A1 | | 08 | It is so. |", r"12-beyond\.md:11: expected a row such as"),
+        ("| D14 | 003 | | It is so. |\n| Z1 | 009 |", r"12-beyond\.md:12: expected a row such as"),
+        ("| A1 | 000 | | It is so. |", r"12-beyond\.md: .* A1 is already entered by chapter 01"),
     ],
 )
-def test_a_fault_in_the_list_is_one_line(with_book, rows, reason):
-    source = with_book.root / chapters.SOURCE
-    source.unlink() if rows is None else source.write_text(rows, encoding="utf-8")
-    done = run(with_book, "lists")
-    assert done.exit_code == 1 and re.search(reason, str(done.exception)) and "\n" not in str(done.exception)
+def test_a_fault_in_claims_is_one_line(with_book, rows, reason):
+    table = f"{HEAD}\n## Claims\n| Claim | Documents | Also in | Statement |\n|---|---|---|---|\n{rows}\n"
+    (with_book.root / chapters.SOURCE / "12-beyond.md").write_text(table, encoding="utf-8")
+    with pytest.raises(UserError, match=reason):
+        chapters.claims(with_book.root)
+
+
+def test_one_command_lists_all_of_a_chapter(with_book):
+    run(with_book, "new", NAME)
+    made = {path for path in files(with_book) if re.search(NAME, str(path)) or "sparse_attention" in path.name}
+    lines = run(with_book, "chapter", NAME[:2]).output.splitlines()
+    assert {line for line in lines if ":" not in line} == {
+        path.relative_to(with_book.root).as_posix() for path in made
+    }
+    entries = f"{chapters.SOURCE.as_posix()}/{NAME}.md"
+    written = (with_book.root / entries).read_text(encoding="utf-8").splitlines()
+    for entry in ("Letters: $X$", "Functions: **13** `centered(X)`", "Glossary: centering", "Cheat sheet"):
+        (number,) = re.findall(rf"^{entries}:(\d+)  {re.escape(entry)}$", "\n".join(lines), re.M)
+        assert entry.rpartition(": ")[2] in written[int(number) - 1] or entry == "Cheat sheet"
+    assert not [line for line in lines if "Claims" in line]
+    assert "book/entries/10-efficient.md:" in run(with_book, "chapter", "10").output
+    assert "book/entries/10-efficient.bib:1  Reference: ainslie2023" in run(with_book, "chapter", "10").output
+    assert "There is no chapter 40. The chapters are 01-qkv, " in str(run(with_book, "chapter", "40").exception)
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +239,10 @@ def built(html, tmp_path_factory):
     course = Course(root=root)
     for command in ("new", "release"):
         assert run(course, command, NAME).exit_code == 0
-    source, contents = root / chapters.SOURCE, root / "_toc.yml"
-    source.write_text("[" + source.read_text(encoding="utf-8").rpartition("\n[")[2], encoding="utf-8")
+    entries, contents = root / chapters.SOURCE / f"{NAME}.md", root / "_toc.yml"
+    for path in set(entries.parent.iterdir()) - set(entries.parent.glob(f"{NAME}.*")):
+        path.unlink()
+    entries.write_text(re.sub("after: .*", "after: []", entries.read_text(encoding="utf-8")), encoding="utf-8")
     run(course, "lists")
     contents.write_text(contents.read_text(encoding="utf-8").partition("  - caption: At hand")[0], encoding="utf-8")
     (root / "book" / "index.md").write_text("# A book\n\nOf one chapter.\n", encoding="utf-8")

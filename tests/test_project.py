@@ -3,7 +3,6 @@
 import ast
 import functools
 import importlib.metadata
-import importlib.util
 import itertools
 import os
 import re
@@ -231,30 +230,12 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
     assert (course / "gradebook.db").exists() and (course / "feedback" / "ada" / "01-mine" / "01-mine.html").exists()
 
 
-def lock_script():
-    spec = importlib.util.spec_from_file_location("lock", ROOT / ".ci" / "lock.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_lock_is_in_the_order_of_the_groups():
-    lock = lock_script()
-    files = {
-        "requirements.txt": "What the course uses",
-        "requirements-test.txt": "What tests use beyond requirements.txt",
-    }
-    beyond = {"cluster", "postgres", lock.ALL}  # what a course does without
-    for name, what in files.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert text.startswith(lock.HEAD.format(what=what))
-        for heading, names in lock.groups().items():
-            part = text.partition(f"\n# {heading}\n")[2].partition("\n\n")[0]
-            assert set(lock.pins(part)) <= set(names), heading
-            assert bool(part) == ((heading in beyond) == (name == "requirements-test.txt")), heading
-    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    for name, (version, reason) in lock.HELD.items():
-        assert f"{name}=={version}  # {reason}\n" in text
+def test_uv_knows_what_torch_needs():
+    """Its CUDA packages alone are left out of the lock."""
+    (told,) = PYPROJECT["tool"]["uv"]["dependency-metadata"]
+    needs = [own for own in map(Requirement, importlib.metadata.requires("torch")) if "extra" not in str(own.marker)]
+    names = {normal(own.name) for own in needs if not own.name.startswith(("nvidia-", "cuda-", "triton"))}
+    assert names == set(told["requires-dist"])
 
 
 def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
@@ -298,3 +279,61 @@ def test_doctor_tells_of_a_python_that_is_not_tried(monkeypatch, version, state,
     monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=version, platform="linux"))
     finding = next(doctor._python())
     assert finding.state == state and finding.note.startswith(note) and bool(finding.note) == bool(note)
+
+
+def seams():
+    """Return the rows of the table of seams in the engine's README."""
+    text = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Where we reach inside other libraries\n")[2].partition("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+
+
+def reaches():
+    """Yield where code imports, uses or replaces what a library keeps to itself: file, line and text.
+
+    A name that some code here defines is taken for that one. Some names begin with `_` and are documented.
+    """
+    code = [path for folder in ("autograder", "book", "benchmarks") for path in sources(folder)]
+    trees = {path: list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in code}
+    own, here = {"_exit", "_fields", "_replace", "_asdict"}, ours()
+    for node in itertools.chain(*trees.values()):
+        own |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+        own |= {node.arg} if isinstance(node, ast.keyword) else set()
+    for path, nodes in trees.items():
+        foreign = {}
+        for node in nodes:
+            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                name = f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".")
+                theirs = not getattr(node, "level", 0) and name.partition(".")[0] not in here
+                foreign[alias.asname or alias.name.partition(".")[0]] = theirs
+                if theirs and re.search(r"\b_[a-zA-Z]", name):
+                    yield path, node.lineno, name
+        for node in nodes:
+            if isinstance(node, ast.Attribute):
+                ground = node
+                while isinstance(ground, ast.Attribute | ast.Call | ast.Subscript):
+                    ground = ground.func if isinstance(ground, ast.Call) else ground.value
+                name = getattr(ground, "id", "")
+                private = (
+                    re.match("_[a-zA-Z]", node.attr) and node.attr not in own and foreign.get(name, name != "self")
+                )
+                if private or (isinstance(node.ctx, ast.Store) and foreign.get(name) and name != "sys"):
+                    yield path, node.lineno, ast.unparse(node)
+
+
+def test_each_seam_is_in_the_table_and_has_a_test():
+    rows, versions = seams(), {name: str(pin.specifier) for name, pin in pins().items()}
+    listed = " ".join(where for _, _, where, _, _ in rows)
+    for path, line, text in reaches():
+        name = path.relative_to(ROOT).as_posix()
+        listing = f"`{name.removeprefix('autograder/')}`" in listed
+        assert listing, f"{name}:{line}: {text} needs a row in autograder/README.md, or a public way"
+    for library, _, where, _, tests in rows:
+        name, version = library.rsplit(" ", 1)
+        if name != "Python":
+            assert versions[normal(name)] == f"=={version}", f"{library}: try the new version, then change the row"
+        for file in re.findall(r"`([\w./-]+\.(?:py|js|md))`", where):
+            assert (ROOT / file).exists() or (ROOT / "autograder" / file).exists(), file
+        assert tests.startswith("`test_")
+        for file, test in re.findall(r"`(test_\w+)::(test_\w+)`", tests):
+            assert f"def {test}(" in (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8"), (file, test)

@@ -41,7 +41,7 @@ def same(a, b):
         return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if hasattr(a, "dtype"):
         alike = type(a) is type(b) and a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
-        return alike and bool((a == b).all())
+        return alike and bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and a == b
 
 
@@ -60,7 +60,12 @@ def same(a, b):
         np.float32(1.5),
         np.arange(6).reshape(2, 3)[:, ::2],
         np.zeros((0, 3), dtype=np.float16),
-        np.linspace(0, 1, 500),
+        np.linspace(0, 1, 500, dtype=np.float32),
+        np.round(np.linspace(-9, 9, 500), 3),
+        np.round(np.linspace(-9, 9, 500), 3).astype(np.float32),
+        np.array([float("inf"), 1e300, 1e-300, float("nan")] * 20),
+        np.arange(500) + 1j,
+        [1 / 3] * 60,
         np.array([True, False]),
         torch.randn(3, 4, dtype=torch.float64),
         torch.randn(2, 300).T,
@@ -72,6 +77,36 @@ def same(a, b):
 def test_a_value_comes_back_as_it_was(value):
     """Through JSON, as a record is."""
     assert same(records.decoded(json.loads(json.dumps(records.encoded(value)))), value)
+
+
+@pytest.mark.parametrize("many", [np.array, torch.DoubleTensor, list], ids=["numpy", "torch", "list"])
+def test_many_floats_of_64_bits_keep_32(many):
+    """They take half the room, and come back as the type that they were."""
+    value = many([1 / number for number in range(1, 999)])
+    kept = json.dumps(records.encoded(value))
+    back = records.decoded(json.loads(kept))
+    assert kind_of(back) == kind_of(value) and not same(back, value)
+    assert np.allclose(back, value, rtol=1e-7, atol=0) and len(kept) < 6 * 998
+
+
+def test_what_the_chapter_has_is_kept_once(tmp_path):
+    """A large value of a page *Going deeper*; it stays when the chapter's record gets another one."""
+
+    def made(seed, **more):
+        values = {"weights": np.random.default_rng(seed).random(400), "small": 1, **more}
+        return a_record("", **values) | {"made": {}}
+
+    def size():
+        return records.path_of("01-x-deeper", tmp_path).stat().st_size
+
+    records.put("01-x-deeper", made(1, more=2), tmp_path)
+    alone = size()
+    records.put("01-x", made(1), tmp_path)
+    assert size() < alone / 5 and "small" in records.path_of("01-x-deeper", tmp_path).read_text(encoding="utf8")
+    assert records.read("01-x-deeper", tmp_path) == made(1, more=2)
+    records.put("01-x", made(2), tmp_path)
+    assert size() == alone and records.read("01-x-deeper", tmp_path) == made(1, more=2)
+    assert records.read("01-x", tmp_path) == made(2)
 
 
 @pytest.mark.parametrize("value", [torch.nn.Linear(2, 2), len, {"rng": np.random.default_rng()}, {1, 2}, object()])
@@ -390,7 +425,7 @@ def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
     assert records.path_of(page.stem).read_bytes() == kept
     cells = records.cells_of(run_pages.read(page))
     timed = {number for number, cell in cells.items() if "clock" in records.tags(cell)}
-    assert differences(json.loads(kept), records.read(page.stem, tmp_path), timed) == []
+    assert differences(records.read(page.stem), records.read(page.stem, tmp_path), timed) == []
 
 
 def a_record(printed, **values):

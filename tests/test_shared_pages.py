@@ -4,13 +4,17 @@ import itertools
 import math
 import re
 import sys
+from operator import itemgetter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from conftest import ROOT
 from docutils import nodes
+from sphinx.errors import ConfigError
+from sphinx.testing.util import SphinxTestApp
 
 from autograder.authoring import chapters as listed
 
@@ -28,9 +32,19 @@ PROSE = [
 ]
 
 
+def whole(path):
+    """A page, with what chapters enter into it."""
+
+    def entered(directive):
+        parts = (chapter.sections.get(directive[1], (0, []))[1] for chapter in listed.read(ROOT).values())
+        return "\n".join(line for lines in parts for line in [*lines, ""])
+
+    return re.sub(r"^```\{entries\} (.*)\n```\n", entered, path.read_text(encoding="utf8"), flags=re.M)
+
+
 def text_of(path):
     """What a page says, without its code and its front matter."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf8"), flags=re.S)
+    text = re.sub(r"\A---\n.*?\n---\n", "", whole(path), flags=re.S)
     return re.sub(r"^(`{3,})(\{code-cell\}|\{code-block\}|python|bash).*?^\1$", "", text, flags=re.S | re.M)
 
 
@@ -169,7 +183,7 @@ def test_a_symbol_has_the_shape_of_the_notation(path):
 
 
 def test_the_cheat_sheet_has_the_shapes_of_the_notation():
-    text = (BOOK / "cheatsheet.md").read_text(encoding="utf8")
+    text = whole(BOOK / "cheatsheet.md")
     assert len(list(shapes_said(text, code=True))) > 10
     assert not list(wrong_shapes(text, None, code=True))
 
@@ -188,6 +202,94 @@ def test_a_wrong_shape_is_noticed(text, chapter, wrong):
     assert len(list(wrong_shapes(text, chapter))) == wrong
 
 
+# ---- entries ---------------------------------------------------------------------------------------------
+
+ENTRIES = """---
+after: []
+needs: ""
+learn: ""
+about: ""
+---
+
+## Letters
+
+| Symbol | Chapter |
+|---|---|
+| {letter} | 1 |
+
+## Glossary
+
+```{{glossary}}
+{term}
+  What it is.
+```
+
+## Cheat sheet
+
+A block of {term}.
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """What builds a book of two chapters and a page with their entries; it returns warnings and the page as text."""
+    import chapters
+
+    for number, letter, term in ((1, "one", "zero"), (2, "two", "Ace")):
+        (tmp_path / "book" / "entries").mkdir(parents=True, exist_ok=True)
+        entries = ENTRIES.format(letter=letter, term=term)
+        (tmp_path / listed.SOURCE / f"0{number}-x.md").write_text(entries, encoding="utf8")
+        (tmp_path / "book" / f"0{number}-x.md").write_text(f"# Title {number}\n", encoding="utf8")
+    (tmp_path / "conf.py").write_text(
+        "extensions = ['myst_parser', 'sphinx_design', 'chapters']\nmyst_enable_extensions = ['colon_fence']\n"
+    )
+    (tmp_path / "_toc.yml").touch()
+    page = "".join(f"```{{entries}} {heading}\n```\n\n" for heading in ("Letters", "Glossary", "Cheat sheet"))
+    (tmp_path / "book" / "page.md").write_text(f"# Book\n\n{page}", encoding="utf8")
+    (tmp_path / "index.md").write_text("# All\n\n```{toctree}\n:glob:\nbook/*\n```\n", encoding="utf8")
+    monkeypatch.setattr(chapters, "BOOK", tmp_path / "book")
+
+    def build():
+        app = SphinxTestApp(
+            srcdir=tmp_path, builddir=tmp_path / "build", confoverrides={"exclude_patterns": ["book/entries"]}
+        )
+        try:
+            app.build()
+            page = (tmp_path / "build" / "html" / "book" / "page.html").read_text(encoding="utf8")
+            return app.warning.getvalue(), BeautifulSoup(page, "html.parser").select_one("#book")
+        finally:
+            app.cleanup()
+
+    return build
+
+
+def test_entries_of_chapters_become_one_page(small):
+    said, page = small()
+    assert not said
+    (table,), (terms,) = page.select("table"), page.select("dl.glossary")
+    assert [cell.get_text() for cell in table.select("tbody tr td:first-child")] == ["one", "two"]
+    assert [term.get_text().rstrip("#\u00b6\uf0c1") for term in terms.select("dt")] == ["Ace", "zero"]
+    assert [block.get_text().split() for block in page.select(".abh-sheet-block")] == [
+        ["1", "Title", "1", "A", "block", "of", "zero."],
+        ["2", "Title", "2", "A", "block", "of", "Ace."],
+    ]
+
+
+def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
+    small()
+    path = tmp_path / listed.SOURCE / "02-x.md"
+    text = path.read_text(encoding="utf8").replace("| two |", "| {nosuch}`two` |").replace("is.", "is {nosuch}`it`.")
+    path.write_text(text.replace("A block", "```{nosuch}\n```\n\nA block"), encoding="utf8")
+    said, _page = small()
+    lines = [
+        number for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), 1) if "nosuch" in line
+    ]
+    assert sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", said))) == lines and len(lines) == 3, said
+    path.write_text("## Letters\n", encoding="utf8")
+    with pytest.raises(ConfigError, match=r"book/entries/02-x\.md:1: should begin with"):
+        small()
+
+
 # ---- glossary --------------------------------------------------------------------------------------------
 
 
@@ -202,10 +304,6 @@ def test_each_term_of_the_glossary_is_used_in_a_chapter():
     assert not [term for term in terms() if not glossary.pattern(term).search(said)]
 
 
-def test_the_glossary_is_in_order():
-    assert terms() == sorted(terms(), key=str.lower)
-
-
 def told(html):
     """The links of the built glossary: (term, page, place)."""
     page = (html / "book" / "glossary.html").read_text(encoding="utf8")
@@ -216,7 +314,7 @@ def told(html):
 
 def test_the_glossary_leads_to_where_a_term_is_told(html):
     links = list(told(html))
-    assert sorted(term for term, *_ in links) == sorted(terms())
+    assert [term for term, *_ in links] == sorted(terms(), key=str.lower)
     for term, name, place in links:
         assert name, f"{term}: no chapter has it in bold or in a heading"
         page = (html / "book" / name).read_text(encoding="utf8")
@@ -253,10 +351,12 @@ def test_terms_are_found_in_their_usual_forms(term, text, found):
 
 
 def sheet():
-    """The cheat sheet's blocks of code, one a chapter."""
-    return re.findall(
-        r"^```\{code-block\} python\n(.*?)^```", (BOOK / "cheatsheet.md").read_text(encoding="utf8"), re.S | re.M
-    )
+    """The cheat sheet's blocks of code: the number of a chapter -> its block."""
+    texts = {name[:2]: "\n".join(row.sections["Cheat sheet"][1]) for name, row in listed.read(ROOT).items()}
+    found = {
+        number: re.search(r"^```\{code-block\} python\n(.*?)^```", texts[number], re.S | re.M) for number in texts
+    }
+    return {number: block[1] for number, block in found.items() if block}
 
 
 def spec(S):
@@ -270,7 +370,7 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five, six, seven, ten = sheet()
+    one, two, three, four, five, six, seven, ten = itemgetter(*"01 02 03 04 05 06 07 10".split())(sheet())
 
     exec(one, here)
     Q, K, V = here["Q"], here["K"], here["V"]

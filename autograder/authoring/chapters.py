@@ -1,40 +1,61 @@
-"""The chapters of the course's book, and the lists of them: made from book/chapters.toml and the titles of pages."""
+"""The chapters of the course's book: what each enters into shared pages and lists, and which files it has."""
 
 import re
-import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from autograder.course.config import UserError
 
-SOURCE = Path("book") / "chapters.toml"
+SOURCE = Path("book") / "entries"
 MADE = re.compile(r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S)
 """The part of a file that `write` makes: the lines between the two marks, which are comments."""
+HEAD = {"after": list, "needs": str, "learn": str, "about": str}
+SECTIONS = ("Letters", "Functions", "Glossary", "Cheat sheet", "Claims")
+CLAIM = re.compile(r"\| ([A-Z]\d+) \| ([^|]+) \| ([\d, ]*)\| (.+) \|$")
+FILES = (
+    "book/{name}*.md",
+    "book/entries/{name}.*",
+    "book/figures/{figure}.*",
+    "tests/test_figure_{figure}.py",
+    "book/data/experiments/{name}*.json",
+    "solutions/{name}/*",
+    "exercises/{name}/*",
+    "tests/unseen/{name}.py",
+    "locale/*/LC_MESSAGES/*/{name}*.po",
+)
+"""Where a chapter's files are. What is made by machine is in data/experiments/ and exercises/."""
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: its row in book/chapters.toml, and its page.
+    """A chapter: its pages, and its entries in shared pages and lists.
 
     Attributes
     ----------
     name : str
         Such as 01-qkv.
-    page : Path
-        Its first page, which need not exist yet.
+    root : Path
+        The course's folder.
     after : list of str
         The names of chapters that it builds on directly.
     needs, learn, about : str
         Other prerequisites, what a reader can do afterwards, and the text after its title in README.md, or "".
+    sections : dict of str to tuple of int and list of str
+        The sections of its entries by their headings in `SECTIONS`: the number of the first line, and the lines.
     """
 
     name: str
-    page: Path
+    root: Path
     after: list[str]
     needs: str
     learn: str
     about: str
+    sections: dict[str, tuple[int, list[str]]]
 
     @property
     def number(self) -> int:
@@ -42,9 +63,19 @@ class Chapter:
         return int(self.name[:2])
 
     @property
+    def page(self) -> Path:
+        """Its first page, which need not exist yet."""
+        return self.root / "book" / f"{self.name}.md"
+
+    @property
     def deeper(self) -> Path:
         """Its second page, which need not exist."""
         return self.page.with_name(f"{self.name}-deeper.md")
+
+    @property
+    def entries(self) -> Path:
+        """The file of its entries."""
+        return self.root / SOURCE / f"{self.name}.md"
 
     @property
     def title(self) -> str:
@@ -58,11 +89,80 @@ class Chapter:
         text = self.page.read_text(encoding="utf-8") if self.page.exists() else ""
         found = re.search(r"^# (.+)$", text, re.M)
         if found is None:
-            raise UserError(f"{SOURCE} has a chapter {self.name}, but book/{self.name}.md has no title.")
+            where = (SOURCE / self.name).as_posix()
+            raise UserError(f"{where}.md belongs to a chapter, but book/{self.name}.md has no title.")
         return found[1].strip()
 
+    @property
+    def claims(self) -> dict[str, dict[str, Any]]:
+        """The claims that it is the first chapter to answer: {name: {documents, chapters, statement}}.
 
-ROW = {field.name for field in fields(Chapter)} - {"name", "page"}
+        Raises
+        ------
+        UserError
+            If a row of the table does not have the four cells.
+        """
+        found = {}
+        for number, line in self._rows("Claims"):
+            row = CLAIM.match(line)
+            if row is None:
+                where = (SOURCE / self.name).as_posix()
+                raise UserError(
+                    f"{where}.md:{number}: expected a row such as | A9 | 000, 002 | 08 | Heads differ. |."
+                )
+            documents, also = (re.split(r",\s*", cell.strip()) for cell in row.group(2, 3))
+            found[row[1]] = {
+                "documents": documents,
+                "chapters": [self.name[:2], *filter(None, also)],
+                "statement": row[4],
+            }
+        return found
+
+    def _rows(self, heading: str) -> Iterator[tuple[int, str]]:
+        """Yield the rows of a section's table below its head, each with the number of its line."""
+        first, lines = self.sections.get(heading, (0, []))
+        rows = [(number, line) for number, line in enumerate(lines, first) if line.startswith("|")]
+        yield from rows[2:]
+
+    def listing(self, others: "list[Chapter]") -> Iterator[str]:
+        """Yield its files, relative to the course's folder, and below those of its entries each entry with its line.
+
+        Its figure's modules are those that its pages import, and pages of `others` do not.
+        """
+        imported = Counter(name for chapter in (self, *others) for name in chapter._imported())
+        figures = sorted(name for name in self._imported() if imported[name] == 1)
+        patterns = [
+            pattern.format(name=self.name, figure=figure)
+            for pattern in FILES
+            for figure in (figures if "{figure}" in pattern else [""])
+        ]
+        for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern)) if path.is_file()):
+            name = path.relative_to(self.root).as_posix()
+            yield name
+            if path == self.entries:
+                yield from (f"{name}:{number}  {entry}" for number, entry in self._entries())
+            elif path.suffix == ".bib":
+                lines = path.read_text(encoding="utf-8").splitlines()
+                works = ((number, re.match(r"@\w+\{(.+),", line)) for number, line in enumerate(lines, 1))
+                yield from (f"{name}:{number}  Reference: {work[1]}" for number, work in works if work)
+
+    def _imported(self) -> set[str]:
+        """Return the modules of book/figures/ that its pages import."""
+        texts = [page.read_text(encoding="utf-8") for page in (self.page, self.deeper) if page.exists()]
+        found = re.findall(r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M)
+        return {name.split()[0] for one, several in found for name in (one or several).split(",")}
+
+    def _entries(self) -> Iterator[tuple[int, str]]:
+        """Yield its entries, each with the number of its line."""
+        for heading, (first, lines) in self.sections.items():
+            if heading == "Cheat sheet":
+                yield first, heading
+            elif heading == "Glossary":
+                terms = ((number, line) for number, line in enumerate(lines, first) if re.match(r"\w", line))
+                yield from ((number, f"{heading}: {line}") for number, line in terms)
+            else:
+                rows = ((number, line.split(" | ")[0][2:]) for number, line in self._rows(heading))
+                yield from ((number, f"{heading}: {first_cell}") for number, first_cell in rows)
 
 
 def read(root: Path) -> dict[str, Chapter]:
@@ -71,16 +171,78 @@ def read(root: Path) -> dict[str, Chapter]:
     Raises
     ------
     UserError
-        If the file is not TOML, or a row has the wrong keys.
+        If there are no entries, or a file of entries has a fault; it names the line.
     """
+    if not (root / SOURCE).is_dir():
+        raise UserError(f"{root} has no {SOURCE.as_posix()}/, so it has no chapters.")
+    found: dict[str, Chapter] = {}
+    for path in sorted((root / SOURCE).glob("*.md")):
+        where = path.relative_to(root).as_posix()
+        if not re.match(r"\d\d-", path.name):
+            raise UserError(f"{where} should have the name of a chapter, such as 01-qkv.md.")
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where} is not UTF-8: {error}.") from None
+        end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else 0
+        chapter = Chapter(path.stem, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1))
+        if unknown := [name for name in chapter.after if name not in found]:
+            line = next(number for number, line in enumerate(lines, 1) if line.startswith("after"))
+            raise UserError(f"{where}:{line}: {unknown[0]!r} is not the name of an earlier chapter, such as 01-qkv.")
+        found[path.stem] = chapter
+    return found
+
+
+def _head(where: str, lines: list[str]) -> dict[str, Any]:
+    """Return what is between the first lines `---`: a row of the map on the landing page."""
     try:
-        rows = tomllib.loads((root / SOURCE).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{SOURCE} is not TOML: {error}.") from None
-    for name, row in rows.items():
-        if not re.match(r"\d\d-", name) or not isinstance(row, dict) or set(row) != ROW:
-            raise UserError(f"{SOURCE}: [{name}] should be a chapter such as 01-qkv, with {', '.join(sorted(ROW))}.")
-    return {name: Chapter(name, root / "book" / f"{name}.md", **rows[name]) for name in sorted(rows)}
+        row = yaml.safe_load("\n".join(lines))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
+        raise UserError(f"{where}:{line}: this is not YAML: {error.problem}.") from None
+    fits = isinstance(row, dict) and row.keys() == HEAD.keys()
+    if not fits or not all(isinstance(row[key], kind) for key, kind in HEAD.items()):
+        raise UserError(f"{where}:1: should begin with ---, then after (a list), needs, learn, about, then ---.")
+    return dict(row)
+
+
+def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, list[str]]]:
+    """Return the sections of a file's lines, from the line with the index `first`."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    body: list[str] = []
+    code = False
+    for number, line in enumerate(lines[first:], first + 1):
+        code ^= line.startswith("```")
+        if line.startswith("## ") and not code:
+            heading = line[3:].strip()
+            if heading not in SECTIONS or heading in found:
+                raise UserError(f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, and each comes once.")
+            found[heading] = number + 1, (body := [])
+        elif found:
+            body.append(line)
+        elif line.strip():
+            raise UserError(f"{where}:{number}: there is text before the first heading, such as ## {SECTIONS[0]}.")
+    return found
+
+
+def claims(root: Path) -> dict[str, dict[str, Any]]:
+    """Return the claims of all chapters by their names, in order.
+
+    Raises
+    ------
+    UserError
+        If two chapters enter the same claim, or a row has a fault.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for chapter in read(root).values():
+        for name, row in chapter.claims.items():
+            if name in found:
+                raise UserError(
+                    f"{(SOURCE / chapter.name).as_posix()}.md: the claim {name} is already entered by chapter "
+                    f"{found[name]['chapters'][0]}; write this chapter's number there, below Also in."
+                )
+            found[name] = row
+    return dict(sorted(found.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
 
 
 def contents(chapter: Chapter) -> str:

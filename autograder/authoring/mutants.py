@@ -36,13 +36,13 @@ import pebble
 from rich.console import Console
 from rich.progress import track
 
-from autograder.authoring import loader
+from autograder.authoring import entries, loader
 from autograder.checking import Status
 from autograder.course import cores
 from autograder.course.config import ROOT, Exercise, UserError
 
-RECORD = Path("book", "data", "mutants.json")
-"""Where a course keeps the results for its mutants, for the book to show."""
+RECORD, DETAIL = Path("book", "data", "mutants.json"), Path("_build", "mutants.json")
+"""Where a course keeps the counts for its mutants, for the book to show, and where all that was found is kept."""
 
 SEEDS = (1, 2, 3)
 SECONDS = 20
@@ -585,6 +585,10 @@ class Row:
     by: dict[str, int]
 
 
+SHOWN = ("made", "examined", "killed", "cause", "relation", "told", "advice", "endless", "equal", "survived")
+"""The parts of a `Row` that the book and the tests need."""
+
+
 def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()) -> Row:
     """Count the results for a function's mutants; `marked` are the changes in `equal.toml`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
@@ -637,20 +641,24 @@ def _quoted(text: str) -> str:
 
 
 def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return a course's recorded results: for each exercise and each function, a `Row` as a dict."""
-    path = root / RECORD
+    """Return a course's recorded results: for each exercise and each function, its `Row`'s `SHOWN`."""
+    return _read(root / RECORD)
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found
 
 
 def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) -> None:
     """Record the results for an exercise's mutants; those of other functions and exercises stay."""
-    before = recorded(root)
-    own = before.get(name, {}) | {subject: asdict(row) for subject, row in rows.items()}
-    before[name] = {function: own[function] for function in functions if function in own}
-    path = root / RECORD
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dict(sorted(before.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for file in (RECORD, DETAIL):
+        before = _read(root / file)
+        kept = {subject: row for subject, row in before.get(name, {}).items() if subject in functions}
+        for subject, row in rows.items():
+            whole = asdict(row)
+            kept[subject] = {key: whole[key] for key in (SHOWN if file == RECORD else whole)}
+        entries.write(root / file, before | {name: kept})
 
 
 @dataclass

@@ -8,13 +8,6 @@ from autograder.course.config import Course, Exercise, UserError
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"(\d\d)-([a-z0-9]+(?:-[a-z0-9]+)*)")
-ROW = """
-[{name}]
-after = [{after}]
-needs = "write here the other prerequisites"
-learn = "Write here what a reader can do afterwards."
-about = "write here, in a few words, what it is about"
-"""
 READ = 'read={{"by_hand": "chapter {number}, By hand", "centered": "chapter {number}, The code"}}'
 
 
@@ -24,7 +17,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     Parameters
     ----------
     course : Course
-        If it has a book, with a file that lists its chapters, the chapter is made; otherwise only the exercise.
+        If it has a book, with entries of chapters, the chapter is made; otherwise only the exercise.
     name : str
         Such as 13-sparse-attention.
     exercise_only : bool
@@ -33,7 +26,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     Returns
     -------
     tuple of two lists of Path
-        The files that were made, and those that list the chapter now.
+        The files that were made, and those whose lists have the chapter now.
 
     Raises
     ------
@@ -44,8 +37,11 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
     has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
-    texts = _filled(TEMPLATES / "chapter", root, words) if has_chapter else {}
-    if has_chapter:  # and headings to send readers to
+    known = list(chapters.read(root)) if has_chapter else []
+    texts = {}
+    if has_chapter:
+        texts = _filled(TEMPLATES / "chapter", root, words | {"BEFORE": known[-1] if known else ""})
+        # and headings to send readers to
         words |= {r"(?<=__name__, )read=\{\}": READ.format(number=int(name[:2]))}
     texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     for path in (Exercise(name, root).solution, *texts):
@@ -53,13 +49,15 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
             alone = "; for only the exercise, use --exercise-only" if path.suffix == ".md" else ""
             where = path.relative_to(root).as_posix()
             raise UserError(f"{where} already exists; choose another name, or move it away{alone}.")
-    listed = _list(root, name) if has_chapter else []
+    number = 1 + max((int(other[:2]) for other in known), default=0)
+    if has_chapter and int(name[:2]) != number:
+        raise UserError(
+            f"{name}: the next chapter has the number {number:02}. For only an exercise, use --exercise-only."
+        )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    if has_chapter:
-        listed += [root / list_ for list_ in chapters.write(root)]
-    return list(texts), listed
+    return list(texts), [root / list_ for list_ in chapters.write(root)] if has_chapter else []
 
 
 def _words(name: str) -> dict[str, str]:
@@ -77,7 +75,7 @@ def _words(name: str) -> dict[str, str]:
         "abh-NAME": f"abh-{found[2]}",
         "NAMEFigure": "".join(map(str.capitalize, parts)) + "Figure",
         "NAME": "_".join(parts),
-        r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b": number,
+        r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b|(?<=\| )N(?= \|)|(?<=\*\*)N(?=\*\*)": number,
     }
 
 
@@ -91,17 +89,3 @@ def _filled(template: Path, folder: Path, words: dict[str, str]) -> dict[Path, s
 
     files = sorted(path for path in template.rglob("*.*") if path.is_file() and "__pycache__" not in path.parts)
     return {folder / fill(str(path.relative_to(template))): fill(path.read_text(encoding="utf-8")) for path in files}
-
-
-def _list(root: Path, name: str) -> list[Path]:
-    """Add the next chapter to the file that lists them; return that file."""
-    source = root / chapters.SOURCE
-    known = chapters.read(root)
-    number = 1 + max((chapter.number for chapter in known.values()), default=0)
-    if int(name[:2]) != number:
-        raise UserError(
-            f"{name}: the next chapter has the number {number:02}. For only an exercise, use --exercise-only."
-        )
-    row = ROW.format(name=name, after="".join(f'"{before}"' for before in list(known)[-1:]))
-    source.write_text(source.read_text(encoding="utf-8").rstrip("\n") + "\n" + row, encoding="utf-8")
-    return [source]

@@ -115,17 +115,30 @@ def new(
 
 
 def lists(course: Root = ROOT) -> None:
-    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/chapters.toml."""
+    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/entries/."""
     from autograder.authoring import chapters
 
     where = course_at(course)
-    if not (where.root / chapters.SOURCE).exists():
-        raise UserError(f"{where.root} has no {chapters.SOURCE}, so there are no chapters to list.")
     written = chapters.write(where.root)
     for name in written:
         say(f"Wrote {name}")
     if not written:
-        say(f"The lists of chapters already match {chapters.SOURCE}")
+        say(f"The lists of chapters already match {chapters.SOURCE.as_posix()}/")
+
+
+def chapter(
+    name: Annotated[str, typer.Argument(help="Its number or name, such as 06.", show_default=False)],
+    course: Root = ROOT,
+) -> None:
+    """List the files of a chapter, and what it enters into pages that chapters share, each entry with its line."""
+    from autograder.authoring import chapters
+
+    known = list(chapters.read(course_at(course).root).values())
+    found = next((one for one in known if name in (one.name, one.name[:2], str(one.number))), None)
+    if found is None:
+        raise UserError(f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}.")
+    for line in found.listing([one for one in known if one is not found]):
+        say(line)
 
 
 def mutants(
@@ -139,8 +152,8 @@ def mutants(
 ) -> None:
     """Change right answers in one place at a time, and count how many of these mutants the checks reject.
 
-    Writes the results to book/data/mutants.json. Ends with status 1 if a mutant passes the checks and equal.toml does
-    not mark it as equal, or if a mark there matches no such mutant.
+    Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends with status 1 if a
+    mutant passes the checks and equal.toml does not mark it as equal, or if a mark there matches no such mutant.
     """
     from autograder.authoring.mutants import look_at
 

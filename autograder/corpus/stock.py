@@ -32,8 +32,8 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import capture_log  # noqa: F401 (loaded before the first fork)
 from traitlets.config import Config, PyFileConfigLoader
 
+from autograder.authoring import entries
 from autograder.course.config import UserError
-from autograder.grades.results import Kind
 from autograder.sandbox.inside import kernel
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ def _folder() -> Iterator[Path]:
 
 def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
     """Grade one case on stock nbgrader and return what happened."""
-    from autograder.corpus.case import ALL, live
-    from autograder.sanitize import text
+    from autograder.corpus.case import live
 
     student = case.student or case.name
     with _folder() as folder:
@@ -222,71 +221,56 @@ def run(case: "Case", course: Path, released: Path) -> dict[str, Any]:
         shutil.copytree(course, root)
         case.write(released, root / "submitted")
         before = snapshot(root, student)
-        found, exit_code, stayed = _graded(case, root, folder / "results.json")
+        results = folder / "results.json"
+        arguments = (root, student, results, case.root_reads)
+        process = multiprocessing.get_context("fork").Process(target=grade, args=arguments)
+        process.start()
+        process.join(SECONDS)
+        exit_code = process.exitcode
+        if exit_code is None:
+            process.kill()
+            process.join()
+        stayed = left_behind()
+        try:
+            found = json.loads(results.read_text())
+        except (OSError, ValueError):
+            found = {}
         points, altered, next_door = points_of(root, student)
-        after = snapshot(root, student)
-        changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        altered += [text.name(path) for path in changed]
-        page, graded = (
-            "".join(
-                path.read_text(errors="replace") for path in files_below(root / kind / student) if path.suffix == end
-            )
-            for kind, end in (("feedback", ".html"), ("autograded", ".ipynb"))
-        )
-    ungraded = any(own is None for own in points.values())
-    row = {
-        "points": points,
-        "ungraded": ungraded,
-        "unearned": any((own or 0) > case.points[name] + 1e-6 for name, own in points.items()),
-        "honest_lost": case.kind == Kind.RIGHT and any((own or 0) < ALL[name] for name, own in points.items()),
+        changed = snapshot(root, student) != before
+        page = graded = ""
+        for path in files_below(root / "feedback" / student):
+            page += path.read_text(errors="replace") if path.suffix == ".html" else ""
+        for path in files_below(root / "autograded" / student):
+            graded += path.read_text(errors="replace") if path.suffix == ".ipynb" else ""
+    ungraded = None in points.values()
+    return {
+        "points": list(points.values()),
+        "reason": reason_of(found, exit_code) if ungraded and not any(points.values()) else "",
         "leaked": bool(case.secret) and (case.secret in page or case.secret in graded),
+        "altered": bool(altered or changed),
         "left_behind": stayed,
-        "altered": altered[:5],
         "no_page": not ungraded and not page,
         "live_script": bool(live(page)),
         "batch_stopped": next_door is None,
     }
-    return {**row, "did": _in_words(row, reason_of(found, exit_code), exit_code)}
 
 
-def _graded(case: "Case", root: Path, results: Path) -> tuple[dict[str, str], int | None, int]:
-    """Grade a case in a process of its own; return the errors, its exit code (None: too slow), and what it left."""
-    arguments = (root, case.student or case.name, results, case.root_reads)
-    process = multiprocessing.get_context("fork").Process(target=grade, args=arguments)
-    process.start()
-    process.join(SECONDS)
-    exit_code = process.exitcode
-    if exit_code is None:
-        process.kill()
-        process.join()
-    stayed = left_behind()
-    try:
-        return json.loads(results.read_text()), exit_code, stayed
-    except (OSError, ValueError):
-        return {}, exit_code, stayed
-
-
-def _in_words(row: dict[str, Any], reason: str, exit_code: int | None) -> str:
-    """Return what happened to a case, in one line."""
-    from autograder.corpus.case import NEIGHBOUR
-
-    got, stayed = sum(own or 0 for own in row["points"].values()), row["left_behind"]
-    did = [f"not graded: {reason}" if row["ungraded"] else f"{got:g} of 6 points"]
-    if row["ungraded"] and got:
-        did = [f"{got:g} of 6 points, and one check without any"]
-    if row["leaked"]:
-        did.append("shows what is not its own")
-    if row["altered"]:
-        did.append("altered what is not its own")
-    if stayed:
-        did.append(f"{stayed} process{'es' * (stayed > 1)} left behind")
-    if row["no_page"]:
-        did.append("no feedback page" + (f" after {SECONDS} seconds" if exit_code is None else ""))
-    if row["live_script"]:
-        did.append("a live script in the feedback")
-    if row["batch_stopped"]:
-        did.append(f"{NEIGHBOUR} was not graded either")
-    return "; ".join(did)
+def said(row: dict[str, Any]) -> str:
+    """Return what happened to one case, in words."""
+    points = row["points"]
+    got = f"{sum(own or 0 for own in points):g} of 6 points"
+    if None in points:
+        got = f"not graded: {row['reason']}" if row["reason"] else f"{got}, and one check without any"
+    stayed = row["left_behind"]
+    harms = {
+        "shows what is not its own": row["leaked"],
+        "altered what is not its own": row["altered"],
+        f"{stayed} process{'es' * (stayed > 1)} left behind": stayed,
+        "no feedback page": row["no_page"],
+        "a live script in the feedback": row["live_script"],
+        "the next student was not graded either": row["batch_stopped"],
+    }
+    return "; ".join([got, *(what for what, happened in harms.items() if happened)])
 
 
 def record(names: Sequence[str] = ()) -> Iterator[str]:
@@ -297,7 +281,7 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
     UserError
         If there is no case of that name.
     """
-    from autograder.corpus import CASES
+    from autograder.corpus import CASES, STOCK, USUAL
     from autograder.corpus.case import TOKEN
 
     for name in names:
@@ -307,8 +291,7 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
     os.environ["GRADERS_TOKEN"] = TOKEN
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to this process, which ends them
-    target = HERE / "stock.json"
-    rows = json.loads(target.read_text())["cases"] if target.exists() and names else {}
+    rows = json.loads(STOCK.read_text(encoding="utf-8"))["cases"] if STOCK.exists() and names else {}
     with tempfile.TemporaryDirectory(prefix="stock-") as home:
         os.environ["HOME"] = home
         course = Path(home) / "course"
@@ -316,7 +299,8 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
         chosen = [case for case in CASES if not names or case.name in names]
         for place, case in enumerate(chosen, 1):
             start = time.monotonic()
-            rows[case.name] = run(case, course, released)
+            row = run(case, course, released)
+            rows[case.name] = {key: value for key, value in row.items() if value != USUAL[key]}
             seconds = time.monotonic() - start
             document = {
                 "date": f"{datetime.date.today():%Y-%m-%d}",
@@ -324,7 +308,5 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
                 "python": platform.python_version(),
                 "cases": {own.name: rows[own.name] for own in CASES if own.name in rows},
             }
-            new = target.with_suffix(".new")
-            new.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-            new.replace(target)  # whole or not at all: others read it meanwhile
-            yield f"{place}/{len(chosen)} {case.name} ({seconds:.0f} s): {rows[case.name]['did']}"
+            entries.write(STOCK, document)
+            yield f"{place}/{len(chosen)} {case.name} ({seconds:.0f} s): {said(row)}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from autograder.checking import machine
 from autograder.course.config import CONFIG, ROOT, Course, Exercise, UserError
@@ -72,8 +73,8 @@ def packages() -> Iterator[Finding]:
                 continue
             if not requirement.specifier.contains(found, prereleases=True):
                 absent.append(f"{requirement.name}{requirement.specifier} (found {found})")
-            elif tested.get(name, found) != found:
-                other.append(f"{name} {found} instead of {tested[name]}")
+            elif (pinned := tested.get(canonicalize_name(name), found)) != found:
+                other.append(f"{name} {found} instead of {pinned}")
         if absent:
             source = f".[{group}]" if group else "."
             everything = "for everything: python course.py install-all"

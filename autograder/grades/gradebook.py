@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import nbformat
@@ -431,7 +430,7 @@ class Writer:
             asked = self.gradebook.db.execute(
                 select(table).where(table.c.notebook_id == row.notebook, table.c.cell_id.in_(cells))
             )
-            rows.update({entry.cell_id: dict(entry._mapping) for entry in asked})
+            rows.update({entry["cell_id"]: dict(entry) for entry in asked.mappings()})
         return found
 
     def _added(self, name: str, student: str) -> "_Submission":
@@ -471,16 +470,15 @@ class Writer:
         self.gradebook.db.execute(row.values(late_submission_penalty=found.penalty))
 
     def _late(self, found: "_Submission") -> float | None:
-        """Return nbgrader's late penalty, by the plugin that the configuration names."""
+        """Return the late penalty by the plugin that the configuration names: nbgrader's, within 0 and the points."""
         late = found.seconds_late()
         if not late:
             return None
         with _mended_in_config():
-            penalty = self._rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
-        if penalty is None:
-            return None
-        checked: float = self._rule._check_late_penalty(SimpleNamespace(score=found.score()), penalty)
-        return checked
+            penalty: float | None = self._rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
+            if penalty is None:
+                return None
+            return 0.0 if penalty < 0 else min(penalty, found.score())
 
 
 @dataclass(frozen=True)

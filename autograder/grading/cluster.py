@@ -429,7 +429,7 @@ class Cluster:
             with contextlib.suppress(Exception):  # whatever is gone needs no end
                 if client.status == "running" and self.digest:
                     client.cancel([future for _, _, future in self.given.values()], force=True)
-                    client.sync(client._run, rest, self.digest, on_error="ignore", callback_timeout=FETCH_SECONDS)
+                    client.sync(client.run, rest, self.digest, on_error="ignore", callback_timeout=FETCH_SECONDS)
             with contextlib.suppress(Exception):
                 client.close(timeout=2)
         self.given.clear()

@@ -3,11 +3,12 @@
 import functools
 import html
 import re
+from typing import Any
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+from pygments.token import Comment, Keyword, Name, Number, Operator, String
 from pygments.util import ClassNotFound
 
 CLASSES = {
@@ -47,12 +48,8 @@ def _lexer(language: str) -> Lexer | None:
 
 
 @functools.cache
-def _class(token: _TokenType | None) -> str:
-    while token:
-        if token in CLASSES:
-            return CLASSES[token]
-        token = token.parent
-    return ""
+def _class(token: Any) -> str:
+    return next((name for kind, name in CLASSES.items() if token in kind), "")  # that kind or one below
 
 
 def _coloured(text: str, lexer: Lexer) -> str:

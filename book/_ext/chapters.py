@@ -1,23 +1,35 @@
-"""The chapters on the landing page: what builds on what, how long each takes, what has to be known, and its exercise.
+"""What each chapter enters into the pages that all chapters share, from its file in book/entries/.
 
-`{chapter-map}` shows the rows of book/chapters.toml. A row names what a chapter builds on; what the chapter knows
-itself is taken from there: its title and number, the minutes ("About 20 minutes"), its exercise and the points. A
-chapter of _toc.yml that has no row is a warning. Drawings are those of figures/cards.py.
+* `{chapter-map}` on the landing page shows what builds on what, how long each chapter takes, what has to be known,
+  and its exercise. Entries begin with what the chapter builds on, needs and teaches; what the page knows itself is
+  taken from there: title and number, the minutes ("About 20 minutes"), the exercise and its points. Drawings are
+  those of book/entries/*.py.
+* `{entries} Glossary` shows what the files have below that heading: the rows of one table, the terms of one glossary
+  in order, or the blocks of the cheat sheet.
+* The works in book/entries/*.bib can be cited.
+
+A chapter of _toc.yml without a file of entries is a warning, and so is such a file without a chapter.
 """
 
+import contextlib
 import html
 import re
+import runpy
 import sys
 from pathlib import Path, PurePosixPath
 
 from docutils import nodes
+from docutils.statemachine import StringList
 from drawings import in_page
 from house import read_exercise
+from sphinx import addnodes
+from sphinx.errors import ConfigError
 from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from autograder.authoring import chapters
+from autograder.course.config import UserError
 
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
@@ -34,8 +46,59 @@ class MapDirective(SphinxDirective):
     """The place of the map."""
 
     def run(self):
-        self.env.note_dependency(str(SOURCE))
         return [chapter_map()]
+
+
+class EntriesDirective(SphinxDirective):
+    """What the chapters have below one heading of their entries, joined."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        self.env.note_dependency(str(BOOK.parent / "_toc.yml"))  # which a new chapter changes
+        heading, parts = self.arguments[0], []
+        if heading not in chapters.SECTIONS:
+            raise self.error(f"entries have no heading {heading!r}, but {', '.join(chapters.SECTIONS)}")
+        for chapter in chapters.read(BOOK.parent).values():
+            self.env.note_dependency(str(chapter.entries))
+            if heading in chapter.sections:
+                first, lines = chapter.sections[heading]
+                if heading == "Cheat sheet":
+                    title = f"## [{chapter.number} {chapter.title}]({chapter.page.name})"
+                    lines = [":::::{div} abh-sheet-block", title, "", *lines, ":::::"]
+                    first -= 3
+                source = str(chapter.entries)
+                parts.append(nodes.container())
+                with reported(self.state.document, source):
+                    self.state.nested_parse(StringList(lines, source=source), first - 1 - self.lineno, parts[-1])
+        return joined(parts)
+
+
+@contextlib.contextmanager
+def reported(document, source):
+    """Let warnings name another file, as MyST's own `include` does, which is wrong by a line."""
+    reporter = document.reporter
+    kept = document["source"], reporter.source, reporter.get_source_and_line
+    document["source"] = reporter.source = source
+    reporter.get_source_and_line = lambda line: (source, line)
+    try:
+        yield
+    finally:
+        document["source"], reporter.source, reporter.get_source_and_line = kept
+
+
+def joined(parts):
+    """Return the nodes of all parts, but one table with the rows of all, one glossary with the terms in order."""
+    for kind, inner in ((nodes.table, nodes.tbody), (addnodes.glossary, nodes.definition_list)):
+        first, *others = [node for part in parts for node in part if isinstance(node, kind)] or [None]
+        for other in others:
+            next(first.findall(inner)).extend(next(other.findall(inner)).children)
+            other.parent.remove(other)
+        if kind is addnodes.glossary and first:
+            (terms,) = first.findall(inner)
+            terms[:] = sorted(terms, key=lambda term: term[0].astext().lower())
+    return [node for part in parts for node in part]
 
 
 def lanes(rows):
@@ -58,9 +121,6 @@ def fill(app, doctree, docname):
 
 def picture(app, docname, rows):
     """Return the map as HTML: a list, with the lines between its rows drawn beside it."""
-    sys.path.insert(0, str(BOOK))
-    from figures import cards
-
     names, crossing = list(rows), lanes(rows)
     rail = max((lane + 1 for *_ends, lane in crossing), default=0)
     lines = [line("arc", start, end, f"{rail - lane} / {rail + 1}") for start, end, lane in crossing]
@@ -68,7 +128,7 @@ def picture(app, docname, rows):
         neighbours = [start for start in map(names.index, row.after) if end - start == 1]
         lines += [line("line", start, end, rail + 1) for start in neighbours]
     items = [
-        f'<li style="grid-row: {place}; grid-column: 1 / -1">{card(app, docname, name, rows, cards.svg(name))}</li>'
+        f'<li style="grid-row: {place}; grid-column: 1 / -1">{card(app, docname, name, rows)}</li>'
         for place, name in enumerate(names, 1)
     ]
     columns = ".9rem " * rail + "2rem minmax(0, 1fr)"
@@ -84,7 +144,7 @@ def line(kind, start, end, column):
     return f'<span class="abh-map-{kind}" style="grid-row: {start + 1} / {end + 1}; grid-column: {column}"></span>'
 
 
-def card(app, docname, name, rows, svg):
+def card(app, docname, name, rows):
     """Return one chapter's row."""
     row, page = rows[name], f"book/{name}"
     to = app.builder.get_relative_uri
@@ -101,9 +161,6 @@ def card(app, docname, name, rows, svg):
     before = [number_of(app, other) for other in row.after]
     needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
     needs += [html.escape(str(_(row.needs)))] if row.needs else []
-    drawing = (
-        in_page(svg, "", f"map-{name}").replace(' role="img" aria-label=""', ' aria-hidden="true"') if svg else ""
-    )
     named = f'<span class="visually-hidden">{_("Chapter %d") % int(number)}: </span>{title}'
     needed = _("You need %s.") % str(_(", and ")).join(needs)  # no call in the text below: none is looked for there
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
@@ -112,7 +169,21 @@ def card(app, docname, name, rows, svg):
 <p>{html.escape(str(_(row.learn)))}</p>
 <p class="abh-map-needs">{needed}</p>
 <p class="abh-map-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</p>
-</div>{drawing}</div>"""
+</div>{drawing(row)}</div>"""
+
+
+def drawing(row):
+    """Return a chapter's drawing as HTML: none where its entries have no program that draws one."""
+    program = row.entries.with_suffix(".py")
+    if not program.exists():
+        return ""
+    sys.path.insert(0, str(BOOK))
+    from figures import drawing
+
+    axes = drawing.panels(width=148, height=92, bare=True)
+    runpy.run_path(str(program))["draw"](axes)
+    svg = in_page(drawing.as_svg(axes), "", f"map-{row.name}")
+    return svg.replace(' role="img" aria-label=""', ' aria-hidden="true"')
 
 
 def number_of(app, name):
@@ -134,7 +205,22 @@ def check(app, env):
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-(?!.*-deeper$)", page)}
     for name in sorted(rows ^ pages):
-        logger.warning("%s: a chapter needs a row in book/chapters.toml, and a row a chapter", name, type="chapters")
+        logger.warning("%s: a chapter needs entries in book/entries/, and these a chapter", name, type="chapters")
+
+
+def add_references(app, config):
+    """Let pages cite the works that chapters enter."""
+    if "bibtex_bibfiles" in config:
+        works = (path.relative_to(BOOK.parent).as_posix() for path in sorted(SOURCE.glob("*.bib")))
+        config.bibtex_bibfiles = [*config.bibtex_bibfiles, *works]
+
+
+def look(app):
+    """End the build where entries have a fault that would leave out part of them."""
+    try:
+        chapters.claims(BOOK.parent)
+    except UserError as error:
+        raise ConfigError(str(error)) from None
 
 
 def rewrite(app, env):
@@ -146,6 +232,9 @@ def setup(app):
     """Register it."""
     app.add_node(chapter_map)
     app.add_directive("chapter-map", MapDirective)
+    app.add_directive("entries", EntriesDirective)
+    app.connect("config-inited", add_references)
+    app.connect("builder-inited", look)
     app.connect("env-updated", rewrite)
     app.connect("env-check-consistency", check)
     app.connect("doctree-resolved", fill)

@@ -1,7 +1,7 @@
 """What the five documents say, answered where a chapter shows it, and collected in a ledger.
 
-* `{claim} A7` in a chapter is a box: the statement (kept once, in book/claims.yml, and translated once, in the
-  catalog `extensions`), the verdict, the evidence.
+* `{claim} A7` in a chapter is a box: the statement (kept once, in the entries of the first chapter
+  that answers it, book/entries/, and translated once, in the catalog `extensions`), the verdict, the evidence.
   `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it. Without one the
   evidence cites a paper.
 * `{claims-ledger}` lists every box of the book, chapter by chapter, with its verdict and links to the box and to the
@@ -13,13 +13,13 @@
 An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it are warnings.
 """
 
+import functools
 import html
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
@@ -28,9 +28,11 @@ from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from autograder.authoring import chapters
+
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
-SOURCE = Path(__file__).resolve().parent.parent / "claims.yml"
+ROOT = Path(__file__).resolve().parent.parent.parent
 VERDICT = re.compile(r"(holds|wrong)(?=$|:|,| when )")
 
 
@@ -44,13 +46,18 @@ class count(nodes.Inline, nodes.Element):  # noqa: N801
 
 @cache
 def read_rows(changed):
-    """The rows of claims.yml: id -> {documents, chapters, statement}. `changed` is the file's time."""
-    return yaml.safe_load(SOURCE.read_text(encoding="utf8"))
+    """The claims of all entries: id -> {documents, chapters, statement}. `changed` is the files' times."""
+    return chapters.claims(ROOT)
+
+
+def files():
+    """The files of entries, the first two digits of each one's name -> its path."""
+    return {path.name[:2]: path for path in sorted((ROOT / chapters.SOURCE).glob("*.md"))}
 
 
 def rows():
-    """The rows of claims.yml as it stands."""
-    return read_rows(SOURCE.stat().st_mtime_ns)
+    """The claims of the entries as they stand."""
+    return read_rows(tuple(path.stat().st_mtime_ns for path in files().values()))
 
 
 def kind(verdict):
@@ -79,10 +86,12 @@ class ClaimDirective(SphinxDirective):
 
     def run(self):
         name, where = self.arguments[0], self.get_location()
-        self.env.note_dependency(str(SOURCE))
         row, verdict = rows().get(name), " ".join(self.options.get("verdict", "").split())
+        for number, path in files().items():
+            if row is None or number == row["chapters"][0]:
+                self.env.note_dependency(str(path))
         if row is None:
-            logger.warning("claim %r is not in claims.yml", name, location=where, type="claims")
+            logger.warning("claim %r is in no file of book/entries/", name, location=where, type="claims")
             return []
         shown = "cell" in self.options or any("{cite" in line for line in self.content)
         if kind(verdict) is None or not shown:
@@ -134,7 +143,8 @@ class LedgerDirective(SphinxDirective):
     """The tables of all claims that the book answers so far."""
 
     def run(self):
-        self.env.note_dependency(str(SOURCE))
+        for path in files().values():
+            self.env.note_dependency(str(path))
         self.env.claims_ledgers.add(self.env.docname)
         place = ledger()
         place += [statement(self, row, nodes.list_item(claim=name)) for name, row in rows().items()]
@@ -249,13 +259,14 @@ def cell_link(app, docname, box):
     chapter, label, *_title = app.env.get_domain("std").anonlabels.get(box["cell"], (None, None))
     if chapter:
         uri = app.builder.get_relative_uri(docname, chapter) + "#" + label
-        words = _("The cell in “%s”") % section_of(app.env.get_doctree(chapter), label)
+        words = _("The cell in “%s”") % section_of(app.env, chapter, label)
         yield nodes.reference("", words, internal=True, refuri=uri)
 
 
-def section_of(document, label):
-    """The title of the section in which a label stands."""
-    node = next(node for node in document.findall(nodes.Element) if label in node.get("ids", ()))
+@functools.cache  # a page is read from the disk each time, and has many of the cells
+def section_of(env, page, label):
+    """The title of the section of a page in which a label stands."""
+    node = next(node for node in env.get_doctree(page).findall(nodes.Element) if label in node.get("ids", ()))
     while not isinstance(node, nodes.section):
         node = node.parent
     return next(node.findall(nodes.title)).astext()
@@ -300,14 +311,12 @@ def check(app, env):
         missing = [name for name in wanted if name not in answered]
         if missing:
             logger.warning(
-                "claims.yml says that this chapter answers %s", ", ".join(missing), location=docname, type="claims"
+                "book/entries/ says that this chapter answers %s", ", ".join(missing), location=docname, type="claims"
             )
 
 
 def rewrite(app, env):
     """A ledger is written again whenever any page was read."""
-    for docname in env.claims_ledgers:  # statements hold formulas, which the page's own source may not
-        env.get_domain("math").data["has_equations"][docname] = True
     return sorted(env.claims_ledgers)
 
 

@@ -12,7 +12,6 @@ import gettext
 import io
 import json
 from collections import Counter
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.locale import get_translation
@@ -28,7 +27,6 @@ from autograder.grades.results import Kind
 logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
 N_ = str  # marks what is translated later
-STOCK = Path(corpus.__file__).parent / "stock.json"
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
 # The possible harms of a case without the engine: the key, the column's title, and the text of a row.
@@ -94,9 +92,9 @@ shown = functools.partial(nodes.paragraph, translatable=False)
 class _Directive(SphinxDirective):
     def recording(self):
         """What stock nbgrader did, as recorded."""
-        for path in (*sorted(STOCK.parent.glob("*.py")), STOCK):
+        for path in (*sorted(corpus.STOCK.parent.glob("*.py")), corpus.STOCK):
             self.env.note_dependency(str(path))
-        return json.loads(STOCK.read_text(encoding="utf8"))
+        return corpus.recorded()
 
     def warn(self, message, *values):
         logger.warning(message, *values, location=self.get_location(), type="corpus")
@@ -199,7 +197,7 @@ class CorpusDirective(_Directive):
         found = harms(case, stock)
         got = _("%g of %g") % (sum(own or 0 for own in stock["points"].values()), most)
         if stock["ungraded"]:
-            reason = stock["did"].partition(";")[0].partition("not graded: ")[2]
+            reason = stock["reason"]
             got = _("no grade (%s)") % _(reason) if reason else _("no grade")
             found = [name for name in found if name != "ungraded"]
         bad = bool(found) or stock["ungraded"]

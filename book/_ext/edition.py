@@ -190,7 +190,7 @@ class EditionBuilder(StandaloneHTMLBuilder):
 
 
 class MessagesBuilder(DummyBuilder):
-    """Only reads what has changed."""
+    """Only reads what has changed, and writes what there is to translate of it."""
 
     name = "messages"
 
@@ -199,7 +199,11 @@ class MessagesBuilder(DummyBuilder):
         return []
 
     def write(self, *arguments, **named):
-        """Write nothing."""
+        """Write no page."""
+
+    def finish(self):
+        """Write what there is to translate of each page."""
+        (Path(self.outdir) / "messages.json").write_text(json.dumps(self.env.messages), encoding="utf8")
 
 
 class Pasted(PasteTextRole):

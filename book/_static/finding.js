@@ -44,18 +44,4 @@
     }
     return query.includes(name) ? score + 50 : score;
   };
-
-  const LENGTH = 240;
-  Search.makeSearchSummary = (html, words, anchor) => {
-    const text = Search.htmlToText(html, anchor);
-    if (!text) return null;
-    const found = [...words].map((word) => text.toLowerCase().indexOf(word.toLowerCase())).filter((place) => place >= 0);
-    const near = found.length ? Math.max(found.at(-1) - LENGTH / 2, 0) : 0;
-    const start = near && text.indexOf(" ", near) + 1; // whole words only
-    const end = start + LENGTH < text.length ? text.lastIndexOf(" ", start + LENGTH) : text.length;
-    const summary = document.createElement("p");
-    summary.className = "context";
-    summary.textContent = (start ? "… " : "") + text.slice(start, end) + (end < text.length ? " …" : "");
-    return summary;
-  };
 })();

@@ -96,7 +96,7 @@ def warm(imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehears
         matplotlib.rcdefaults()
         interactive.run_line_magic("matplotlib", "inline")
         # An inline figure is drawn when it is shown; matplotlib's own hook would draw it once more before that.
-        interactive.events.unregister("post_execute", matplotlib.pyplot._draw_all_if_interactive)
+        matplotlib.pyplot.uninstall_repl_displayhook()
     interactive.reset(new_session=True)
     interactive.execution_count = 1
     interactive.user_ns["__spec__"] = None  # gone with the rest; processes that are spawned ask for it

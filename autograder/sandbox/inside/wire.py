@@ -246,7 +246,7 @@ class Encoder:
 
 def _bare(torch: Any, value: Any) -> Any:
     """Return a tensor subclass's data as a plain tensor, whatever the subclass says of itself."""
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch.DisableTorchFunctionSubclass():
         return torch.Tensor.detach(value).as_subclass(torch.Tensor)
 
 
