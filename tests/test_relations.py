@@ -53,15 +53,13 @@ def with_nan(e, places, number=np.nan):
 HOLDS = {
     "Every element of the result is 0.": lambda e, sizes: 0 * e,
     "Every element of the result is the same number.": lambda e, sizes: np.full_like(e, 4),
-    "Each element of the result has the opposite sign.": lambda e, sizes: -e,
+    "Each element of the result is -1 times the expected one.": lambda e, sizes: -e,
     "Each element of the result is sqrt(d_k) = ": lambda e, sizes: e * sizes["d_k"] ** 0.5,
     "Each element of the result is 1 / sqrt(d_k) = ": lambda e, sizes: e / sizes["d_k"] ** 0.5,
-    "Each element of the result is -(1 / n_k) = ": lambda e, sizes: -e / sizes["n_k"],
     "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: e * (sizes["d_k"] / sizes["n_q"]) ** 0.5,
     "Each element of the result is 2 times": lambda e, sizes: 2 * e,
     "Each element of the result is 1.7 times": lambda e, sizes: 1.7 * e,
     "All elements of the result are off by the same factor": lambda e, sizes: e * np.abs(e).sum(),
-    "Each element of the result is the expected one plus ": lambda e, sizes: e + np.abs(e).sum(),
     "Each element of the result is the expected one plus 1.": lambda e, sizes: e + 1,
     "Each element of the result is 1 divided by the expected one.": lambda e, sizes: 1 / e,
     "Each element of the result is the exponential of the expected one.": lambda e, sizes: np.exp(e),
@@ -70,24 +68,8 @@ HOLDS = {
     "The transpose of the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
     "The axes of the result are in the wrong order.": lambda e, sizes: e.T,
     "Along axis -1, the result is in reverse order.": lambda e, sizes: e[..., ::-1],
-    "Along axis -1, the result is shifted by 1.": lambda e, sizes: np.roll(e, 1, -1),
-    "Along axis -2, the result is shifted by -1.": lambda e, sizes: np.roll(e, -1, -2),
-    "Along axis -1, the result has the expected numbers in the wrong order.": lambda e, sizes: np.sort(e, -1),
-    "Each sequence of the result equals the first expected sequence.": lambda e, sizes: np.broadcast_to(
-        e[0], e.shape
-    ),
     "Each row of the result is the same, but they should differ.": lambda e, sizes: np.broadcast_to(
         np.cos(e.sum(-2, keepdims=True)), e.shape
-    ),
-    "Got only the first sequence of the expected result.": lambda e, sizes: e[0],
-    "Got only the last row of the expected result.": lambda e, sizes: e[:, -1:],
-    "Each element of the result is the sum of the expected ones over axis -1.": lambda e, sizes: e.sum(-1),
-    "Each element of the result is the mean of the expected ones over axis -3.": lambda e, sizes: e.mean(0),
-    "There is one axis too many: the sum of the result over axis -2 is right.": lambda e, sizes: (
-        e[..., None, :] * np.array([0.2, 0.5, 0.3])[:, None]
-    ),
-    "There is one axis too many: where the first two indices are equal, the result is right.": lambda e, sizes: (
-        np.where(np.eye(len(e), dtype=bool)[..., None, None], e, e[:, None] * np.cos(e))
     ),
     "The elements of the result are right and in the right order, but the shape is wrong.": lambda e, sizes: (
         e.reshape(-1, e.shape[-1])
@@ -96,12 +78,7 @@ HOLDS = {
     "Each row of the result is the expected one plus a constant of its own.": lambda e, sizes: (
         e - e.max(-1, keepdims=True) * 3
     ),
-    "The elements of the result are the cumulative sums of the expected ones along axis -1.": lambda e, sizes: (
-        np.cumsum(e, -1)
-    ),
-    "Only three digits of the result are right, the precision of float16.": lambda e, sizes: e.astype(np.float16),
     "Only the first row of the result is wrong.": lambda e, sizes: one_wrong(e, np.s_[:, 0]),
-    "Only the last column of the result is wrong: it is 0.": lambda e, sizes: with_nan(e, np.s_[..., -1], 0),
     "Only the first column of the result is right.": lambda e, sizes: np.where(
         np.arange(e.shape[-1]) > 0, np.tan(e), e
     ),
@@ -109,11 +86,7 @@ HOLDS = {
         np.arange(e.shape[-1]) < 2, e, np.tan(e)
     ),
     "Every element of the result is NaN.": lambda e, sizes: e * np.nan,
-    "Whole sequences of the result are NaN; the others are right.": lambda e, sizes: with_nan(e, 1),
     "Where the result is not NaN, it is right.": lambda e, sizes: np.where(e > 0, e, np.nan),
-    "The elements of the result are wrong exactly where a negative number is expected.": lambda e, sizes: np.where(
-        e < 0, np.tan(e), e
-    ),
 }
 
 
@@ -123,16 +96,10 @@ def test_a_relation_is_said_where_it_holds(start):
 
 
 WEIGHTS = {
-    "The elements of the result are the softmax of the expected ones over axis -1.": lambda e, sizes: (
-        np.exp(e) / np.exp(e).sum(-1, keepdims=True)
-    ),
     "The softmax of the result over axis -1 would be right.": lambda e, sizes: np.log(e) + np.cos(e[..., :1]),
     "Divided by its sums over axis -1, the result would be right.": lambda e, sizes: e * np.exp(e[..., :1]),
     "The sums of the result are 1 over axis -2, but should be 1 over axis -1.": lambda e, sizes: (
         np.sin(e) / np.sin(e).sum(-2, keepdims=True)
-    ),
-    "The rows of the result sum to 2.5, but should sum to 1.": lambda e, sizes: (
-        np.sin(e) / np.sin(e).sum(-1, keepdims=True) * 2.5
     ),
 }
 
@@ -292,7 +259,6 @@ def in_place(Q, K):
     [
         (lambda Q, K: K @ Q.T, "shape", "The transpose of the result is right."),
         (lambda Q, K: Q, "shape", "The elements of the result are those of the argument `Q`."),
-        (lambda Q, K: Q[0] @ K.T, "shape", "Got only the first row of the expected result."),
         (
             lambda Q, K: np.sin(Q @ Q.T),
             "shape",
@@ -320,11 +286,6 @@ def in_place(Q, K):
             "The values of the result are those expected for `K` rep",
         ),
         (lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"), "dtype", "The dtype is float32 for every dtype of"),
-        (
-            lambda Q, K: Q.astype("f4") @ np.swapaxes(K, -1, -2),
-            "dtype",
-            "The dtype is float32 for float16, float32 for float32 and float64 for float64.",
-        ),
         (in_place, "inputs", "Each element of the argument `Q` is 1 / 2 = 0.5 times the expected one."),
     ],
 )
@@ -439,26 +400,17 @@ def test_of_four_axes_the_second_is_that_of_heads():
         return np.broadcast_to(e[:, :1], e.shape)
 
     told = said(of_first_head, shape=("b", "n_q", "n_k", "d_k"))
-    assert told == "Each head of the result equals the first expected head."
+    assert told == "Each head of the result is the same, but they should differ."
 
 
-def test_what_comes_again_after_two_places_is_not_called_shifted_by_two():
+def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
     def mismatch(number):
-        n = 4 + 2 * number
-        e = np.tile([0.0, 1.0], (1, n // 2))
-        g = e.copy()
-        g[:, -2:] = 0
-        return Mismatch(e, g)
+        e = case(lambda e, sizes: e, number).expected
+        wrong = np.abs(e) < np.median(np.abs(e))
+        e = np.where(wrong, 1e-9 * e, e)
+        return Mismatch(e, np.where(wrong, 0, e), wrong=wrong)
 
-    assert "shifted" not in str(relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]))
-
-
-def test_a_slice_is_called_zero_only_if_all_of_it_is():
-    e = np.arange(1.0, 21).reshape(5, 4)
-    said = {str(message) for _, message in only_there(Mismatch(e, np.tril(e)))}
-    assert "Only the first column of the result is right." in said
-    said = {str(message) for _, message in only_there(Mismatch(e, e * [1, 0, 0, 0]))}
-    assert "Only the first column of the result is right: the others are 0." in said
+    assert relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]).text == "The wrong elements of {what} are all 0."
 
 
 def test_elements_of_a_vector_are_not_called_completely_wrong():

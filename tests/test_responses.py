@@ -58,24 +58,9 @@ def of_attention(draw):
     return [draw.array(2, n, d) for d in (3, 3, 5)]
 
 
-def uneven(weights):
-    """Return a function whose weights are of another kind than those of attention."""
-    return lambda Q, K, V: weights(Q @ np.swapaxes(K, -1, -2)) @ V
-
-
 ATTENTION = {
-    "With ones for `V`, the result should be 1 everywhere, but is between ": uneven(lambda S: np.sin(9 * S) ** 2),
     "Changing the numbers in `K` should change the result, but does not.": (
         lambda Q, K, V: softmax(np.sin(9 * Q) @ np.swapaxes(Q, -1, -2)) @ V
-    ),
-    "Row i of the result depends only on row i of `K`, but should depend on others as well.": (
-        lambda Q, K, V: np.sign(V) * np.abs(V) ** (2 + np.cos((Q * K).sum(-1, keepdims=True)))
-    ),
-    "Row i of the result depends only on rows up to i of `V`, but should depend on later ones as well.": (
-        lambda Q, K, V: hidden(np.sin(9 * Q), K, V, lambda i, j: j <= i)
-    ),
-    "Row i of the result should depend on row i of `K`, but does not.": (
-        lambda Q, K, V: hidden(Q, K, V, lambda i, j: j != i)
     ),
     "For example, row 0 of the result should depend on row 3 of `K`, but does not.": (
         lambda Q, K, V: hidden(Q, K, V, lambda i, j: j < 3)
@@ -85,9 +70,6 @@ ATTENTION = {
     ),
     "Adding 1 to all of `K` should not change the result, but does.": (
         lambda Q, K, V: softmax(Q @ np.swapaxes(np.sin(K), -1, -2)) @ V
-    ),
-    "Sequences of a batch are mixed: each sequence of the result should depend only on its own in `Q`.": (
-        lambda Q, K, V: attend(np.sin(Q + Q[::-1]), K, V)
     ),
 }
 
@@ -120,8 +102,6 @@ def of_rows(draw):
 @pytest.mark.parametrize(
     ("function", "start"),
     [
-        (lambda X: slope(X) + 0.1 * X.max(), "The element in row 0, column 2 of `X` affects the result"),
-        (lambda X: slope(X[1:]), "The element in row 0, column 0 of `X` should affect the result, but does not."),
         (lambda X: slope(X + 1), "Doubling `X` should not change the result, but does."),
         (lambda X: np.sin(slope(X / X.sum())), ""),
     ],
@@ -134,11 +114,6 @@ def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
 @pytest.mark.parametrize(
     ("answer", "function", "start"),
     [
-        (
-            lambda x: x + np.sin(x - x.mean()) + 2,
-            lambda x: np.cos(x - x.mean()) / 2,
-            "Adding 1 to all of `x` should add 1 to every element of the result, but does not.",
-        ),
         (
             lambda x: np.sin(x),
             lambda x: np.cos(x - x.mean()),
@@ -229,16 +204,6 @@ class Layer(nn.Module):
         return x + self.two(torch.tanh(self.one(self.norm(x))))
 
 
-class Turned(Layer):
-    def forward(self, x):
-        return x + torch.tanh(self.one(self.norm(x))) @ self.two.weight + self.two.bias
-
-
-class Exchanged(Layer):
-    def forward(self, x):
-        return x + self.one(torch.tanh(self.two(self.norm(x))))
-
-
 class Twice(Layer):
     def forward(self, x):
         return x + self.two(torch.tanh(self.two(self.norm(x))))
@@ -314,10 +279,8 @@ def suite():
 @pytest.mark.parametrize(
     ("made", "start"),
     [
-        (Turned, "The values of the result are those expected for the parameter `two.weight` transposed."),
-        (Exchanged, "The values of the result are those expected for the parameters of `one` and `two` exchanged."),
-        (Twice, "Changing the numbers in the parameter `one.weight` should change the result, but does not."),
-        (WithoutNorm, "Changing the numbers in the parameter `norm.weight` should change the result"),
+        (Twice, "The output of `norm` is right, but the input of `two` is wrong."),
+        (WithoutNorm, "The input of `one` is wrong."),
         (Relu, "The output of `one` is right, but the input of `two` is wrong."),
         (InTheEnd, "The output of `two` is right, but the result computed from it is wrong."),
         (FromTheStart, "The input of `norm` is wrong."),
@@ -328,30 +291,6 @@ def suite():
 )
 def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
     assert said(suite, "Layer", made).startswith(start)
-
-
-def test_a_parameter_that_should_have_no_influence_is_told(suite):
-    class Unused(Layer):
-        def forward(self, x):
-            return x + torch.tanh(self.one(self.norm(x)))
-
-    suite.answers[0].answer = right("Layer")(Unused)
-    start = "Changing the numbers in the parameter `two.weight` should not change the result, but does."
-    assert said(suite, "Layer", Layer).startswith(start)
-
-
-def test_of_parameters_that_differ_nothing_is_asked(suite):
-    """A module that has other numbers than the right one keeps them."""
-
-    class Other(Layer):
-        def load_state_dict(self, values, *more, **options):
-            made = super().load_state_dict(values, *more, **options)
-            with torch.no_grad():
-                self.one.weight.mul_(2)
-                self.two.weight.zero_()
-            return made
-
-    assert said(suite, "Layer", Other).startswith("Changing the numbers in the parameter `one.bias` ")
 
 
 def test_the_modules_are_afterwards_as_they_were(suite):

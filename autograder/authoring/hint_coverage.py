@@ -2,7 +2,8 @@
 
 The counts are, for each function of an exercise, what the first failed check reports: a cause (another listed
 answer), else a relation, else the function's own error, else how the result differs from the expected one, or none of
-these.
+these. Below, for each relation: for how many answers it holds there, and for how many no other one does. A relation
+that is never alone is not needed.
 """
 
 import functools
@@ -10,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
 from autograder.authoring import loader
-from autograder.checking import Result
+from autograder.checking import Message, Result
 from autograder.checking.diagnosis import Diagnosis, alike
+from autograder.checking.relations import held
 from autograder.checking.subject import attempt
 
 SAID = ("cause", "relation", "error", "difference", "nothing")
@@ -30,27 +33,39 @@ class Told:
     """The feedback for a wrong answer when it is not listed: its name, which of `SAID`, and the text.
 
     `astray` says whether the answer that is named as the cause does something different in the same check under
-    other seeds.
+    other seeds. `relations` are the names of all relations that hold.
     """
 
     name: str
     said: str
     words: str
     astray: bool = False
+    relations: tuple[str, ...] = ()
 
 
 def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told]:
     """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
     remembered = functools.cache(attempt)
-    diagnosis = Diagnosis(remembered)
+    held_with: dict[str, tuple[str, ...]] = {}  # the names of relations, by the message of the first one
+
+    def relate_all(*mismatches: Any) -> str | Message:
+        found = list(held(*mismatches))
+        if not found:
+            return ""
+        held_with.setdefault(str(found[0][1]), tuple(name for name, _message in found))
+        return found[0][1]
+
+    diagnosis = Diagnosis(remembered, relate_all)
     for wrong in exercise.suite.listed("wrong_for", subject):
         diagnosis.without = [wrong]
+        held_with.clear()
         report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
             yield Told(wrong.__name__, "cause", str(result.label), _is_astray(exercise, subject, wrong, result))
         elif result.relation:
-            yield Told(wrong.__name__, "relation", str(result.relation))
+            said = str(result.relation)
+            yield Told(wrong.__name__, "relation", said, relations=held_with.get(said, ("by the check itself",)))
         else:
             said = "error" if result.raised else "difference" if result.explained else "nothing"
             yield Told(wrong.__name__, said, str(result.message))
@@ -72,7 +87,14 @@ def table(folder: Path) -> Table:
     """Return a table of the feedback for the listed wrong answers of an exercise, function by function."""
     exercise = loader.load(folder)
     rows = Table("function", "wrong answers", *SAID, title=folder.name)
+    every, alone = Counter[str](), Counter[str]()
     for subject in exercise.subjects:
-        counts = Counter(told.said for told in hints(exercise, subject))
-        rows.add_row(subject, *map(str, [sum(counts.values()), *(counts[said] for said in SAID)]))
+        told = list(hints(exercise, subject))
+        counts = Counter(own.said for own in told)
+        rows.add_row(subject, *map(str, [len(told), *(counts[said] for said in SAID)]))
+        every.update(name for own in told for name in own.relations)
+        alone.update(own.relations[0] for own in told if len(own.relations) == 1)
+    if every:
+        said = ", ".join(f"{name} {count} ({alone[name]})" for name, count in every.most_common())
+        rows.caption = f"relations, and where no other one holds: {said}"
     return rows

@@ -130,26 +130,43 @@ def _loaded(folder: Path) -> "loader.Loaded":
 def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     """Check that the notebook's cells, the checks and the listed answers name the same functions."""
     from autograder.authoring import source
-    from autograder.checking.answers import answers_in
-    from autograder.course.cells import call_of, grade_id, is_answer, is_check, is_code, is_read
 
-    folder, subjects = exercise.folder, exercise.subjects
-    path = folder / f"{folder.name}.py"
+    path = exercise.folder / f"{exercise.folder.name}.py"
     lines = source.lines(path.read_text(encoding="utf-8"), exercise.notebook)
     cells = list(zip(exercise.notebook.cells, lines, strict=True))
-    run, named = set(), set[str]()
     written, given = _defined_in(cells, own=True), _defined_in(cells, own=False)
+    _checks_have_functions(exercise, path, written, given)
+    _checks_are_run(exercise, path, cells, _checked_by_cells(exercise, path, cells, written, given))
+    _are_worth_points(exercise)
+    _answers_have_checks(exercise)
+
+
+def _checks_have_functions(
+    exercise: "loader.Loaded", path: Path, written: dict[str, int], given: dict[str, int]
+) -> None:
     for check in exercise.suite.checks:
         if check.subject not in written | given:
             raise UserError(
-                f"{_of(folder / 'checks.py', check)}: {check.__name__} checks {check.subject!r}, its first argument, "
-                f"but no cell of {path.name} defines that; the cells define: {', '.join(written) or 'nothing'}."
+                f"{_of(exercise.folder / 'checks.py', check)}: {check.__name__} checks {check.subject!r}, its first "
+                f"argument, but no cell of {path.name} defines that; "
+                f"the cells define: {', '.join(written) or 'nothing'}."
             )
+
+
+def _checked_by_cells(
+    exercise: "loader.Loaded",
+    path: Path,
+    cells: Sequence[tuple[Any, int]],
+    written: dict[str, int],
+    given: dict[str, int],
+) -> set[str]:
+    """Return the functions that check cells run; refuse one that has no checks, or that students do not write."""
+    from autograder.authoring import source
+    from autograder.course.cells import call_of, is_check
+
+    subjects, run = exercise.subjects, set[str]()
     for cell, line in cells:
-        if not is_check(cell):
-            continue
-        call = call_of(cell)
-        named |= _names(cell.source)
+        call = call_of(cell) if is_check(cell) else None
         if call and call.subject not in subjects:
             raise UserError(
                 f"{_short(path, line)}: {call.subject} has no checks in checks.py; "
@@ -161,6 +178,14 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
                 f"put the part that they write between {source.BEGIN} and {source.END}."
             )
         run |= {call.subject} if call else set()
+    return run
+
+
+def _checks_are_run(exercise: "loader.Loaded", path: Path, cells: Sequence[tuple[Any, int]], run: set[str]) -> None:
+    """Refuse an answer cell that no check cell checks, and a check that no cell runs."""
+    from autograder.course.cells import grade_id, is_answer, is_check, is_code, is_read
+
+    named = {name for cell, _line in cells if is_check(cell) for name in _names(cell.source)}
     for cell, line in cells:
         defined = _defined(cell.source) if is_code(cell) and is_answer(cell) and not is_read(cell) else []
         if defined and not (run | named) & set(defined):
@@ -171,16 +196,26 @@ def _speak_of_the_same(exercise: "loader.Loaded") -> None:
     for check in exercise.suite.checks:
         if check.subject not in run:
             raise UserError(
-                f"{_of(folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
+                f"{_of(exercise.folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
                 f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
             )
-    for tested in subjects:
+
+
+def _are_worth_points(exercise: "loader.Loaded") -> None:
+    for tested in exercise.subjects:
         own = exercise.suite.of(tested)
         if not any(check.weight for check in own):
             raise UserError(
-                f"{_of(folder / 'checks.py', own[0])}: no check of {tested} is worth points; "
+                f"{_of(exercise.folder / 'checks.py', own[0])}: no check of {tested} is worth points; "
                 "give one of them a weight above 0."
             )
+
+
+def _answers_have_checks(exercise: "loader.Loaded") -> None:
+    """Refuse a listed answer for a function without checks, and a wrong one without a hint."""
+    from autograder.checking.answers import answers_in
+
+    folder, subjects = exercise.folder, exercise.subjects
     for answer in (answer for module in exercise.answers for answer in vars(module).values()):
         subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
         if isinstance(subject, str) and subject not in subjects:

@@ -50,6 +50,8 @@ class Diagnosis:
     attempt : callable, optional
         Works like `subject.attempt`, and caches its results. Pass it to examine many listed answers, so that each
         runs only once per check. Without it, a listed answer runs only as long as it does what the function did.
+    relate : callable, optional
+        Works like `relations.relate`.
 
     Attributes
     ----------
@@ -57,8 +59,12 @@ class Diagnosis:
         Listed wrong answers that are not to be named.
     """
 
-    def __init__(self, attempt: Callable[[Check, Any, int], Attempt] | None = None):
-        self._attempt = attempt
+    def __init__(
+        self,
+        attempt: Callable[[Check, Any, int], Attempt] | None = None,
+        relate: Callable[[Mismatch, Callable[[], list[Mismatch]]], str | Message] = relate,
+    ):
+        self._attempt, self._relate = attempt, relate
         self.without: Collection[Any] = ()
         self._first_call, self._first_answer = functools.cache(_first_call), functools.cache(_first_answer)
 
@@ -96,7 +102,35 @@ class Diagnosis:
             name = check.__name__
             if name in attempts and attempts[name].failure is not None and name not in named:
                 quick = plain is not None or not check.on
-                yield name, Finding(relation=_relation(check, function, attempts[name], answer, seed, quick))
+                yield name, Finding(relation=self._relation(check, function, attempts[name], answer, seed, quick))
+
+    def _relation(
+        self, check: Check, function: Any, made: Attempt, answer: Any, seed: int, quick: bool
+    ) -> str | Message:
+        """Return a relation between the result and the expected one in a failed check, if other draws agree; else "".
+
+        Right answers for kernels are kernels themselves, and without a GPU too slow to call a hundred times: `quick`
+        tells whether this one is fast enough.
+        """
+        if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
+            return ""
+        if made.failure is not None and made.failure.relation:  # found by the check itself
+            return made.failure.relation
+        if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
+            return ""
+
+        first = _mismatch(check, made, answer, seed, quick)
+
+        def again() -> list[Mismatch]:
+            others: list[Mismatch] = []
+            begun = time.perf_counter()
+            for other in range(seed + 1, seed + 1 + (DRAWS if single(first) else 2)):
+                others.append(_mismatch(check, attempt(check, function, other), answer, other, quick))
+                if len(others) > 1 and time.perf_counter() - begun > MOST_SECONDS:
+                    break
+            return others
+
+        return self._relate(first, again)
 
     def _causes(
         self,
@@ -433,33 +467,6 @@ def _same_kind(x: Any, y: Any) -> bool:
 
 
 # What holds between a result and the expected one.
-
-
-def _relation(check: Check, function: Any, made: Attempt, answer: Any, seed: int, quick: bool) -> str | Message:
-    """Return a relation between the result and the expected one in a failed check, if other draws agree; else "".
-
-    Right answers for kernels are kernels themselves, and without a GPU too slow to call a hundred times: `quick`
-    tells whether this one is fast enough.
-    """
-    if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
-        return ""
-    if made.failure is not None and made.failure.relation:  # found by the check itself
-        return made.failure.relation
-    if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
-        return ""
-
-    first = _mismatch(check, made, answer, seed, quick)
-
-    def again() -> list[Mismatch]:
-        others: list[Mismatch] = []
-        begun = time.perf_counter()
-        for other in range(seed + 1, seed + 1 + (DRAWS if single(first) else 2)):
-            others.append(_mismatch(check, attempt(check, function, other), answer, other, quick))
-            if len(others) > 1 and time.perf_counter() - begun > MOST_SECONDS:
-                break
-        return others
-
-    return relate(first, again)
 
 
 def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:

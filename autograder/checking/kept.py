@@ -84,67 +84,93 @@ def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
 
 def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
     """Fail unless two descriptions of a module, which `described` made, are the same."""
-
-    def fails(template: str, **values: Any) -> Failed:
-        return Failed(Message(template, **values), explained=True)
-
-    def owner(path: str) -> str | Message:
-        """Return what a part of the module is called."""
-        if not path:
-            return Message("`{name}`", name=name)
-        return Message("`{part}` of `{name}`", part=path[:MOST_SAID], name=name)
-
     if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
-        raise fails("`{name}` has different parameters, buffers or modules after the call than before.", name=name)
+        raise _fails("`{name}` has different parameters, buffers or modules after the call than before.", name=name)
+    _expect_numbers(before, after, name)
+    _expect_modes(before["modes"], after["modes"], name)
+    _expect_trained(before["requires_grad"], after["requires_grad"], name)
+    _expect_hooks(before["hooks"], after["hooks"], name)
+    _expect_attributes(before["attributes"], after["attributes"], name)
+    for path, own in before["gradients"].items():
+        if after["gradients"][path] is not own:
+            message = "The call changed or removed the gradient of the parameter {part} of `{name}`."
+            raise _fails(message, part=path[:MOST_SAID], name=name)
+    _expect_results(before["results"], after["results"], name)
+
+
+def _fails(template: str, **values: Any) -> Failed:
+    return Failed(Message(template, **values), explained=True)
+
+
+def _owner(path: str, name: str | Message) -> Message:
+    """Return what a part of the module is called."""
+    if not path:
+        return Message("`{name}`", name=name)
+    return Message("`{part}` of `{name}`", part=path[:MOST_SAID], name=name)
+
+
+def _expect_numbers(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
     for kind, what in (
         ("parameters", "the parameter {part} of `{name}`"),
         ("buffers", "the buffer {part} of `{name}`"),
     ):
         for path, own in before[kind].items():
             expect_close(after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name))
-    for path, own in before["modes"].items():
-        if after["modes"][path] is not own:
+
+
+def _expect_modes(before: dict[str, bool], after: dict[str, bool], name: str | Message) -> None:
+    for path, own in before.items():
+        if after[path] is not own:
             if own:
                 message = "{owner} was in training mode before the call, but is in evaluation mode after it."
             else:
                 message = "{owner} was in evaluation mode before the call, but is in training mode after it."
-            raise fails(message, owner=owner(path))
-    for path, own in before["requires_grad"].items():
-        if after["requires_grad"][path] is not own:
+            raise _fails(message, owner=_owner(path, name))
+
+
+def _expect_trained(before: dict[str, bool], after: dict[str, bool], name: str | Message) -> None:
+    for path, own in before.items():
+        if after[path] is not own:
             message = (
                 "The parameter {part} of `{name}` had `requires_grad={before}` before the call, "
                 "but has {after} after it."
             )
-            raise fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
-    for place in [*before["hooks"], *after["hooks"]]:
-        was, found = (own["hooks"].get(place, 0) for own in (before, after))
+            raise _fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
+
+
+def _expect_hooks(before: dict[str, int], after: dict[str, int], name: str | Message) -> None:
+    for place in [*before, *after]:
+        was, found = before.get(place, 0), after.get(place, 0)
         if found != was:
             path, _, kind = place.partition(" ")
             if found > was:
                 message = "{owner} has a new hook after the call, from `{kind}`."
             else:
                 message = "{owner} has lost a hook in the call, from `{kind}`."
-            raise fails(message, owner=owner(path), kind=kind[:MOST_SAID])
-    for place in [*before["attributes"], *after["attributes"]]:
-        was, found = (own["attributes"].get(place) for own in (before, after))
+            raise _fails(message, owner=_owner(path, name), kind=kind[:MOST_SAID])
+
+
+def _expect_attributes(before: dict[str, str], after: dict[str, str], name: str | Message) -> None:
+    for place in [*before, *after]:
+        was, found = before.get(place), after.get(place)
         if found != was:
             path, _, attribute = place.rpartition(".")
-            values = {"attribute": attribute[:MOST_SAID], "owner": owner(path)}
+            values = {"attribute": attribute[:MOST_SAID], "owner": _owner(path, name)}
             if was is None:
                 message = "{owner} has a new attribute `{attribute}` after the call."
-                raise fails(message, **values)
+                raise _fails(message, **values)
             if found is None:
-                raise fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
+                raise _fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
             message = "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
-            raise fails(message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID])
-    for path, own in before["gradients"].items():
-        if after["gradients"][path] is not own:
-            message = "The call changed or removed the gradient of the parameter {part} of `{name}`."
-            raise fails(message, part=path[:MOST_SAID], name=name)
-    if len(after["results"]) != len(before["results"]):
-        raise fails("After the call, `{name}` returns something else for the same input.", name=name)
-    for own, came in zip(before["results"], after["results"], strict=True):
+            raise _fails(message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID])
+
+
+def _expect_results(before: list[Any], after: list[Any], name: str | Message) -> None:
+    differs = "After the call, `{name}` returns something else for the same input."
+    if len(after) != len(before):
+        raise _fails(differs, name=name)
+    for own, came in zip(before, after, strict=True):
         if hasattr(own, "shape"):
             expect_close(came, own, what=Message("the result of `{name}` for the same input", name=name))
         elif came != own:
-            raise fails("After the call, `{name}` returns something else for the same input.", name=name)
+            raise _fails(differs, name=name)

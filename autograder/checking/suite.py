@@ -10,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -322,65 +323,63 @@ class Suite:
         checks = self.of(subject)
         if not checks:
             raise ValueError(f"there is no check for {subject!r} in {self.module}")
-        results: dict[str, Result] = {}
-        attempts: dict[str, Attempt] = {}
-        # For each check that does not hold, the failed ones that keep it from that; for each that cannot be verified
-        # here, what it needs of the machine, and why that is not to be had.
-        lacking: dict[str, list[str]] = {}
-        absent: dict[str, tuple[str, str | Message]] = {}
-        unwritten = _unwritten(subject, function)
+        found = _Found(_unwritten(subject, function))
         for check in checks:
-            name = check.__name__
-            result = results[name] = Result(name, check.title, check.weight)
-            # What failed, and not what waits for that itself.
-            waits_for = list(dict.fromkeys(failed for need in check.needs for failed in lacking.get(need, ())))
-            if unwritten or waits_for:
-                lacking[name] = waits_for
-                names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
-                result.status = Status.BLOCKED
-                result.message = unwritten or Message("Waits for {checks}.", checks=names)
-                continue
-            lacks = (check.on, machine.lacks(check.on)) if machine.lacks(check.on) else None
-            lacks = lacks or next((absent[need] for need in check.needs if need in absent), None)
-            if lacks is None and (reason := machine.fails(check.on)):
-                lacks = check.on, reason
-            if lacks is None:
-                made = attempt(check, function, seed)
-                if made.failure is not None and made.calls and _is_unwritten(made.calls):
-                    message = (
-                        "{function}, or a function that it calls, is not written yet: it raises NotImplementedError."
-                    )
-                    unwritten = Message(message, function=subject)
-                    result.status, result.message = Status.BLOCKED, unwritten
-                    continue
-                if reason := self._own_answer_fails(check, function, made, seed):
-                    lacks = check.on or "own", reason
-            if lacks is not None:
-                absent[name] = result.on, result.message = lacks
-                result.status = Status.UNVERIFIED
-                continue
-            attempts[name] = made
-            if made.failure is not None:
-                lacking[name] = [name]
-                result.status = Status.FAILED if check.weight else Status.ADVICE
-                result.message, result.held = made.failure.message, made.failure.held
-                result.where = first_wrong(made.failure)
-                result.raised, result.explained = made.failure.raised, made.failure.explained
-        total = sum(check.weight for check in checks) or 1
-        earned = sum(result.weight for result in results.values() if result.status == Status.PASSED)
-        unverified = sum(result.weight for result in results.values() if result.status == Status.UNVERIFIED)
-        score, most = (round(float(points) * weight / total, 2) for weight in (earned, earned + unverified))
-        if diagnosis and any(made.failure for made in attempts.values()):
+            self._run(check, function, seed, attempt, found)
+        if diagnosis and any(made.failure for made in found.attempts.values()):
             finder = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis()
             # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
             with contextlib.suppress(Exception):
                 wrong, right = (self.listed(kind, subject) for kind in ("wrong_for", "right_for"))
                 plain = self.plain.get(subject)
-                for name, finding in finder.findings(checks, function, attempts, wrong, right, seed, plain):
-                    result = results[name]
+                for name, finding in finder.findings(checks, function, found.attempts, wrong, right, seed, plain):
+                    result = found.results[name]
                     result.cause, result.label, result.hint, result.relation = finding
-        read = self.read.get(subject, "")
-        return Report(subject, float(points), score, seed, read, list(results.values()), round(most - score, 2))
+        results = list(found.results.values())
+        total = sum(check.weight for check in checks) or 1
+        earned = sum(result.weight for result in results if result.status == Status.PASSED)
+        unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
+        score, most = (round(float(points) * weight / total, 2) for weight in (earned, earned + unverified))
+        return Report(
+            subject, float(points), score, seed, self.read.get(subject, ""), results, round(most - score, 2)
+        )
+
+    def _run(
+        self,
+        check: Check,
+        function: Any,
+        seed: int,
+        attempt: Callable[[Check, Any, int], Attempt],
+        found: "_Found",
+    ) -> None:
+        """Run a check, unless it waits for another one or for another machine; enter its result."""
+        name = check.__name__
+        result = found.results[name] = Result(name, check.title, check.weight)
+        if found.blocks(check, result):
+            return
+        lacks = found.lacks(check)
+        if lacks is None:
+            made = attempt(check, function, seed)
+            if made.failure is not None and made.calls and _is_unwritten(made.calls):
+                message = (
+                    "{function}, or a function that it calls, is not written yet: it raises NotImplementedError."
+                )
+                found.unwritten = Message(message, function=check.subject)
+                result.status, result.message = Status.BLOCKED, found.unwritten
+                return
+            if reason := self._own_answer_fails(check, function, made, seed):
+                lacks = check.on or "own", reason
+        if lacks is not None:
+            found.absent[name] = result.on, result.message = lacks
+            result.status = Status.UNVERIFIED
+            return
+        found.attempts[name] = made
+        if made.failure is not None:
+            found.lacking[name] = [name]
+            result.status = Status.FAILED if check.weight else Status.ADVICE
+            result.message, result.held = made.failure.message, made.failure.held
+            result.where = first_wrong(made.failure)
+            result.raised, result.explained = made.failure.raised, made.failure.explained
 
     def _own_answer_fails(self, check: Check, function: Any, made: Attempt, seed: int) -> Message | str:
         """Return a sentence if the course's own answer also fails a check that ended in an error.
@@ -399,6 +398,43 @@ class Suite:
                 failure = attempt(check, own, seed).failure
                 return Message(OWN_FAILS, said=failure.message) if failure else ""
         return ""
+
+
+@dataclass
+class _Found:
+    """The results of a function's checks so far, by the name of the check.
+
+    `unwritten` says why there is nothing to check, if that is so. `lacking` has, for each check that does not hold,
+    the failed ones that keep it from that; `absent`, for each that cannot be verified here, what it needs of the
+    machine, and why that is not to be had.
+    """
+
+    unwritten: str | Message
+    results: dict[str, Result] = field(default_factory=dict)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    lacking: dict[str, list[str]] = field(default_factory=dict)
+    absent: dict[str, tuple[str, str | Message]] = field(default_factory=dict)
+
+    def blocks(self, check: Check, result: Result) -> bool:
+        """Tell whether a check must wait, and enter the reason: what failed, and not what waits for that itself."""
+        waits_for = list(dict.fromkeys(failed for need in check.needs for failed in self.lacking.get(need, ())))
+        if not (self.unwritten or waits_for):
+            return False
+        self.lacking[check.__name__] = waits_for
+        names = joined("{left}, {right}", [f"`{name}`" for name in waits_for]) if waits_for else ""
+        result.status = Status.BLOCKED
+        result.message = self.unwritten or Message("Waits for {checks}.", checks=names)
+        return True
+
+    def lacks(self, check: Check) -> tuple[str, str | Message] | None:
+        """Return what a check needs and this machine lacks, with the reason; None if it can be run."""
+        if reason := machine.lacks(check.on):
+            return check.on, reason
+        for need in check.needs:
+            if need in self.absent:
+                return self.absent[need]
+        reason = machine.fails(check.on)
+        return (check.on, reason) if reason else None
 
 
 def _check_of(subject: str, body: Any) -> Any:

@@ -1,0 +1,131 @@
+"""Counts the memory that a call holds at once. All of this module goes, as text, to where the function lives."""
+
+import contextlib
+import linecache
+import sys
+import tracemalloc
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+TRAVELS_WHOLE = True
+"""A function of this module goes elsewhere with all of the module (`modules.text_of`)."""
+
+
+class Living(weakref.ref[Any]):
+    """A storage that a `Ledger` counts: its name there, and its bytes."""
+
+    __slots__ = "name", "size"
+
+
+class Ledger:
+    """The bytes that torch holds: `now`, and `peak`; and in `largest` the size, shape, dtype and line of a tensor.
+
+    A storage counts from where it is first seen until it is gone, however many views share it. Those of the inputs
+    count nothing. `home` has the globals of the module whose lines are named.
+    """
+
+    def __init__(self, inputs: tuple[Any, ...], home: Any):
+        self.inputs = {part.untyped_storage()._cdata for part in inputs if _is_tensor(part)}
+        self.home = home
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: what is living now is forgotten."""
+        self.living: dict[Any, Any] = {}
+        self.largest: list[Any] = [0, (), "", ""]
+        self.now = self.peak = 0
+
+    def see(self, part: Any) -> None:
+        """Count a tensor, or those in a list."""
+        if type(part) in (list, tuple):
+            for item in part:
+                self.see(item)
+        if not _is_tensor(part):
+            return
+        storage = part.untyped_storage()
+        name, size = storage._cdata, storage.nbytes()
+        if name in self.inputs:
+            return
+        reference: Any = self.living.get(name)
+        if reference is None:
+            reference = self.living[name] = Living(storage, self._gone)
+            reference.name, reference.size = name, 0
+        elif reference.size == size:
+            return
+        self.now += size - reference.size
+        reference.size = size
+        if size > self.largest[0]:
+            self.largest = [size, tuple(part.shape), str(part.dtype).removeprefix("torch."), self._line()]
+
+    def _gone(self, reference: Any) -> None:
+        self.now -= self.living.pop(reference.name).size
+
+    def _line(self) -> str:
+        """Return the line of the function's module that is running."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals is not self.home:
+            frame = frame.f_back
+        return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() if frame else ""
+
+
+def _is_tensor(part: Any) -> bool:
+    import torch
+
+    return isinstance(part, torch.Tensor)
+
+
+def counting(ledger: Ledger) -> Any:
+    """Return a context in which a ledger sees what each operation of torch takes and returns."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # nothing is compiled here, and to skip it takes two seconds of imports
+
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+            result = function(*arguments, **(keywords or {}))
+            ledger.see((*arguments, *(keywords or {}).values(), result))
+            ledger.peak = max(ledger.peak, ledger.now)
+            return result
+
+    return Counting()
+
+
+def traced(target: Callable[..., Any], *arguments: Any) -> int:
+    """Call a function; return the bytes of NumPy and Python that it holds at once."""
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        target(*arguments)
+        return max(tracemalloc.get_traced_memory()[1] - before, 0)
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+
+
+def held(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """Call a function; return its result, its peak memory in bytes, and the largest tensor.
+
+    What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and added: both at once take three
+    times as long, and the counting would be counted.
+
+    Returns
+    -------
+    tuple
+        Result, bytes, shape, dtype as text, and the line of the function's module that made the largest tensor.
+    """
+    ledger = Ledger(arguments, getattr(target, "__globals__", None))
+    # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows comes before.
+    few = [part[..., :3, :].clone() if _is_tensor(part) else part for part in arguments]
+    with contextlib.suppress(Exception), counting(ledger):
+        target(*few)
+    ledger.clear()
+    with counting(ledger):
+        result = target(*arguments)
+    return result, int(ledger.peak + traced(target, *arguments)), *ledger.largest[1:]
