@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import functools
 import http.server
-import math
 import os
 import re
 import shutil
@@ -63,13 +62,16 @@ if not Path("/dev/nvidiactl").exists():
 
 # Modules that take minutes begin first, so that no worker is left with one at the end.
 LONGEST = [
-    "test_batch",
     "test_hostile",
     "test_exercises",
-    "test_translations",
     "test_cluster",
+    "test_translations",
+    "test_batch",
     "test_book",
+    "test_postgres",
+    "test_engine",
     "test_grading",
+    "test_gpu_all",
 ]
 
 
@@ -112,8 +114,8 @@ def pytest_configure(config):
 
 
 def pytest_xdist_auto_num_workers():
-    """Half as many processes again as there are cores: a test that waits for a limit or a page computes nothing."""
-    return math.ceil(1.5 * cores.count())
+    """Two processes for each core: a test that waits for a limit or a page computes nothing."""
+    return 2 * cores.count()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
@@ -123,13 +125,16 @@ def pytest_collection_modifyitems(config, items):
     Of what takes turns, such as each page in a browser, a third runs, another one each week; the sweep has the rest,
     except in CI. A run of all tests leaves out the few seeds of what the sweep tries with many: `release` tried them.
     """
-    waiting = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
-    for item in waiting if config.option.markexpr else []:
-        item.add_marker(pytest.mark.sweep)
-    left_out = set(waiting if os.environ.get("CI") else [])
-    if config.option.markexpr == "not sweep" and not config.option.keyword:
-        ids = {item.nodeid for item in items}
-        left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
+    left_out = set()
+    if config.option.markexpr and not config.option.keyword:  # whoever names tests gets all of them
+        waiting = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
+        for item in waiting:
+            item.add_marker(pytest.mark.sweep)
+        if os.environ.get("CI"):
+            left_out |= set(waiting)
+        if config.option.markexpr == "not sweep":
+            ids = {item.nodeid for item in items}
+            left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))

@@ -313,6 +313,7 @@ def test_workers_that_are_killed_or_gone_lose_nothing(course, local, by_hand, tm
     assert run.returncode == 0 and "Graded 6." in said and kept(into) == local
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(course, local, by_hand, tmp_path):
     into, dask = with_secret(tmp_path / "into"), by_hand()
@@ -339,6 +340,7 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(co
     assert kept(into) == local
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tmp_path):
     broken, into = tmp_path / "broken", with_secret(tmp_path / "into")

@@ -605,6 +605,7 @@ DEADLY = {
 }
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DEADLY)
 def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):

@@ -75,7 +75,8 @@ def on_seeds(few, many):
     found = []
     for folder, subject in SUBJECTS:
         name = f"{folder.name}-{subject}"
-        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=slow_but_first(folder)))
+        marks = [*slow_but_first(folder), *([pytest.mark.turns] if with_torch(folder) else [])]
+        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=marks))
         if seeds := many[FEWER::FEWER] if with_torch(folder) else many:
             marks = [pytest.mark.sweep, pytest.mark.turns]
             found.append(pytest.param(folder, subject, seeds, id=f"{name}-sweep", marks=marks))

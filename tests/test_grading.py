@@ -376,6 +376,7 @@ def test_check_shows_a_student_the_feedback(graded):
     assert own.read_bytes() == before
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [True, False], ids=["engine", "stock"])
 def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):

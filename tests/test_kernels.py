@@ -97,6 +97,7 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
     assert done.stdout == "''\n", done.stderr
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("breaks", "reason"),

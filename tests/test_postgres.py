@@ -191,6 +191,7 @@ def test_a_dry_run_writes_nothing(course, address):
     assert contents(address) == before
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
     more = ["--db", request.getfixturevalue("address")] if kind == "postgres" else []

@@ -196,6 +196,7 @@ class Chosen(race.Contest):
         self.entrants = [entrant for entrant in self.entrants if entrant.name in ("ada", "boris")]
 
 
+@pytest.mark.turns
 def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_path, monkeypatch):
     """All but the device is as on a GPU. Boris's clock tells nonsense, in his own process."""
     program = tmp_path / "nvidia-smi"

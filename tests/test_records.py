@@ -256,6 +256,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
     assert run(book) == NO_RECORD
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "complaint"),

@@ -18,10 +18,9 @@ from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
 
 def all_files(folder):
-    """Every file below a folder: what is in it, and when it was written."""
-    return {
-        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    """Every file below a folder, but what Python compiled: what is in it, and when it was written."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
 @pytest.fixture
