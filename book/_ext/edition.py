@@ -242,9 +242,8 @@ def prepare(app):
     if not is_whole(app):
         for part in app.config.external_site_map.root.subtrees:
             part.caption = str(_(part.caption))
-        pictures = (
-            editions.BUILD / "jupyter_execute" / editions.folder(app.config.language)
-        )  # built beside the other's
+        # Both editions may be built at once, so that each has its own pictures.
+        pictures = editions.BUILD / "jupyter_execute" / editions.folder(app.config.language)
         app.env.mystnb_config = app.env.mystnb_config.copy(output_folder=str(pictures))
 
 
