@@ -1,6 +1,7 @@
 """The interactive figures in JupyterLab: the same widgets, with a kernel behind them."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import nbformat
@@ -47,13 +48,15 @@ def test_the_figure_works_in_jupyterlab(lab, page, name):
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)
     figure = page.locator(".jp-OutputArea .abh-figure")
-    for _ in range(6):  # Lab drops a run that comes before its kernel is ready
+    runs = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").filter(has_text=re.compile(r"\[[*\d]+\]"))
+    for _ in range(6):  # Lab drops a run that comes before its kernel is ready; a run too many clears what it shows
         cell.click()
         page.keyboard.press("Control+Enter")
         with contextlib.suppress(TimeoutError):
-            figure.first.wait_for(timeout=10_000)
+            runs.wait_for(timeout=10_000)
             break
-    expect(figure.locator(".abh-summary").first).not_to_be_empty()  # the last that is written
+    # The summary is the last that is written; some figures train a model before.
+    expect(figure.locator(".abh-summary").first).not_to_be_empty(timeout=180_000)
     before = figure.text_content()
     expect(figure).to_have_text(before)
     moved = figure.locator("input[type=range], .abh-handle")

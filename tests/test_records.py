@@ -382,10 +382,11 @@ def is_off(a, b, by=0.0):
 def differences(kept, made, timed=()):
     """Return what a record that was made anew says otherwise than the kept one, in words; nothing if all is well.
 
-    Names, sizes, types and texts are equal, and so are the words between printed numbers. The numbers can't be: on
-    another processor, which may have the same name, sums are rounded otherwise, and a training makes much of little.
-    So at most a share `OTHERS` of a page's numbers, an array being one, is off by more than a share `OFF`; for what a
-    page says of them, it has its own asserts. Of cells that measure time, numbers and texts may be any.
+    Names, sizes, types and texts are equal. Numbers can't be, nor can the words that a model draws: on another
+    processor, which may have the same name, sums are rounded otherwise, and a training makes much of little. So at
+    most a share `OTHERS` of a page's numbers, an array being one, is off by more than a share `OFF`; a printed line
+    counts as one, off if the words between its numbers differ. For what a page says of them, it has its own asserts.
+    Of cells that measure time, numbers and texts may be any, but not what is printed between them.
 
     Parameters
     ----------
@@ -396,9 +397,12 @@ def differences(kept, made, timed=()):
     """
     found, count, off = [], 0, []
     for number, (old, new) in enumerate(zip(kept["cells"], made["cells"], strict=True)):
-        words = [masked(cell["printed"]) for cell in (old, new)]
-        if words[0] != words[1]:
-            found.append(f"cell {number} prints {new['printed']!r}, not {old['printed']!r}")
+        lines = [[masked(line) for line in cell["printed"].splitlines()] for cell in (old, new)]
+        prints = f"cell {number} prints {new['printed']!r}, not {old['printed']!r}"
+        if len(lines[0]) != len(lines[1]):
+            found.append(prints)
+        count += len(lines[0])
+        off += [prints for before, after in zip(*lines, strict=False) if before != after]
         a, b = (dict(records.parts(records.decoded(cell["values"]))) for cell in (old, new))
         if list(a) != list(b):
             found.append(f"cell {number} has {sorted(a.keys() ^ b.keys())} in one of them, or in another order")
@@ -446,7 +450,7 @@ def a_record(printed, **values):
         ({"loss": 0.6}, "", ""),
         ({"loss": float("nan")}, "", ""),
         ({"curve": [1.0] * 19 + [2.0]}, "", ""),
-        ({"curve": [1.0] * 14 + [2.0] * 6}, "6 of 24 numbers", ""),
+        ({"curve": [1.0] * 14 + [2.0] * 6}, "6 of 25 numbers", ""),
         ({"curve": [1.0] * 21}, "curve", "curve"),
         ({"weights": np.append(np.ones(99), 1.5)}, "", ""),
         ({"weights": np.ones(99)}, "weights", ""),
@@ -458,7 +462,8 @@ def a_record(printed, **values):
         ({"best": {1: (2, 3)}}, "best", "best"),
         ({"more": 1}, "more", "more"),
         ({"printed": "a loss of  0.51\n"}, "", ""),
-        ({"printed": "the loss of 0.5\n"}, "prints", "prints"),
+        ({"printed": "the loss of 0.5\n"}, "", "prints"),
+        ({"printed": "a loss of 0.5\nand more\n"}, "prints", "prints"),
         ({"printed": "a loss of nan\n"}, "", ""),
     ],
 )
