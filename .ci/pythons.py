@@ -6,7 +6,7 @@ The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a fo
 .venv's own solves the exercises, as tests/student.py does: one that is old enough with the least versions that
 pyproject.toml allows (.venv's, if no other is), the others with the newest that pip finds. For a Python that is
 promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What
-fails is shown with its log's end; status 1. In CI each of the long parts has its turn every third week.
+fails is shown with its log's end; status 1. In CI each of the long parts has its turn every third day.
 """
 
 import datetime
@@ -123,10 +123,10 @@ def as_promised(version, place):
     )
 
 
-def parts(found, own, week=None):
+def parts(found, own, day=None):
     """Return what is to be tried, functions with their arguments: given Pythons by version, and .venv's version.
 
-    Given the number of a `week`, leave out the long parts whose turn it is not.
+    Given the number of a `day`, leave out the long parts whose turn it is not.
     """
     others = {version: found[version] for version in sorted(found, key=numbers) if version != own}
     old = [version for version in others if numbers(version) <= numbers(OLD)]
@@ -138,7 +138,7 @@ def parts(found, own, week=None):
     least_ones = (as_student, others.get(with_least, sys.executable), least(), "least versions")
     missing = [(as_promised, version) for version in promised() if version not in {*found, own}]
     long = [*newest, *students, least_ones]
-    return [*(long if week is None else long[week % 3 :: 3]), *missing]
+    return [*(long if day is None else long[day % 3 :: 3]), *missing]
 
 
 def main():
@@ -152,8 +152,8 @@ def main():
     if "--list" in sys.argv[1:]:
         return 0
     status = 0
-    week = datetime.date.today().isocalendar().week if os.environ.get("CI") else None
-    for part, *arguments in parts(found, own, week):
+    day = datetime.date.today().toordinal() if os.environ.get("CI") else None
+    for part, *arguments in parts(found, own, day):
         with tempfile.TemporaryDirectory(prefix="course-") as place:
             status |= not part(*arguments, place=Path(place))
     return status

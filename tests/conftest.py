@@ -122,16 +122,19 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    Of what takes turns, such as each page in a browser, a third runs, another one each week; the sweep has the rest,
-    except in CI. A run of all tests leaves out the few seeds of what the sweep tries with many: `release` tried them.
+    Of what takes turns, such as each page in a browser, a third runs, another one each day; the sweep has the rest.
+    In CI it hasn't, and an eighth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
+    many: `release` tried them.
     """
     left_out = set()
     if config.option.markexpr and not config.option.keyword:  # whoever names tests gets all of them
-        waiting = [item for item in items if item.get_closest_marker("turns") and not has_its_turn(item)]
+        of_sweep = {item for item in items if item.get_closest_marker("sweep")}
+        turns = {item for item in items if item.get_closest_marker("turns")} - of_sweep
+        waiting = {item for item in turns if not has_its_turn(item, 3)}
         for item in waiting:
             item.add_marker(pytest.mark.sweep)
         if os.environ.get("CI"):
-            left_out |= set(waiting)
+            left_out |= waiting | {item for item in of_sweep if not has_its_turn(item, 8)}
         if config.option.markexpr == "not sweep":
             ids = {item.nodeid for item in items}
             left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
@@ -143,11 +146,10 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
 
 
-def has_its_turn(item):
-    """Tell whether a test, or a parameter of one, has its turn in this week."""
-    week = datetime.date.today().isocalendar().week
+def has_its_turn(item, days):
+    """Tell whether a test, or a parameter of one, has its turn today, which comes once in so many days."""
     own = item.callspec.id if hasattr(item, "callspec") else item.name
-    return zlib.crc32(own.encode()) % 3 == week % 3
+    return zlib.crc32(own.encode()) % days == datetime.date.today().toordinal() % days
 
 
 def still_running():

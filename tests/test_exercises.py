@@ -83,8 +83,7 @@ def on_seeds(few, many):
         marks += [] if sampled else [pytest.mark.sweep]
         found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=marks))
         if sampled:
-            marks = [pytest.mark.sweep, pytest.mark.turns]
-            found.append(pytest.param(folder, subject, sampled, id=f"{name}-sweep", marks=marks))
+            found.append(pytest.param(folder, subject, sampled, id=f"{name}-sweep", marks=pytest.mark.sweep))
     return pytest.mark.parametrize(("folder", "subject", "seeds"), found)
 
 
@@ -147,7 +146,6 @@ def all_that_its_author_has(folder):
     return held.getvalue()
 
 
-@pytest.mark.turns
 @pytest.mark.sweep
 @each_exercise
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_path):

@@ -74,7 +74,6 @@ def test_listed_answers_are_told_as_listed_where_triton_compiles():
     }
 
 
-@pytest.mark.turns
 @pytest.mark.sweep
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kernels_are_judged_with_other_versions_of_triton(version):

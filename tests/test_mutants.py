@@ -319,7 +319,6 @@ def test_the_record_is_of_these_answers(folder):
         assert not row["survived"], "look at each: a better check, or a line in equal.toml"
 
 
-@pytest.mark.turns
 @pytest.mark.sweep
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_mutants_are_still_killed(folder):

@@ -420,7 +420,6 @@ def differences(kept, made, timed=()):
 
 
 @pytest.mark.sweep
-@pytest.mark.turns
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
     """What is recorded comes out again, and the page's own asserts hold of it. The checkout's record stays.

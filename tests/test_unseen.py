@@ -37,7 +37,6 @@ def test_the_counts_are_of_these_answers(folder):
     assert {*row["accepted"], *row["rejected"]} <= known
 
 
-@pytest.mark.turns
 @pytest.mark.sweep
 @each_exercise
 def test_what_the_checks_make_of_them_is_what_is_recorded(folder):
