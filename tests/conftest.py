@@ -53,6 +53,10 @@ os.environ[STARTED_BY] = str(os.getpid())
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Python starts 3 seconds sooner wherever it reads notebooks; our own programs see to it themselves (`startup.begin`).
+LIGHTER = str(ROOT / "tests" / "lighter")
+if LIGHTER not in os.environ.get("PYTHONPATH", ""):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [LIGHTER, os.environ.get("PYTHONPATH")]))
 # Tests run side by side: with a thread for each core in each of them, sums on small tensors take six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton asks for this as it is imported, and torch's compiler imports it.
@@ -147,8 +151,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def has_its_turn(item, days):
-    """Tell whether a test, or a parameter of one, has its turn today, which comes once in so many days."""
+    """Tell whether a test, or a parameter of one, has its turn today, which comes once in so many days.
+
+    A module that is marked as a whole, for the sake of what its tests share, has it as a whole.
+    """
     own = item.callspec.id if hasattr(item, "callspec") else item.name
+    if any(mark.name == "turns" for mark in item.parent.own_markers):
+        own = item.parent.name
     return zlib.crc32(own.encode()) % days == datetime.date.today().toordinal() % days
 
 
