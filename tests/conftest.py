@@ -130,11 +130,13 @@ def pytest_collection_modifyitems(config, items):
     In CI it hasn't, and an eighth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
     many: `release` tried them.
     """
+    for item in items:
+        if COSTLY & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
     left_out = set()
     if config.option.markexpr and not config.option.keyword:  # whoever names tests gets all of them
         of_sweep = {item for item in items if item.get_closest_marker("sweep")}
-        turns = {item for item in items if item.get_closest_marker("turns")} - of_sweep
-        waiting = {item for item in turns if not has_its_turn(item, 3)}
+        waiting = {item for item in items if takes_turns(item) and not has_its_turn(item, 3)} - of_sweep
         for item in waiting:
             item.add_marker(pytest.mark.sweep)
         if os.environ.get("CI"):
@@ -145,20 +147,24 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
-    for item in items:
-        if COSTLY & set(item.fixturenames):
-            item.add_marker(pytest.mark.slow)
+
+
+def takes_turns(item):
+    """Tell whether a test is marked so; of a module that is marked as a whole, only slow ones are."""
+    return item.get_closest_marker("turns") and (item.get_closest_marker("slow") or not of_module(item))
+
+
+def of_module(item):
+    """Tell whether it is a test's module that takes turns, for the sake of what its tests share."""
+    return any(mark.name == "turns" for mark in item.parent.own_markers)
 
 
 def has_its_turn(item, days):
-    """Tell whether a test, or a parameter of one, has its turn today, which comes once in so many days.
-
-    A module that is marked as a whole, for the sake of what its tests share, has it as a whole.
-    """
+    """Tell whether a test, a parameter or a module has its turn today, which comes once in so many days."""
     own = item.callspec.id if hasattr(item, "callspec") else item.name
-    if any(mark.name == "turns" for mark in item.parent.own_markers):
-        own = item.parent.name
-    return zlib.crc32(own.encode()) % days == datetime.date.today().toordinal() % days
+    if of_module(item):
+        own = item.module.__name__
+    return zlib.adler32(own.encode()) % days == datetime.date.today().toordinal() % days
 
 
 def still_running():

@@ -85,11 +85,11 @@ def undisturbed(course, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [2, 8])
-def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_path, jobs):
+@pytest.mark.parametrize(("jobs", "load"), [(2, 0), (8, 2)], ids=["2", "8 beside other work"])
+def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_path, jobs, load):
+    """Beside more work than the machine has cores for as well: an overloaded machine changes no grade."""
     into = with_secret(tmp_path / "many")
-    # Beside it, more work than the machine has cores for: an overloaded machine changes no grade.
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * cores.count())]
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load * cores.count())]
     try:
         run = subprocess.run(command(course, into, "--jobs", jobs), capture_output=True, text=True)
     finally:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.turns
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
 HEAD = """---
@@ -221,7 +223,6 @@ def test_a_strict_build_refuses(tmp_path, names, said):
         assert re.search(line, lines, re.MULTILINE) and re.search(line, log(folder), re.MULTILINE), lines
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_what_an_experiment_writes_to_stderr_is_told_and_not_kept(tmp_path):
     folder = make(tmp_path, ["old"])

@@ -35,6 +35,8 @@ from autograder.grading import cluster
 from autograder.grading.backends import Job, WorkerDied
 from autograder.grading.worker_config import WorkerConfig
 
+pytestmark = pytest.mark.turns
+
 COUNT = 6
 
 
@@ -226,7 +228,6 @@ def listening(*processes):
     return {place.laddr.ip for place in found}
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_what_the_page_starts_listens_nowhere_else(tmp_path):
     """Dask's web server would listen on all addresses; so would a worker without --host."""
@@ -313,7 +314,6 @@ def test_workers_that_are_killed_or_gone_lose_nothing(course, local, by_hand, tm
     assert run.returncode == 0 and "Graded 6." in said and kept(into) == local
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(course, local, by_hand, tmp_path):
     into, dask = with_secret(tmp_path / "into"), by_hand()
@@ -340,7 +340,6 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(co
     assert kept(into) == local
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tmp_path):
     broken, into = tmp_path / "broken", with_secret(tmp_path / "into")
@@ -357,7 +356,6 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
     assert (tmp_path / "deaths").read_text() == "xxx"
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
     dask = by_hand()
@@ -389,7 +387,6 @@ def site_path(tmp_path):
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_a_worker_that_must_not_grade_is_refused_by_name(course, by_hand, tmp_path, site_path):
     dask, into, two = by_hand(), tmp_path / "into", tmp_path / "two"
@@ -462,7 +459,6 @@ if os.environ.get("AS_IF_WITH_GPU"):
 """
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(course, by_hand, tmp_path):
     root, into, dask = tmp_path / "course", with_secret(tmp_path / "into"), by_hand()
@@ -512,7 +508,6 @@ def encrypted(tmp_path):
     return {**found, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_with_tls_only_who_has_a_certificate_grades(course, local, by_hand, encrypted, tmp_path, monkeypatch):
     into = with_secret(tmp_path / "into")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.turns
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
 
@@ -88,7 +90,6 @@ def differences(ours, theirs):
 
 
 @pytest.mark.slow
-@pytest.mark.turns
 def test_every_other_python_says_the_same(ours, cells):
     others = pythons()
     if not others:

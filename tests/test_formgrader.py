@@ -20,6 +20,8 @@ from autograder.authoring.release import release
 from autograder.commands import console
 from autograder.course.config import ROOT, Course
 
+pytestmark = pytest.mark.turns
+
 NAME, PROOF = "02-scaling", "proof_variance"
 WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."
 EXTENSION = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"

@@ -14,6 +14,8 @@ import torch
 from conftest import ROOT, absent
 from torch import nn
 
+pytestmark = pytest.mark.turns
+
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"
 SEED = 7
@@ -74,7 +76,6 @@ for (name, size), d in itertools.product(kernels.TUNED, map(int, sys.argv[1:])):
 """
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
     """For an H100: within its shared memory; half floats on its tensor cores, float32 without TF32."""
@@ -127,7 +128,6 @@ for kernel, width in variants.FASTEST:
 """
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_the_steps_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
     """For an H100: on its tensor cores, tiles by its copy engine, hardly anything spilled."""

@@ -21,6 +21,8 @@ from conftest import ROOT
 
 from autograder.racing import gpu_conditions
 
+pytestmark = pytest.mark.turns
+
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"
 MACHINE = {"device": "a card", "date": "2026-01-01", "torch": "9"}
@@ -362,7 +364,6 @@ def test_without_a_device_it_says_so():
     assert done.returncode == 1 and done.stderr.strip().startswith("There is no CUDA device here: --quick")
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
     """It is killed once, and goes on from there; the kernel is right in the interpreter, in each dtype."""
@@ -397,7 +398,6 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
     assert RECORD.read_bytes() == before
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_a_wrong_kernel_ends_it(tmp_path):
     """A kernel that forgets to scale what it has summed to a new maximum: nothing else is measured, and it fails."""

@@ -15,6 +15,8 @@ from conftest import ROOT, absent
 from autograder.authoring import loader, verified
 from autograder.checking import kernels, machine
 
+pytestmark = pytest.mark.turns
+
 VERSIONS = ("3.4.0", "3.5.1", "3.6.0", "3.8.0")
 """The last of each that `kernels` has a row for, besides the one that is installed."""
 FOLDER = ROOT / "solutions" / "11-gpu"
@@ -96,7 +98,6 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
     assert done.stdout == "''\n", done.stderr
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("breaks", "reason"),

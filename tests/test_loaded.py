@@ -15,6 +15,8 @@ from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import machine
 from autograder.course.cells import call_of, grade_id, last_graded
 
+pytestmark = pytest.mark.turns
+
 LARGE = {"torch", "triton", "matplotlib", "sympy", "scipy", "pandas"}
 # Cells lie in files, which Triton reads a kernel from.
 RUN = f"""
@@ -61,7 +63,6 @@ def loaded(folder, code, place):
     return set(last.split()[1:]), "\n".join(said)
 
 
-@pytest.mark.turns
 @each_exercise
 def test_the_first_check_loads_what_the_exercise_uses(folder, first_check, tmp_path):
     """With a right answer and with wrong ones, whose cause is looked for."""

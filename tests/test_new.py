@@ -14,6 +14,8 @@ from autograder import cli
 from autograder.authoring import chapters, loader, verify
 from autograder.course.config import ROOT, Course, Settings, UserError
 
+pytestmark = pytest.mark.turns
+
 
 @pytest.fixture
 def course(tmp_path):

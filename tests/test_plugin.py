@@ -18,6 +18,8 @@ from autograder.authoring.release import release
 from autograder.corpus.case import RIGHT, WRONG, ZERO
 from autograder.course.config import ROOT, Course
 
+pytestmark = pytest.mark.turns
+
 CLASS = {
     "ada": RIGHT,
     "bob": {**RIGHT, **WRONG},

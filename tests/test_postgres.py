@@ -26,6 +26,8 @@ from autograder.course.config import ROOT, Course, UserError, masked
 from autograder.grades import database, gradebook, records
 from autograder.grades.results import CellResult, Kind, Outcome
 
+pytestmark = pytest.mark.turns
+
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}
 CLASS = {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}, "dee": SLOW, "eve": RIGHT, "fay": RIGHT}
 SECRET = "horse battery/@staple"  # with what an address has to quote
@@ -191,7 +193,6 @@ def test_a_dry_run_writes_nothing(course, address):
     assert contents(address) == before
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
     more = ["--db", request.getfixturevalue("address")] if kind == "postgres" else []
@@ -484,7 +485,6 @@ def test_the_configuration_names_the_database_of_the_class_alone(configured, ser
     assert said.exit_code == 0 and "Would grade 0 of 2" in said.output
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_nbgraders_own_commands_use_it(configured):
     environment = {
@@ -513,7 +513,6 @@ def test_nbgraders_own_commands_use_it(configured):
     assert found == {"ada": before["ada"][0], "ben": before["ben"][0], "zoe": 0.0}
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_formgraders_pages_open_and_write_into_it(configured, page):

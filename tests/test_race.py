@@ -24,6 +24,8 @@ from autograder.grading import submissions
 from autograder.grading.worker_config import WorkerConfig
 from autograder.racing import laps, laps_in_guest, race
 
+pytestmark = pytest.mark.turns
+
 NAME = "11-gpu"
 FORWARD, BOTH = "flash_attention_forward", "flash_attention"
 SMALL = {
@@ -196,7 +198,6 @@ class Chosen(race.Contest):
         self.entrants = [entrant for entrant in self.entrants if entrant.name in ("ada", "boris")]
 
 
-@pytest.mark.turns
 def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_path, monkeypatch):
     """All but the device is as on a GPU. Boris's clock tells nonsense, in his own process."""
     program = tmp_path / "nvidia-smi"

@@ -16,6 +16,8 @@ from autograder.grades import changes
 from autograder.grades.records import CODEC, record_of
 from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
+pytestmark = pytest.mark.turns
+
 
 def all_files(folder):
     """Every file below a folder, but what Python compiled: what is in it, and when it was written."""
