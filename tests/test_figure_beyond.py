@@ -9,6 +9,8 @@ import records
 import torch
 from figures import beyond as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/12-beyond.html"
 FIGURE = ".abh-beyond"
 TEXT = figure.TEXT

@@ -8,6 +8,8 @@ import pytest
 from figures import complexity as figure
 from figures import gpu_record
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/09-complexity.html"
 FIGURE = ".abh-complexity"
 CARD = {

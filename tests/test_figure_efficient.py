@@ -10,6 +10,8 @@ from figures import efficient as figure
 
 from autograder.authoring import loader
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/10-efficient.html"
 FIGURE = ".abh-efficient"
 

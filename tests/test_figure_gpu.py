@@ -6,6 +6,8 @@ import pytest
 from figures import gpu as figure
 from figures import gpu_record, gpu_steps
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/11-gpu.html"
 FIGURE = ".abh-gpu"
 SIZES = {

@@ -10,6 +10,8 @@ import records
 import torch
 from figures import heads as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/08-heads.html"
 FIGURE = ".abh-heads"
 TEXT = figure.TEXT

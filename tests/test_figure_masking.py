@@ -8,6 +8,8 @@ import pytest
 import torch
 from figures import masking as figure
 
+pytestmark = pytest.mark.turns
+
 FIGURE = ".abh-masking"
 TEXT = figure.TEXT
 KINDS = figure.FORMATS[1:]  # the first is Python's own

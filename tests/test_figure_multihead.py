@@ -7,6 +7,8 @@ import records
 import torch
 from figures import multihead as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/06-multi-head.html"
 FIGURE = ".abh-multihead"
 TEXT = figure.TEXT

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from figures import scaling as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/02-scaling.html"
 FIGURE = ".abh-scaling"
 DIVISORS = [lambda d_k: 1.0, np.sqrt, float]  # in the order of the figure's choice

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from figures import softmax as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/03-softmax-gradients.html"
 FIGURE = ".abh-softmax"
 OWN, GRADES, TEXT = figure.SCORES, figure.GRADES, figure.TEXT

@@ -9,6 +9,8 @@ import records
 import torch
 from figures import transformer as figure
 
+pytestmark = pytest.mark.turns
+
 PAGE = "/book/07-transformer.html"
 FIGURE = ".abh-transformer"
 TEXT = figure.TEXT

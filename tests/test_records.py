@@ -231,6 +231,7 @@ def run(book, *how):
     return said
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 def test_a_page_has_an_experiment_from_its_record(book):
     """Run once, then taken from the record, with the same outputs and draws behind it, its code changed or not."""
