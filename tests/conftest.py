@@ -9,6 +9,7 @@
 import contextlib
 import datetime
 import functools
+import hashlib
 import http.server
 import os
 import re
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from pathlib import Path
 
 import psutil
@@ -126,7 +126,7 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    Of what takes turns, such as each page in a browser, a third runs, another one each day; the sweep has the rest.
+    Of what takes turns, such as each page in a browser, a fourth runs, another one each day; the sweep has the rest.
     In CI it hasn't, and an eighth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
     many: `release` tried them.
     """
@@ -136,11 +136,11 @@ def pytest_collection_modifyitems(config, items):
     left_out = set()
     if config.option.markexpr and not config.option.keyword:  # whoever names tests gets all of them
         of_sweep = {item for item in items if item.get_closest_marker("sweep")}
-        waiting = {item for item in items if takes_turns(item) and not has_its_turn(item, 3)} - of_sweep
+        waiting = {item for item in items if takes_turns(item) and not has_its_turn(item)} - of_sweep
         for item in waiting:
             item.add_marker(pytest.mark.sweep)
         if os.environ.get("CI"):
-            left_out |= waiting | {item for item in of_sweep if not has_its_turn(item, 8)}
+            left_out |= waiting | {item for item in of_sweep if not is_today(item.nodeid, 8)}
         if config.option.markexpr == "not sweep":
             ids = {item.nodeid for item in items}
             left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
@@ -159,12 +159,16 @@ def of_module(item):
     return any(mark.name == "turns" for mark in item.parent.own_markers)
 
 
-def has_its_turn(item, days):
-    """Tell whether a test, a parameter or a module has its turn today, which comes once in so many days."""
+def has_its_turn(item):
+    """Tell whether a test has its turn today: by its parameters, all tests of a page at once, or by its module."""
     own = item.callspec.id if hasattr(item, "callspec") else item.name
-    if of_module(item):
-        own = item.module.__name__
-    return zlib.adler32(own.encode()) % days == datetime.date.today().toordinal() % days
+    return is_today(item.module.__name__ if of_module(item) else own, 4)
+
+
+def is_today(name, days):
+    """Tell whether it is the day of a name, which comes once in so many days."""
+    drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
+    return drawn % days == datetime.date.today().toordinal() % days
 
 
 def still_running():

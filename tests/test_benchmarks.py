@@ -158,6 +158,7 @@ def test_every_kind_of_error_is_one(benchmarks, folder):
             assert score(answers, subject, namespace.get(subject)) == 0
 
 
+@pytest.mark.turns
 @each_exercise
 @pytest.mark.parametrize("kind", ["right", "mixed"])
 def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(benchmarks, folder, kind):

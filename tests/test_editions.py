@@ -36,6 +36,8 @@ from autograder.school.archives import opened
 from autograder.school.hand_ins import Collector
 from autograder.school.layouts import Exercises
 
+pytestmark = pytest.mark.turns
+
 ENGLISH, CHINESE = "01-toy.ipynb", "01-toy.zh.ipynb"
 TITLE = """# %% title [markdown]
 # # Toy
@@ -518,7 +520,6 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     assert Path(notebooks[0]).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
     own = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")

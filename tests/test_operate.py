@@ -29,6 +29,8 @@ from autograder.grading import recent
 from autograder.grading.submissions import Submission
 from autograder.sandbox import bubblewrap
 
+pytestmark = pytest.mark.turns
+
 OLD = "2026-01-02 10:00:00 UTC"
 
 
