@@ -15,6 +15,8 @@ from pathlib import Path
 import yaml
 from babel import Locale
 
+from autograder.course import startup
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "_build"
 HTML = BUILD / "html"
@@ -148,6 +150,7 @@ def sphinx(language, out, kept, strict, builder="html", **overrides):
     overrides
         Settings that differ from the edition's.
     """
+    startup.begin()  # before Jupyter Book imports jsonschema
     from jupyter_book.sphinx import build_sphinx
 
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
