@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
     Of what takes turns, such as each page in a browser, a fourth runs, another one each day; the sweep has the rest.
-    In CI it hasn't, and an eighth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
+    In CI it hasn't, and a twelfth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
     many: `release` tried them.
     """
     for item in items:
@@ -140,7 +140,7 @@ def pytest_collection_modifyitems(config, items):
         for item in waiting:
             item.add_marker(pytest.mark.sweep)
         if os.environ.get("CI"):
-            left_out |= waiting | {item for item in of_sweep if not is_today(item.nodeid, 8)}
+            left_out |= waiting | {item for item in of_sweep if not is_today(item.nodeid, 12)}
         if config.option.markexpr == "not sweep":
             ids = {item.nodeid for item in items}
             left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
