@@ -719,7 +719,7 @@ def expect_moved(layer, values):
         try:
             expect_close(after[name], part, what=name)
         except Failed as failure:
-            failure.parts = {name: part.numpy() for name, part in values.items()}
+            failure.parts = [(name, part.numpy()) for name, part in values.items()]
             if is_new(after[name], part, values):
                 text = "None of the given numbers is in `{name}`. Was it copied?"
                 failure.relation = Message(text, name=name)
