@@ -50,6 +50,8 @@ LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
+# A run that goes on after midnight is of one day in all its processes.
+TODAY = int(os.environ.setdefault("TESTS_OF_DAY", str(datetime.date.today().toordinal())))
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -168,7 +170,7 @@ def has_its_turn(item):
 def is_today(name, days):
     """Tell whether it is the day of a name, which comes once in so many days."""
     drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
-    return drawn % days == datetime.date.today().toordinal() % days
+    return drawn % days == TODAY % days
 
 
 def still_running():
