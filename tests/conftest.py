@@ -7,7 +7,6 @@
 """
 
 import contextlib
-import datetime
 import functools
 import hashlib
 import http.server
@@ -50,8 +49,9 @@ LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
-# A run that goes on after midnight is of one day in all its processes.
-TODAY = int(os.environ.setdefault("TESTS_OF_DAY", str(datetime.date.today().toordinal())))
+# Long tests take turns of six hours, twelve in three days; all processes of a run have that in which it began.
+TURNS = 12
+TURN = int(os.environ.setdefault("TESTS_OF_TURN", str(int(time.time() // (6 * 3600)))))
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -128,9 +128,9 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(config, items):
     """Mark as slow what takes a costly fixture; put the longest modules first.
 
-    Of what takes turns, such as each page in a browser, a fourth runs, another one each day; the sweep has the rest.
-    In CI it hasn't, and a twelfth of its own runs. `make test` leaves out the few seeds of what the sweep tries with
-    many: `release` tried them.
+    Of what takes turns, such as each page in a browser, a twelfth runs; the sweep has the rest. In CI it hasn't, and
+    a twelfth of its own runs. `make test` leaves out the few seeds of what the sweep tries with many: `release` tried
+    them.
     """
     for item in items:
         if COSTLY & set(item.fixturenames):
@@ -142,7 +142,7 @@ def pytest_collection_modifyitems(config, items):
         for item in waiting:
             item.add_marker(pytest.mark.sweep)
         if os.environ.get("CI"):
-            left_out |= waiting | {item for item in of_sweep if not is_today(item.nodeid, 12)}
+            left_out |= waiting | {item for item in of_sweep if not is_now(item.nodeid)}
         if config.option.markexpr == "not sweep":
             ids = {item.nodeid for item in items}
             left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
@@ -157,20 +157,24 @@ def takes_turns(item):
 
 
 def of_module(item):
-    """Tell whether it is a test's module that takes turns, for the sake of what its tests share."""
-    return any(mark.name == "turns" for mark in item.parent.own_markers)
+    """Tell whether it is a test's module that takes turns, for the sake of what its tests share, or "each" test."""
+    return next((mark for mark in item.parent.own_markers if mark.name == "turns"), None)
 
 
 def has_its_turn(item):
-    """Tell whether a test has its turn today: by its parameters, all tests of a page at once, or by its module."""
-    own = item.callspec.id if hasattr(item, "callspec") else item.name
-    return is_today(item.module.__name__ if of_module(item) else own, 4)
+    """Tell whether a test has its turn now: by its parameters, all tests of a page at once, or by its module."""
+    mark = of_module(item)
+    if mark and "each" not in mark.args:
+        return is_now(item.module.__name__)
+    return is_now(
+        item.callspec.id if hasattr(item, "callspec") else item.name, **item.get_closest_marker("turns").kwargs
+    )
 
 
-def is_today(name, days):
-    """Tell whether it is the day of a name, which comes once in so many days."""
+def is_now(name, of=TURNS):
+    """Tell whether a name has its turn in this run, one of so many."""
     drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
-    return drawn % days == TODAY % days
+    return drawn % of == TURN % of
 
 
 def still_running():

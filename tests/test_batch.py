@@ -26,6 +26,8 @@ from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
 
+pytestmark = pytest.mark.turns("each")
+
 COUNT = 24
 
 
@@ -84,7 +86,6 @@ def undisturbed(course, tmp_path_factory):
     return found
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "load"), [(2, 0), (8, 2)], ids=["2", "8 beside other work"])
 def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_path, jobs, load):
@@ -352,7 +353,6 @@ def _pages_die(*arguments):
     SERVE(*arguments)
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raises", "dies"])
 def test_a_page_that_cannot_be_made_costs_no_grade(course, tmp_path, fault, monkeypatch):

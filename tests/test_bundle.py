@@ -16,6 +16,8 @@ from autograder.commands import bundle
 from autograder.course import doctor
 from autograder.course.config import ROOT
 
+pytestmark = pytest.mark.turns
+
 NAMES = [*doctor.needs(""), *doctor.needs("triton")]
 PINS = dict(doctor.PIN.findall((ROOT / "requirements.txt").read_text(encoding="utf-8")))
 

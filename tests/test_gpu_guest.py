@@ -18,6 +18,8 @@ from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap, guests
 
+pytestmark = pytest.mark.turns
+
 CHECK_ON_A_GPU = '''
 
 @check(weight=4, needs=["adds"], on="gpu")

@@ -152,6 +152,7 @@ def around(text):
     return ascii(text[max(place - 40, 0) : place + 40])
 
 
+@pytest.mark.turns(of=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_each_case(corpus, name):

@@ -13,6 +13,8 @@ from autograder import cli
 from autograder.authoring import loader, mutants
 from autograder.course.config import UserError
 
+pytestmark = pytest.mark.turns("each")
+
 SAMPLE = 6
 CHANGES = {
     "return x.sum(axis=-1)": ["return x.sum(axis=0)", "return x.sum(axis=-2)", "return x.sum(axis=1)"],
@@ -300,7 +302,6 @@ def test_what_students_write_is_there_without_what_the_text_shows(folder):
     assert set(loaded(folder).programs) <= set(mutants.reference(folder))
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_the_record_is_of_these_answers(folder):

@@ -23,6 +23,8 @@ from autograder.authoring.release import release
 from autograder.course.cells import grade_id, is_skipped
 from autograder.course.config import UserError
 
+pytestmark = pytest.mark.turns
+
 NAME = "01-toy"
 ADDRESS = "https://github.com/owner/a-course"
 COLAB = {"skip_cells_with_tag": ""}  # there each cell is run; nbclient would pass over the one that fetches

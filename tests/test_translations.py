@@ -195,6 +195,7 @@ def said_by(name, language=LANGUAGE):
     return found
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", PAGES)
 def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
     english, own = said_by(name, editions.SOURCE), said_by(name)
@@ -249,6 +250,7 @@ def test_the_glossary_is_in_the_order_of_sounds(html):
         assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_paragraph_is_left_in_english(html, name):
     def is_english(text):
@@ -269,31 +271,36 @@ def test_a_claim_is_translated_once_for_all_pages(html):
         assert said in page(name, only="article").get_text()
 
 
-def test_pages_of_both_editions_know_each_other(html):
-    for name in [*PAGES, "references"]:
-        english = page(name, editions.SOURCE, ["a", "link"])
-        (switch,) = english.select(".abh-edition")
-        goal = (editions.HTML / "book" / switch["href"]).resolve()
-        assert goal.is_file() and switch["hreflang"] == switch["lang"] == "zh-CN"
-        alternates = {link["hreflang"]: link["href"] for link in english.select("link[rel=alternate]")}
-        assert (set(alternates) == {"en", "zh-CN"}) == (name in PAGES) == switch.has_attr("rel")
-        if name in PAGES:
-            assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(encoding="utf8")
-            switch = page(name, only="a").select_one(".abh-edition")
-            back = (editions.HTML / "zh" / "book" / switch["href"]).resolve()
-            assert back == (editions.HTML / "book" / f"{name}.html").resolve()
+@pytest.mark.turns
+@pytest.mark.parametrize("name", [*PAGES, "references"])
+def test_pages_of_both_editions_know_each_other(html, name):
+    english = page(name, editions.SOURCE, ["a", "link"])
+    (switch,) = english.select(".abh-edition")
+    goal = (editions.HTML / "book" / switch["href"]).resolve()
+    assert goal.is_file() and switch["hreflang"] == switch["lang"] == "zh-CN"
+    alternates = {link["hreflang"]: link["href"] for link in english.select("link[rel=alternate]")}
+    assert (set(alternates) == {"en", "zh-CN"}) == (name in PAGES) == switch.has_attr("rel")
+    if name in PAGES:
+        assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(encoding="utf8")
+        switch = page(name, only="a").select_one(".abh-edition")
+        back = (editions.HTML / "zh" / "book" / switch["href"]).resolve()
+        assert back == (editions.HTML / "book" / f"{name}.html").resolve()
+
+
+def test_where_there_is_no_chinese_page_the_switch_leads_to_the_first(html):
     assert page("references", editions.SOURCE).select_one(".abh-edition")["href"] == "../zh/book/index.html"
     assert page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"] == f"../../zh/book/{GENERATED}.html"
 
 
-def test_links_to_english_pages_say_so(html):
-    for name in PAGES:
-        for link in page(name, only="a").select("a[href]:not(.abh-edition)"):
-            goal = (editions.HTML / "zh" / "book" / link["href"].partition("#")[0]).resolve()
-            if "://" not in link["href"] and goal.suffix == ".html":
-                assert goal.is_file(), (name, link["href"])
-                english = goal.is_relative_to((editions.HTML / "book").resolve())
-                assert (link.get("hreflang") == "en") == english, (name, link)
+@pytest.mark.turns
+@pytest.mark.parametrize("name", PAGES)
+def test_links_to_english_pages_say_so(html, name):
+    for link in page(name, only="a").select("a[href]:not(.abh-edition)"):
+        goal = (editions.HTML / "zh" / "book" / link["href"].partition("#")[0]).resolve()
+        if "://" not in link["href"] and goal.suffix == ".html":
+            assert goal.is_file(), link["href"]
+            english = goal.is_relative_to((editions.HTML / "book").resolve())
+            assert (link.get("hreflang") == "en") == english, link
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -316,6 +323,7 @@ def test_page_works_without_network(opened):
     assert tab.locator("mjx-merror").count() == 0
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_markup_is_left(html, name):
     assert not re.findall(r".{20}(?:\*|`|\$\$|\{\w+\}).{20}", said_by(name).text)
@@ -390,6 +398,7 @@ def test_no_line_begins_with_a_stop(opened, width):
     assert not begin
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_switch_leads_to_the_same_place(page, site):
@@ -403,6 +412,7 @@ def test_the_switch_leads_to_the_same_place(page, site):
     page.wait_for_url(f"{site}/book/02-scaling.html#{heading}")
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("words, first", [("秩", ""), ("softmax 的梯度", "03-")])
@@ -415,6 +425,7 @@ def test_search_finds_chinese(page, site, words, first):
     assert any(first in link.get_attribute("href") for link in found.all()) and not trouble
 
 
+@pytest.mark.turns
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize(
