@@ -6,7 +6,7 @@ The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a fo
 .venv's own solves the exercises, as tests/student.py does: one that is old enough with the least versions that
 pyproject.toml allows (.venv's, if no other is), the others with the newest that pip finds. For a Python that is
 promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What
-fails is shown with its log's end; status 1. In CI each of the long parts has every third turn.
+fails is shown with its log's end; status 1. In CI each of the long parts has every twelfth turn.
 """
 
 import os
@@ -137,7 +137,8 @@ def parts(found, own, turn=None):
     least_ones = (as_student, others.get(with_least, sys.executable), least(), "least versions")
     missing = [(as_promised, version) for version in promised() if version not in {*found, own}]
     long = [*newest, *students, least_ones]
-    return [*(long if turn is None else long[turn % 3 :: 3]), *missing]
+    of_turn = long if turn is None else [part for place, part in enumerate(long) if (turn - 4 * place) % 12 == 0]
+    return [*of_turn, *missing]
 
 
 def main():

@@ -177,6 +177,11 @@ def test_search_shows_prose(page, site, word):
         assert len(text) < 260
         assert not re.search(r"[\\{}$]|import numpy as np\n|\bprint\(", text), text
         assert not text.startswith("…") or word.lower() in text.lower()
+    # Each begins and ends with a whole word, which is one of the book's.
+    words = {word for path in HTML.glob("book/*.html") for word in re.findall(r"\b[a-z]+\b", path.read_text())}
+    ends = [text.split()[1] for text in found if text.startswith("… ")]
+    ends += [text.split()[-2] for text in found if text.endswith(" …")]
+    assert len(ends) > 3 and {word for word in ends if re.fullmatch("[a-z]{3,}", word)} <= words
 
 
 def test_each_page_says_what_it_is_about(html):

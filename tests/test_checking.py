@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from types import ModuleType
@@ -27,7 +28,9 @@ from autograder.checking import (
     Result,
     Status,
     Suite,
+    diagnosis,
     families,
+    machine,
     misconception,
     placed,
     right,
@@ -825,6 +828,64 @@ def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
     list_wrong(one, ones)
     for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3, dtype=int), "")]:
         assert own.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
+
+
+def test_a_compiler_is_only_asked_about_answers_that_are_alike_elsewhere(list_wrong, monkeypatch):
+    """To compile each of fifty listed answers takes longer than a judge may compute."""
+    monkeypatch.setitem(machine._tried, "compile", "")
+    own, asked = Suite("checks", read={}), []
+
+    @own.check()
+    def doubles(f, draw):
+        """f(A) is 2 A."""
+        A = draw.array(2, 3)
+        expect_close(f(A), 2 * A)
+
+    @own.check(on="compile")
+    def compiles(f, draw):
+        """f makes one graph."""
+        came = f("a graph")
+        if isinstance(came, str):
+            raise Failed(Message("It came to {came}", came=came), explained=True)
+
+    def listed(name, factor, said):
+        def answer(A):
+            asked.append((name, A if isinstance(A, str) else "an array"))
+            return said if isinstance(A, str) else factor * A
+
+        answer.__name__ = name
+        return misconception("f", hint=name)(answer)
+
+    list_wrong(*(listed(f"times_{n}", n, "no graph") for n in (3, 4, 5)), listed("prints", 2, "no graph"))
+    report = own.examine("f", lambda A: "no graph" if isinstance(A, str) else 2 * A, 1, SEED)
+    assert [result.cause for result in report.results] == ["", "prints"]
+    assert {name for name, what in asked if what == "a graph"} == {"prints"}
+
+
+def test_a_search_for_a_cause_ends_before_the_judge_has_computed_too_much(list_wrong, monkeypatch):
+    monkeypatch.setattr(diagnosis, "MOST_SEARCHED", 0.3)
+    own, asked = Suite("checks", read={}), []
+
+    @own.check()
+    def doubles(f, draw):
+        """f(2) is 4."""
+        expect_close(np.asarray(f(2)), 4)
+
+    def listed(number):
+        def answer(n):
+            asked.append(number)
+            begun = time.process_time()
+            while time.process_time() - begun < 0.2:
+                pass
+            return number
+
+        answer.__name__ = f"always_{number}"
+        return misconception("f", hint="Always the same.")(answer)
+
+    list_wrong(*map(listed, range(10, 20)))
+    assert own.examine("f", lambda n: 10, 1, SEED).results[0].cause == "" and len(set(asked)) < 4
+    monkeypatch.setattr(diagnosis, "MOST_SEARCHED", 60)
+    assert own.examine("f", lambda n: 10, 1, SEED).results[0].cause == "always_10"
 
 
 def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_cause(list_wrong):

@@ -87,7 +87,7 @@ def test_each_other_python_solves_the_exercises(found, newcomer, newest, least):
     assert [(path, constraints) for path, constraints, _ in students if constraints] == [(least, ci.least())]
     missing = [version for version in ci.promised() if version not in found]
     assert [own[1] for own in made if own[0] == ci.as_promised] == missing
-    turns = [own for turn in (47, 48, 49) for own in ci.parts(found, "3.11", turn) if own[0] != ci.as_promised]
+    turns = [own for turn in range(47, 59) for own in ci.parts(found, "3.11", turn) if own[0] != ci.as_promised]
     assert sorted(map(str, turns)) == sorted(str(own) for own in made if own[0] != ci.as_promised)
 
 

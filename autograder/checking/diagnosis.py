@@ -27,6 +27,9 @@ DRAWS = 8
 MOST_SECONDS = 1.0
 """For all of these draws."""
 
+MOST_SEARCHED = 8.0
+"""Seconds of computing for listed answers: they count as the judge's, of which a check cell may use 20."""
+
 ROUNDINGS = 16
 """Where similar numbers cancel, the remainder may be this many times the rounding of one number."""
 
@@ -155,14 +158,24 @@ class Diagnosis:
         # answers fail which checks.
         advised = not any(check.weight for check in failed)
 
+        @functools.cache
         def alike_in(check: Check, wrong: Any) -> str:
             return self._alike(check, wrong, seed, attempts[check.__name__].calls)
 
-        agreed = []
+        # To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to
+        # no number, only one that is alike in all the other checks can be the cause: those are asked first.
+        last = [check for check in failed if check.on and _says_nothing(attempts[check.__name__].calls)]
+
+        def may_be(check: Check, wrong: Any) -> bool:
+            return check not in last or all(alike_in(other, wrong) for other in others if not other.on)
+
+        agreed, begun = [], time.process_time()
         for wrong in wrong_answers:
+            if time.process_time() - begun > MOST_SEARCHED:
+                return
             if wrong not in self.without:
                 asked = [check for check in failed if check.weight or _fails(check, wrong)]
-                same = {check.__name__ for check in asked if alike_in(check, wrong) == FAILS}
+                same = {check.__name__ for check in asked if may_be(check, wrong) and alike_in(check, wrong) == FAILS}
                 if same:
                     agreed.append((wrong, same))
 
@@ -278,6 +291,11 @@ def says_little(calls: Sequence[Call]) -> bool:
     if calls[-1].error is None and calls[-1].result is None:  # nothing was returned
         return False
     return calls[-1].error is not None or len(evidence(calls)) < 2
+
+
+def _says_nothing(calls: Sequence[Call]) -> bool:
+    """Tell whether a check's last call came to no number at all, such as to a text."""
+    return says_little(calls) and calls[-1].error is None and not evidence(calls)
 
 
 def evidence(calls: Sequence[Call]) -> set[float]:

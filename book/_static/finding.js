@@ -34,6 +34,20 @@
     return place.textContent.replace(/\s+/g, " ").trim();
   };
 
+  /** The text around the last searched word that it has. Sphinx's own begins and ends inside of words. */
+  Search.makeSearchSummary = (html, words, anchor) => {
+    const text = Search.htmlToText(html, anchor);
+    if (!text) return null;
+    const places = [...words].map((word) => text.toLowerCase().indexOf(word.toLowerCase())).filter((place) => place > -1);
+    const from = Math.max((places.at(-1) ?? 0) - 120, 0);
+    const shown = document.createElement("p");
+    shown.className = "context";
+    shown.textContent = text.slice(from, from + 240);
+    if (from) shown.textContent = shown.textContent.replace(/^[\w'’-]*\s*/, "… ");
+    if (from + 240 < text.length) shown.textContent = shown.textContent.replace(/\s*[\w'’-]*$/, " …");
+    return shown;
+  };
+
   /** Pages whose titles have the searched words come first, then those whose title is in the query. */
   Scorer.score = ([, title, , , score]) => {
     const query = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().trim();
