@@ -27,7 +27,7 @@ DRAWS = 8
 MOST_SECONDS = 1.0
 """For all of these draws."""
 
-MOST_SEARCHED = 8.0
+MOST_SEARCHED = 15.0
 """Seconds of computing for listed answers: they count as the judge's, of which a check cell may use 20."""
 
 ROUNDINGS = 16
