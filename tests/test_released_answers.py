@@ -109,7 +109,6 @@ def answers_in_text(exercise):
     return list(dict.fromkeys(found))  # what stands in a table as well is found twice
 
 
-@pytest.mark.turns
 @pytest.mark.slow
 @each_exercise
 def test_nothing_in_plain_text_is_an_answer(folder):
