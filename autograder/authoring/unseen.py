@@ -77,17 +77,18 @@ def _changed(cell: str, change: list[str]) -> str:
     return f"\n{cell}\n".replace(f"\n{old}\n", f"\n{new}\n" if new else "\n")[1:-1]
 
 
-def _as_written(exercise: loader.Loaded) -> dict[str, Any]:
+def as_written(exercise: loader.Loaded) -> dict[str, Any]:
     """Return the names that a notebook with right answers defines."""
     names: dict[str, Any] = {"__name__": "notebook"}
     for cell in exercise.notebook.cells:
         if cell.cell_type == "code" and not is_check(cell):
             with contextlib.suppress(Exception):  # a picture that cannot be drawn here
-                _run(cell.source, names)
+                define(cell.source, names)
     return names
 
 
-def _run(source: str, names: dict[str, Any]) -> None:
+def define(source: str, names: dict[str, Any]) -> None:
+    """Run a cell's text, so that `names` has what it defines."""
     file = f"<cell {len(linecache.cache)}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # Triton reads kernels there
     exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
@@ -96,14 +97,14 @@ def _run(source: str, names: dict[str, Any]) -> None:
 def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
     """Yield the results for the answers to an exercise: for each right one, and for every `every`-th wrong one."""
     exercise = loader.load(folder)
-    names = _as_written(exercise)
+    names = as_written(exercise)
     before = dict(names)
     found = answers(folder.name)
     wrong = [answer for answer in found if answer.kind == "wrong"][::every]
     for answer in [*wrong, *(answer for answer in found if answer.kind == "right")]:
         names.clear()  # and not another dict: this one is what functions of the notebook look into
         names.update(before)
-        _run(answer.cell, names)
+        define(answer.cell, names)
         report = exercise.suite.examine(answer.subject, names[answer.subject], 1.0, seed)
         lost = max(0.0, round(1 - report.score - report.pending, 2))
         first = next((result for result in report.results if result.status.does_not_hold), None)

@@ -1,0 +1,52 @@
+"""Whose points depend on the draw: `python benchmarks/draws.py 05`, or `... 12 unpatch --causes`.
+
+Each wrong answer, of the lists and of `tests/unseen/`, is checked with 12 seeds. Printed are those whose points differ
+by more than a hundredth of the function's, or, with `--causes`, whose first cause differs.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections import Counter
+
+from rich.console import Console
+
+from autograder.authoring import draws, loader
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
+out = Console(width=118, highlight=False)
+
+
+def main():
+    """Try the answers to the exercises and functions that are named, by default all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="EXERCISE or FUNCTION", help="such as 12, or unpatch")
+    parser.add_argument("--causes", action="store_true", help="compare the first cause that feedback names, as well")
+    parser.add_argument("--seeds", type=int, default=len(draws.SEEDS), help="how many seeds")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    numbers = tuple(name for name in options.names if name[0].isdigit())
+    functions = {name for name in options.names if not name[0].isdigit()}
+    seeds = tuple(range(1, options.seeds + 1))
+    for folder in loader.FOLDERS:
+        if numbers and not folder.name.startswith(numbers):
+            continue
+        subjects = set(loader.load(folder).subjects)
+        subjects = subjects & functions if functions else subjects
+        for kind in (draws.listed, draws.written):
+            begun, tried, unlike = time.perf_counter(), 0, 0
+            for drawn in kind(folder, subjects, seeds, options.causes):
+                tried += 1
+                if not (drawn.same_points and drawn.same_cause):
+                    unlike += 1
+                    shares = " ".join(f"{share:.2f}" for share in drawn.shares)
+                    out.print(f"{drawn.subject}: {drawn.name}\n    {shares}")
+                    if options.causes:
+                        out.print(f"    {dict(Counter(drawn.causes))}")
+            seconds = time.perf_counter() - begun
+            out.print(f"{folder.name}, {kind.__name__}: {unlike} of {tried} answers, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
