@@ -31,6 +31,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
     noncontiguous,
+    told_by,
 )
 from specifications import dot_products, each_projected, looked_up, mixture, projected
 
@@ -47,6 +48,8 @@ suite = Suite(
 )
 check = suite.check
 run = suite.run
+
+REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 
 
 # by_hand
@@ -75,8 +78,9 @@ def project_shape(project, draw):
 def project_values(project, draw):
     """Entry (i, j) of the result is the dot product of row i of `X` and column j of `W`."""
     n, d_in, d_out = draw.sizes(3)
-    X, W = draw.array(n, d_in), draw.array(d_in, d_out)
-    expect_agrees(project, projected, X, W)
+    expect_agrees(project, projected, draw.array(n, d_in), draw.array(d_in, d_out))
+    with told_by(lambda: REPEATED):
+        expect_agrees(project, projected, draw.array(n, d_in), draw.array(d_in, d_out))
     # All sizes equal, and rows from 1e-4 to 1e4 in size: each is compared relative to its own size.
     size = draw.magnitudes(n)[:, None]
     expect_agrees(project, projected, size * draw.array(n, n), draw.array(n, n), unit=size)
@@ -90,7 +94,7 @@ def project_batch(project, draw):
     """Keeps leading batch dimensions, one or several, and projects every sequence with the same `W`."""
     n, d_in, d_out, b = draw.sizes(4)
     W = draw.array(d_in, d_out)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         X = draw.array(*lead, n, d_in)
         expect_agrees(project, projected, X, W)
 
@@ -142,6 +146,8 @@ def projections(draw, d_in, d_k, d_v):
 def qkv_shape(qkv, draw):
     """Returns a tuple of three arrays: Q (n, d_k), K (n, d_k) and V (n, d_v)."""
     n, d_in, d_k, d_v = draw.sizes(4)
+    if d_v == d_k + 2:  # the integer part of a third of 2 d_k + d_v would be d_k
+        d_k, d_v = d_v, d_k
     X, matrices = draw.array(n, d_in), projections(draw, d_in, d_k, d_v)
     parts = expect_tuple(qkv(X, *matrices), "QKV")
     for part, width, name in zip(parts, (d_k, d_k, d_v), "QKV", strict=True):
@@ -153,6 +159,8 @@ def qkv_values(qkv, draw):
     """Projects `X` by `W_q` to get Q, by `W_k` to get K, and by `W_v` to get V."""
     n, d_in, d_k, d_v = draw.sizes(4)
     expect_agrees(qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
+    with told_by(lambda: REPEATED):
+        expect_agrees(qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
     # All sizes equal, and rows from 1e-4 to 1e4 in size: each is compared relative to its own size.
     X, size = draw.array(n, n), draw.magnitudes(n)[:, None]
     expect_agrees(qkv, each_projected, size * X, *projections(draw, n, n, n), names="QKV", unit=size)
@@ -166,7 +174,7 @@ def qkv_batch(qkv, draw):
     """Keeps leading batch dimensions, one or several, in Q, K and V."""
     n, d_in, d_k, d_v, b = draw.sizes(5)
     matrices = projections(draw, d_in, d_k, d_v)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         expect_agrees(qkv, each_projected, draw.array(*lead, n, d_in), *matrices, names="QKV")
 
 
@@ -221,8 +229,9 @@ def scores_shape(scores, draw):
 def scores_values(scores, draw):
     """Entry (i, j) of the result is the dot product of query i and key j, neither scaled nor normalized."""
     n_q, n_k, d_k = draw.sizes(3)
-    Q, K = draw.array(n_q, d_k), draw.array(n_k, d_k)
-    expect_agrees(scores, dot_products, Q, K)
+    expect_agrees(scores, dot_products, draw.array(n_q, d_k), draw.array(n_k, d_k))
+    with told_by(lambda: REPEATED):
+        expect_agrees(scores, dot_products, draw.array(n_q, d_k), draw.array(n_k, d_k))
     # All sizes equal, and queries and keys from 1e-4 to 1e4: each score is compared relative to its own size.
     sizes_q, sizes_k = draw.magnitudes(n_k)[:, None], draw.magnitudes(n_k)[:, None]
     Q, K = sizes_q * draw.array(n_k, n_k), sizes_k * draw.array(n_k, n_k)
@@ -236,7 +245,7 @@ def scores_values(scores, draw):
 def scores_batch(scores, draw):
     """Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."""
     n_q, n_k, d_k, b = draw.sizes(4)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         Q, K = draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)
         expect_agrees(scores, dot_products, Q, K)
 
@@ -294,8 +303,9 @@ def weighted_sum_shape(weighted_sum, draw):
 def weighted_sum_values(weighted_sum, draw):
     """Row i of the result is the sum of the rows j of `V`, each times `A[i, j]`, with the weights unchanged."""
     n_q, n_k, d_v = draw.sizes(3)
-    A, V = draw.weights(n_q, n_k), draw.array(n_k, d_v)
-    expect_agrees(weighted_sum, mixture, A, V)
+    expect_agrees(weighted_sum, mixture, draw.weights(n_q, n_k), draw.array(n_k, d_v))
+    with told_by(lambda: REPEATED):
+        expect_agrees(weighted_sum, mixture, draw.weights(n_q, n_k), draw.array(n_k, d_v))
     # All sizes equal, and weights from 1e-6 to 1: the smaller the weight, the larger the value, so all matter.
     size = draw.magnitudes(n_k, orders=6) / 1000
     expect_agrees(weighted_sum, mixture, size * draw.array(n_k, n_k), draw.array(n_k, n_k) / size[:, None])
@@ -309,7 +319,7 @@ def weighted_sum_values(weighted_sum, draw):
 def weighted_sum_batch(weighted_sum, draw):
     """Keeps leading batch dimensions, one or several: weights mix only the values of their own sequence."""
     n_q, n_k, d_v, b = draw.sizes(4)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         A, V = draw.weights(*lead, n_q, n_k), draw.array(*lead, n_k, d_v)
         expect_agrees(weighted_sum, mixture, A, V)
 
@@ -375,6 +385,8 @@ def soft_lookup_values(soft_lookup, draw):
     """Row i of the result is the sum of the values, weighted by the softmax of query i's raw scores."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     expect_agrees(soft_lookup, looked_up, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
+    with told_by(lambda: REPEATED):
+        expect_agrees(soft_lookup, looked_up, *lookup(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v))
     # All sizes equal, and weights from 1e-8 to 1: the smaller the weight, the larger the value, so all matter.
     Q, K, V = lookup(draw, n_q=n_k, n_k=n_k, d_k=n_k, d_v=n_k)
     size = draw.magnitudes(n_k)
@@ -389,7 +401,7 @@ def soft_lookup_values(soft_lookup, draw):
 def soft_lookup_batch(soft_lookup, draw):
     """Keeps leading batch dimensions, one or several, and looks up each sequence separately."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         Q, K, V = lookup(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         expect_agrees(soft_lookup, looked_up, Q, K, V)
 

@@ -349,7 +349,8 @@ def scaled_scores_values(scaled_scores, draw):
 def scaled_scores_batch(scaled_scores, draw):
     """Keeps leading batch dimensions, one or several: queries meet only the keys of their own sequence."""
     n_q, n_k, d_k, b = draw.sizes(4)
-    cases = [(draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)) for lead in [(b,), (2, b)]]
+    leads = [(b,), (2, b), (3, 2, 2)]
+    cases = [(draw.array(*lead, n_q, d_k), draw.array(*lead, n_k, d_k)) for lead in leads]
     expect_all_agree(scaled_scores, scaled_products, cases)
 
 
@@ -466,7 +467,8 @@ def weights_entropy_zeros(weights_entropy, draw):
 def weights_entropy_batch(weights_entropy, draw):
     """Keeps leading batch dimensions, one or several: `A` (..., n_q, n_k) gives (..., n_q)."""
     n_q, n_k, b = draw.sizes(3)
-    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in [(b,), (2, b)]])
+    leads = [(b,), (2, b), (3, 2, 2)]
+    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in leads])
 
 
 @check(weight=1, needs=[weights_entropy_values])

@@ -55,6 +55,8 @@ suite = Suite(
 check = suite.check
 run = suite.run
 
+REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
+
 # Slopes by central differences. With a third derivative f''' the formula is off by STEP^2 f''' / 6, and rounding adds
 # about 1e-16 |f| / STEP. Here |f| and |f'''| stay below 1000 and slopes reach at least 0.01, so the two errors are
 # below 2e-8 and 1e-8: both are far below RTOL.
@@ -144,14 +146,32 @@ def softmax_shape(softmax, draw):
     expect_array(softmax(S), S.shape)
 
 
+def added_to_sum(A, S):
+    """Return a sentence with the number that was added to the sum of each row; "" if there is none."""
+    for E in (np.exp(S - S.max(axis=-1, keepdims=True)), np.exp(S)):
+        total = E.sum(axis=-1, keepdims=True)
+        number = (total * (1 / A.sum(axis=-1, keepdims=True) - 1)).mean()
+        if number > 0 and np.allclose(A, E / (total + number), rtol=1e-5, atol=0):
+            message = "The result is that of {number} added to the sum of each row, which is too much."
+            return Message(message, number=f"{number:.2g}")
+    return ""
+
+
 @check(weight=3, needs=[softmax_shape])
 def softmax_values(softmax, draw):
     """Each weight is e^score, divided by the sum of e^score over its row."""
     n_q, n_k = draw.sizes(2)
-    expect_agrees(softmax, weights_of, draw.array(n_q, n_k))
+    S = draw.array(n_q, n_k)
+    A = softmax(S)
+    with told_by(added_to_sum, A, S):
+        expect_close(A, weights_of(S))
+    with told_by(lambda: REPEATED):
+        expect_agrees(softmax, weights_of, draw.array(n_q, n_k))
     # As many rows as scores in a row, and weights from 1e-6 to 1: each is compared relative to its own size.
     S = draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6))
-    expect_agrees(softmax, weights_of, S, unit=weights_of(S))
+    A = softmax(S)
+    with told_by(added_to_sum, A, S):
+        expect_close(A, weights_of(S), unit=weights_of(S))
     cases = [(noncontiguous(draw.array(*shape)),) for shape in [(2, draw.long()), (draw.long(), 3)]]
     expect_all_agree(softmax, weights_of, cases)
 
@@ -160,7 +180,8 @@ def softmax_values(softmax, draw):
 def softmax_batch(softmax, draw):
     """Keeps leading batch dimensions, several or none: a batch of matrices, a batch of batches, a single row."""
     n_q, n_k, b = draw.sizes(3)
-    expect_all_agree(softmax, weights_of, [(draw.array(*lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]])
+    leads = [(b, n_q), (2, b, n_q), (3, 2, 2, n_q), ()]
+    expect_all_agree(softmax, weights_of, [(draw.array(*lead, n_k),) for lead in leads])
 
 
 @check(weight=1, needs=[softmax_values])
@@ -264,10 +285,15 @@ def jacobian_shape(softmax_jacobian, draw):
     expect_array(softmax_jacobian(draw.weights(n)), (n, n))
 
 
+def long_enough(draw):
+    """Return a length above 16, of which a fixed length would be a part; the terms of a sum can be found as well."""
+    return 14 + draw.sizes(1)[0]
+
+
 @check(weight=2, needs=[jacobian_shape])
 def jacobian_diagonal(softmax_jacobian, draw):
     """Each diagonal entry is the slope of a weight in its own score (positive), as measured on softmax."""
-    s = draw.array(sum(draw.sizes(2)))  # long enough to find the terms of a sum
+    s = draw.array(long_enough(draw))
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
     with told_by(made_of, J, weights_of(s)):
         expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
@@ -288,8 +314,9 @@ def made_of(J, a):
 @check(weight=3, needs=[jacobian_shape])
 def jacobian_others(softmax_jacobian, draw):
     """Each entry off the diagonal is the slope of a weight in another score (negative), as measured on softmax."""
-    for _ in range(2):
-        s = draw.array(sum(draw.sizes(2)))
+    n = long_enough(draw)
+    for _ in range(2):  # with the same length, so that nothing may be kept from call to call
+        s = draw.array(n)
         own = np.eye(len(s), dtype=bool)
         J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
         expected = np.where(own, 0, measured_jacobian(s))
@@ -362,6 +389,8 @@ def backward_values(softmax_backward, draw):
     S, dA = 1.5 * draw.array(n_q, n_k), spread(draw.array(n_q, n_k))
     expected = slopes(lambda stack: (dA * weights_of(stack)).sum((-2, -1)), S)
     expect_close(softmax_backward(weights_of(S), dA), expected)
+    with told_by(lambda: REPEATED):
+        expect_agrees(softmax_backward, carried_back, *weights_and_gradient(draw, n_q, n_k))
     expect_close(softmax_backward(noncontiguous(weights_of(S)), noncontiguous(dA)), expected)
     # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight, the larger its gradient.
     A = weights_of(draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k)))
@@ -374,7 +403,8 @@ def backward_values(softmax_backward, draw):
 def backward_batch(softmax_backward, draw):
     """Keeps leading batch dimensions, several or none: a batch of matrices, a batch of batches, a single row."""
     n_q, n_k, b = draw.sizes(3)
-    cases = [(*weights_and_gradient(draw, *lead, n_k),) for lead in [(b, n_q), (2, b, n_q), ()]]
+    leads = [(b, n_q), (2, b, n_q), (3, 2, 2, n_q), ()]
+    cases = [(*weights_and_gradient(draw, *lead, n_k),) for lead in leads]
     expect_all_agree(softmax_backward, carried_back, cases)
 
 
@@ -437,13 +467,17 @@ def forward_weights(attention_forward, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     expect_close(expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
+    Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    with told_by(lambda: REPEATED):
+        expect_close(expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
 
 
 @check(weight=2, needs=[forward_weights])
 def forward_result(attention_forward, draw):
     """Row i of Z is the sum of the values, each times its weight in row i of A."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    cases = [sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), of_all_magnitudes(draw)]
+    sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
+    cases = [sequences(draw, **sizes), sequences(draw, **sizes), of_all_magnitudes(draw)]
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
         cases.append([*map(noncontiguous, sequences(draw, n_q=n_q, n_k=n_k, d_k=5, d_v=4))])
     expect_all_agree(attention_forward, attended, cases, names="ZA")
@@ -453,7 +487,8 @@ def forward_result(attention_forward, draw):
 def forward_batch(attention_forward, draw):
     """Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
+    leads = [(b,), (2, b), (3, 2, 2)]
+    cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in leads]
     expect_all_agree(attention_forward, attended, cases, names="ZA")
 
 
@@ -565,7 +600,9 @@ ALL_THREE = [gradient_of_values, gradient_of_queries, gradient_of_keys]
 def gradients_lengths(attention_backward, draw):
     """Works for any sizes: more keys than queries, or fewer, hundreds of either, or all sizes equal."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    cases = [upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v) for queries, keys in [(n_q, n_k), (n_k, n_q)]]
+    # Twice with the same sizes: nothing may be kept from call to call.
+    sizes = [(n_q, n_k), (n_q, n_k), (n_k, n_q)]
+    cases = [upstream(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v) for queries, keys in sizes]
     Q, K, V = of_all_magnitudes(draw)
     cases.append((Q, K, V, draw.array(*Q.shape)))
     for queries, keys in [(draw.long(), 3), (2, draw.long())]:
@@ -577,7 +614,8 @@ def gradients_lengths(attention_backward, draw):
 def gradients_batch(attention_backward, draw):
     """Keeps leading batch dimensions, one or several: each sequence has its own gradients."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    cases = [upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in [(b,), (2, b)]]
+    leads = [(b,), (2, b), (3, 2, 2)]
+    cases = [upstream(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in leads]
     cases.append([*map(noncontiguous, upstream(draw, b, n_q=n_k, n_k=n_q, d_k=d_v, d_v=d_k))])
     expect_all_agree(attention_backward, gradients, cases, names=GRADIENTS)
 

@@ -392,3 +392,29 @@ def soft_lookup(Q, K, V):
     E = np.exp(S - S.max(axis=-1, keepdims=True))
     A = E / E.sum(axis=-1)
     return weighted_sum(A, V)
+
+# %% wrong qkv: the first matrices of these shapes are kept
+matrices = {}
+def qkv(X, W_q, W_k, W_v):
+    key = W_q.shape, W_k.shape, W_v.shape
+    if key not in matrices:
+        matrices[key] = W_q, W_k, W_v
+    W_q, W_k, W_v = matrices[key]
+    return project(X, W_q), project(X, W_k), project(X, W_v)
+
+# %% wrong scores: the transposed keys are kept by their shape
+turned = {}
+def scores(Q, K):
+    if K.shape not in turned:
+        turned[K.shape] = np.swapaxes(K, -1, -2).copy()
+    return Q @ turned[K.shape]
+
+# %% wrong soft_lookup: the weights are kept by the shapes
+weights = {}
+def soft_lookup(Q, K, V):
+    key = Q.shape, K.shape
+    if key not in weights:
+        S = scores(Q, K)
+        E = np.exp(S - S.max(axis=-1, keepdims=True))
+        weights[key] = E / E.sum(axis=-1, keepdims=True)
+    return weights[key] @ V

@@ -415,3 +415,35 @@ def attention_backward(Q, K, V, dZ):
     dA = dZ @ np.swapaxes(K, -1, -2)
     dS = softmax_backward(A, dA) / Q.shape[-1] ** 0.5
     return dS @ K, np.swapaxes(dS, -1, -2) @ Q, dV
+
+# %% wrong softmax: 1e-3 in the denominator
+def softmax(S):
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / (E.sum(axis=-1, keepdims=True) + 1e-3)
+
+# %% wrong softmax: 0.01 in the denominator, no maximum
+def softmax(S):
+    E = np.exp(S)
+    return E / (E.sum(axis=-1, keepdims=True) + 0.01)
+
+# %% wrong softmax: results kept by the shape
+known = {}
+def softmax(S):
+    if (S.shape, S.dtype) not in known:
+        E = np.exp(S - S.max(axis=-1, keepdims=True))
+        known[S.shape, S.dtype] = E / E.sum(axis=-1, keepdims=True)
+    return known[S.shape, S.dtype].copy()
+
+# %% wrong softmax_jacobian: the outer product is kept by the length
+outer = {}
+def softmax_jacobian(a):
+    if a.size not in outer:
+        outer[a.size] = np.outer(a, a)
+    return np.diag(a) - outer[a.size].astype(a.dtype)
+
+# %% wrong softmax_backward: the sum of the products is kept by the shape
+sums = {}
+def softmax_backward(A, dA):
+    if A.shape not in sums:
+        sums[A.shape] = (A * dA).sum(axis=-1, keepdims=True)
+    return A * (dA - sums[A.shape].astype(A.dtype))
