@@ -299,6 +299,9 @@ class _Author:
         """Leave the script unchanged: its failures have been reported."""
         return contextlib.nullcontext()
 
+    def code_of(self, name: str) -> None:
+        """Return None: checks do not look at an author's text."""
+
     def show(self, report: "Report") -> None:
         """Look at a report, and at those of the other seeds."""
         _earns_all(report, f"the solution of {report.subject}")
