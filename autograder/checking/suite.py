@@ -23,6 +23,7 @@ from .diagnosis import Diagnosis, Finding, own_answer
 from .expect import describe, lives_elsewhere
 from .helpers import CALLED, called_by
 from .report import MIME, Report, Result, Status, first_wrong
+from .stand_ins import noting
 from .subject import Attempt, Call, Check, attempt
 from .words import Message, joined
 
@@ -37,8 +38,8 @@ class Place(Protocol):
     def lookup(self, name: str) -> Any:
         """Return the object with a name, or None."""
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
@@ -57,13 +58,17 @@ class Here:
         return vars(sys.modules["__main__"]).get(name)
 
     @contextlib.contextmanager
-    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Replace these names of the running notebook with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
+        """Replace these names of the running notebook with the course's answers within the context.
+
+        Yield the names of those that were called, so far.
+        """
         names = vars(sys.modules["__main__"])
         before = {name: names[name] for name in answers if name in names}
-        names.update(answers)
+        answered: set[str] = set()
+        names.update({name: noting(name, answer, answered) for name, answer in answers.items()})
         try:
-            yield
+            yield answered
         finally:
             for name in answers:
                 names.pop(name, None)
@@ -275,15 +280,18 @@ class Suite:
         return again
 
     @contextlib.contextmanager
-    def with_own(self, names: Sequence[str], place: Place) -> Iterator[None]:
-        """Replace these names of a notebook with the course's answers; checks see them in `instead`."""
+    def with_own(self, names: Sequence[str], place: Place) -> Iterator[set[str]]:
+        """Replace these names of a notebook with the course's answers; checks see them in `instead`.
+
+        Yield the names of those that were called, so far.
+        """
         if not names:
-            yield
+            yield set()
             return
         self.instead = frozenset(names)
         try:
-            with place.instead({name: self._answer(name) for name in names}):
-                yield
+            with place.instead({name: self._answer(name) for name in names}) as answered:
+                yield answered
         finally:
             self.instead = frozenset()
 
