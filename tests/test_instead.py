@@ -1,6 +1,9 @@
 """Nobody pays twice: a function that calls one that fails is tried with the course's answer in its place."""
 
 import ast
+import copy
+import inspect
+import sys
 
 import nbformat
 import numpy as np
@@ -12,6 +15,7 @@ from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward
 from autograder.checking.modules import run_remote
+from autograder.checking.suite import Here
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
 from autograder.grading import submissions
@@ -118,6 +122,31 @@ def test_a_function_stands_in_and_is_put_back(judge):
     with pytest.raises(RuntimeError), judge.instead({"twice": distinctive_doubling}):
         raise RuntimeError
     assert four_times(x).tolist() == [0, 1, 2]
+
+
+def test_the_names_that_were_called_are_known(judge):
+    four_times, x = under_test(judge, "four_times"), np.arange(3.0)
+    with judge.instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+        assert not answered
+        four_times(x)
+        assert answered == {"twice"}
+        under_test(judge, "Net").module(4)
+        assert answered == {"twice", "Layer"}
+
+
+def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch):
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "twice", lambda x: x, raising=False)
+    monkeypatch.setattr(main, "Layer", type("Layer", (), {}), raising=False)
+    with Here().instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+        assert not answered and str(inspect.signature(main.twice)) == "(x)"
+        assert main.twice(3) == 6 and answered == {"twice"}
+        layer = main.Layer(4, bias=False)
+        assert answered == {"twice", "Layer"}
+        assert isinstance(layer, Layer) and isinstance(layer, main.Layer) and type(layer).__name__ == "Layer"
+        assert layer.state_dict().keys() == Layer(4, bias=False).state_dict().keys()
+        assert copy.deepcopy(layer).size == 4
+    assert main.twice(3) == 3 and not issubclass(main.Layer, Layer)
 
 
 def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judge):

@@ -9,7 +9,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from .diagnosis import Diagnosis, own_answer
 from .expect import describe, lives_elsewhere
 from .helpers import names_used
 from .report import MIME, Report, Result, Status, first_wrong
+from .stand_ins import noting
 from .subject import Attempt, Call, Check, attempt
 from .words import Message, joined
 
@@ -38,8 +39,8 @@ class Place(Protocol):
     def lookup(self, name: str) -> Any:
         """Return the object with a name, or None."""
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
 
     def code_of(self, name: str) -> list[ast.AST] | None:
         """Return what defines a name in the text of the cells that ran, and what that uses; None if it is not known."""
@@ -61,13 +62,17 @@ class Here:
         return vars(sys.modules["__main__"]).get(name)
 
     @contextlib.contextmanager
-    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Replace these names of the running notebook with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
+        """Replace these names of the running notebook with the course's answers within the context.
+
+        Yield the names of those that were called, so far.
+        """
         names = vars(sys.modules["__main__"])
         before = {name: names[name] for name in answers if name in names}
-        names.update(answers)
+        answered: set[str] = set()
+        names.update({name: noting(name, answer, answered) for name, answer in answers.items()})
         try:
-            yield
+            yield answered
         finally:
             for name in answers:
                 names.pop(name, None)
@@ -302,13 +307,13 @@ class Suite:
         return failing
 
     @contextlib.contextmanager
-    def with_answers(self, names: Sequence[str], place: Place) -> Iterator[Set[str]]:
+    def with_answers(self, names: Sequence[str], place: Place) -> Iterator[set[str]]:
         """Replace these names of a notebook with the course's answers; checks see them in `instead`.
 
         The context's value is the set of those that were called so far.
         """
         if not names:
-            yield frozenset()
+            yield set()
             return
         self.instead = frozenset(names)
         try:

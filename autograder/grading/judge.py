@@ -157,8 +157,8 @@ class Judge:
         """Return what the guest has under a name now, or None."""
         return self.notebook.find(name, missing=None)
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
         return self.notebook.instead(answers)
 
     def code_of(self, name: str) -> list[ast.AST] | None:
