@@ -4,6 +4,7 @@ import ast
 import copy
 import inspect
 import sys
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -13,7 +14,7 @@ from conftest import toy_course
 
 from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
-from autograder.checking import Subject, backward
+from autograder.checking import Subject, backward, kernels
 from autograder.checking.modules import run_remote
 from autograder.checking.suite import Here
 from autograder.course.config import ROOT, Course
@@ -221,6 +222,47 @@ def test_what_is_no_value_and_what_is_too_large_is_an_error_of_the_guests_own(ju
     with judge.instead({"Layer": Layer}):
         assert under_test(judge, "Net").error(10**9) is not None
     assert judge.notebook.guest.ended is None
+
+
+# What code uses
+
+
+KERNELS = """
+import triton
+from triton import jit as compiled
+
+@triton.autotune([], key=[])
+@triton.jit
+def decorated(x): ...
+
+@compiled
+def renamed(x): ...
+
+made = triton.jit(len)
+
+class Attend:
+    @staticmethod
+    def forward(x):
+        return decorated[(1,)](x)
+"""
+TEXTS = {
+    "def f(x): decorated[(1,)](x)": True,
+    "def f(x): return Attend.forward(x)": True,
+    "def f(x):\n    def inside(): return renamed\n    return inside()[(1,)](x)": True,
+    "f = lambda x: made[(1,)](x)": True,
+    "def f(x): return x": False,
+    "def f(x): return 'decorated'": False,
+    "def g(x): decorated[(1,)](x)": False,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_kernel_is_looked_for_in_the_text_that_a_function_uses(text, tmp_path):
+    exercise = SimpleNamespace(released=tmp_path)
+    judge = Judge(exercise, Limits())
+    assert kernels.written_in(judge.code_of("f")), "which cells ran is not known"
+    judge.sources = [KERNELS, "%matplotlib inline", "def broken(:", text]
+    assert kernels.written_in(judge.code_of("f")) == TEXTS[text]
 
 
 # The exercises

@@ -1,7 +1,7 @@
 """Which functions of a notebook the code of another one names, in its process or in the text of its cells."""
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .modules import run_remote
@@ -10,9 +10,9 @@ from .modules import run_remote
 def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
     """Return the names of those helpers that the code of a function uses, or what it calls of its own module.
 
-    They are in the order of `helpers`. A helper that is None is one that the module does not have. Another function of
-    the same name, in a module that was imported, is none of them. A student's process can answer anything, and a name
-    may be used without being called: nothing may depend on it but which functions are looked at.
+    They are in the order of `helpers`. A helper that is None is one that the module does not have. Another function
+    of the same name, in a module that was imported, is not one of them. A student's process can answer anything, and
+    code may name what it never calls: only which functions are looked at may depend on this.
     """
     try:
         found = run_remote(globals_used, function, (dict(helpers),))
@@ -28,26 +28,42 @@ def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
     """
     defined: dict[str, list[ast.AST]] = {}
     for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                defined.setdefault(node.name, []).append(node)
-            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for part in (part for target in targets for part in ast.walk(target)):
-                    if isinstance(part, ast.Name):
-                        defined.setdefault(part.id, []).append(node)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias in node.names:
-                    defined.setdefault(alias.asname or alias.name.partition(".")[0], []).append(node)
+        for bound, node in _bindings(tree):
+            defined.setdefault(bound, []).append(node)
     found: list[ast.AST] = []
     seen, waiting = {name}, [name]
     while waiting:
         for node in defined.get(waiting.pop(), ()):
             found.append(node)
-            used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} - seen
+            used = _names_read(node) - seen
             seen |= used
             waiting += used
     return found
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield each name that code binds in its module, with the statement or, of an import, the part that does."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield part.name, part
+        elif isinstance(part, ast.alias):
+            yield part.asname or part.name.partition(".")[0], part
+        elif isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            for target in ast.walk(part):
+                if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store):
+                    yield target.id, part
+        else:
+            yield from _bindings(part)
+
+
+def _names_read(node: ast.AST) -> set[str]:
+    """Return the names that code reads from its module; a name that a function binds is its own."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    read = {part.id for part in names if isinstance(part.ctx, ast.Load)}
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return read
+    parameters = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+    return read - parameters - {part.id for part in names if isinstance(part.ctx, ast.Store)}
 
 
 def globals_used(target: "Any", helpers: "dict[str, Any]") -> "list[str]":

@@ -151,8 +151,7 @@ def written_in(code: list[Any] | None) -> bool:
     if code is None:
         return True
     parts = [part for node in code for part in ast.walk(node)]
-    names = [getattr(part, "id", None) or getattr(part, "attr", None) or getattr(part, "name", None) for part in parts]
-    return "jit" in names
+    return any(getattr(part, field, None) == "jit" for part in parts for field in ("id", "attr", "name"))
 
 
 def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] | None:

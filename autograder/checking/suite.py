@@ -43,7 +43,7 @@ class Place(Protocol):
         """Replace these names with the course's answers within the context; yield those that were called, so far."""
 
     def code_of(self, name: str) -> list[ast.AST] | None:
-        """Return what defines a name in the text of the cells that ran, and what that uses; None if it is not known."""
+        """Return what defines a name in the text of the cells that ran, and what it uses; None if that is unknown."""
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
