@@ -56,6 +56,7 @@ from autograder.checking.expect import (
 )
 from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
 from autograder.checking.report import finding, first_wrong
+from autograder.checking.stand_ins import noting
 from autograder.checking.subject import Subject, attempt, twin
 from autograder.course import seeds
 from autograder.course.config import Exercise
@@ -1384,13 +1385,15 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
         seed = SEED
         lookup = staticmethod(notebook.get)
         show = staticmethod(shown.append)
+        code_of = staticmethod(lambda name: None)
 
         @contextlib.contextmanager
         def instead(self, answers):
+            answered = set()
             with pytest.MonkeyPatch.context() as patch:
-                for name, own in answers.items():
-                    patch.setitem(notebook, name, own)
-                yield
+                for name, answer in answers.items():
+                    patch.setitem(notebook, name, noting(name, answer, answered))
+                yield answered
 
     source = "def double(X): return 3 * X\ndef twice(X): return double(X)\ndef quadruple(X): return 2 * twice(X)"
     exec(source, notebook)
@@ -1402,18 +1405,19 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
         exec("def quadruple(X):\n    return 3 * double(X)", elsewhere)
         notebook["quadruple"] = elsewhere["quadruple"]
         own.run("quadruple", 1)
+        exec("def quadruple(X):\n    if 0:\n        double(X)\n    return 6 * X", notebook)
+        own.run("quadruple", 1)
         own.own_answers.clear()
         exec(source, notebook)
         own.run("quadruple", 4)
-    calls, alone, imported, nothing = shown
+    calls, alone, imported, mentions, no_answer = shown
     assert calls.score == 1 and calls.instead == ["double"], "it is right, and its helper of a helper is not"
     assert (alone.score, alone.results[0].cause) == (0, "six_times")
     assert imported.results[0].cause == "six_times", "the notebook's own `double` is another one"
     assert notebook["double"](1) == 3, "it is put back"
-    (waits,) = nothing.results
-    assert (nothing.score, nothing.pending, waits.status, waits.on) == (0, 4, "unverified", "person")
-    assert str(waits.message) == "`quadruple` is built on `double`, whose checks fail: fix `double` first."
-    assert not (waits.cause or waits.relation or waits.held or waits.where), "nothing else is claimed"
+    assert (mentions.score, mentions.pending, mentions.instead) == (0, 0, []), "it calls nothing"
+    assert mentions.results[0].cause == "six_times"
+    assert (no_answer.score, no_answer.pending, no_answer.instead) == (0, 0, []), "it is judged as it is"
 
 
 def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():

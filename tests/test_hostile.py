@@ -123,6 +123,8 @@ def judged(case, record, page, notebook, grader=None):
     points = {name: record.cells[name].points for name in ("check_add", "check_twice")}
     if points != case.points:
         wrong.append(f"points {points}, not {case.points}")
+    if record.pending:
+        wrong.append(f"{record.pending} points are pending")
     if record.kind not in (case.kind, case.may):
         wrong.append(f"kind {record.kind}, not {case.kind}")
     said = "\n".join(reasons.of(record, record.penalty))

@@ -1,6 +1,10 @@
 """Nobody pays twice: a function that calls one that fails is tried with the course's answer in its place."""
 
 import ast
+import copy
+import inspect
+import sys
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -10,8 +14,9 @@ from conftest import toy_course
 
 from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
-from autograder.checking import Subject, backward
+from autograder.checking import Subject, backward, kernels
 from autograder.checking.modules import run_remote
+from autograder.checking.suite import Here
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
 from autograder.grading import submissions
@@ -120,6 +125,31 @@ def test_a_function_stands_in_and_is_put_back(judge):
     assert four_times(x).tolist() == [0, 1, 2]
 
 
+def test_the_names_that_were_called_are_known(judge):
+    four_times, x = under_test(judge, "four_times"), np.arange(3.0)
+    with judge.instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+        assert not answered
+        four_times(x)
+        assert answered == {"twice"}
+        under_test(judge, "Net").module(4)
+        assert answered == {"twice", "Layer"}
+
+
+def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch):
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "twice", lambda x: x, raising=False)
+    monkeypatch.setattr(main, "Layer", type("Layer", (), {}), raising=False)
+    with Here().instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+        assert not answered and str(inspect.signature(main.twice)) == "(x)"
+        assert main.twice(3) == 6 and answered == {"twice"}
+        layer = main.Layer(4, bias=False)
+        assert answered == {"twice", "Layer"}
+        assert isinstance(layer, Layer) and isinstance(layer, main.Layer) and type(layer).__name__ == "Layer"
+        assert layer.state_dict().keys() == Layer(4, bias=False).state_dict().keys()
+        assert copy.deepcopy(layer).size == 4
+    assert main.twice(3) == 3 and not issubclass(main.Layer, Layer)
+
+
 def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judge):
     x = torch.arange(3.0, dtype=torch.float64)
     with judge.instead({"twice": distinctive_doubling}):
@@ -192,6 +222,47 @@ def test_what_is_no_value_and_what_is_too_large_is_an_error_of_the_guests_own(ju
     with judge.instead({"Layer": Layer}):
         assert under_test(judge, "Net").error(10**9) is not None
     assert judge.notebook.guest.ended is None
+
+
+# What code uses
+
+
+KERNELS = """
+import triton
+from triton import jit as compiled
+
+@triton.autotune([], key=[])
+@triton.jit
+def decorated(x): ...
+
+@compiled
+def renamed(x): ...
+
+made = triton.jit(len)
+
+class Attend:
+    @staticmethod
+    def forward(x):
+        return decorated[(1,)](x)
+"""
+TEXTS = {
+    "def f(x): decorated[(1,)](x)": True,
+    "def f(x): return Attend.forward(x)": True,
+    "def f(x):\n    def inside(): return renamed\n    return inside()[(1,)](x)": True,
+    "f = lambda x: made[(1,)](x)": True,
+    "def f(x): return x": False,
+    "def f(x): return 'decorated'": False,
+    "def g(x): decorated[(1,)](x)": False,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_kernel_is_looked_for_in_the_text_that_a_function_uses(text, tmp_path):
+    exercise = SimpleNamespace(released=tmp_path)
+    judge = Judge(exercise, Limits())
+    assert kernels.written_in(judge.code_of("f")), "which cells ran is not known"
+    judge.sources = [KERNELS, "%matplotlib inline", "def broken(:", text]
+    assert kernels.written_in(judge.code_of("f")) == TEXTS[text]
 
 
 # The exercises

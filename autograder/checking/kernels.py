@@ -144,6 +144,16 @@ def _put_back(places: list[Any]) -> Iterator[None]:
 # What a function's kernels do.
 
 
+def written_in(code: list[Any] | None) -> bool:
+    """Tell whether code, as `Suite.code_of` returns it, has a kernel of Triton's; True if the code is not known."""
+    import ast
+
+    if code is None:
+        return True
+    parts = [part for node in code for part in ast.walk(node)]
+    return any(getattr(part, field, None) == "jit" for part in parts for field in ("id", "attr", "name"))
+
+
 def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] | None:
     """Return how many numbers kernels read and wrote outside of the tensors that they were given; None of no result.
 

@@ -56,6 +56,7 @@ class Result:
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
     is none, `relation` may say how the result differs from the expected one. `raised` is true if the function raised
     an error where none was expected, `explained` if `message` says what is wrong, and not only that numbers differ.
+    `measured` is true if the check takes the word of the process in which the function runs.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Result:
     on: str = ""
     raised: bool = False
     explained: bool = False
+    measured: bool = False
 
 
 @dataclass

@@ -309,6 +309,7 @@ class Check(Protocol):
     subject: str
     title: str
     on: str
+    measured: bool
 
     def __hash__(self) -> int:
         """Be a key of what is remembered."""

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
-from autograder.checking import machine, show, words
+from autograder.checking import show, words
 from autograder.checking.report import Report, Result, Status, likely
 from autograder.checking.words import Message
 from autograder.course.cells import (
@@ -186,8 +186,6 @@ def _pending(report: Report, points: float) -> Message:
         "{name}: {points} pending (not lost). These checks need a machine with {what}, and this was graded on one "
         "without it."
     )
-    if machine.PERSON in needs:
-        text = "{name}: {points} pending (not lost). It is built on a function that fails, so a person grades it."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 

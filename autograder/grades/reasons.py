@@ -62,8 +62,6 @@ def lost_to(cell: CellResult) -> str:
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on a function's pending points, and what they are waiting for."""
     text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
-    if machine.PERSON in needs:
-        text = "{name}: {points} pending (not lost), because it is built on a function that fails; a person grades it"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,9 @@ class Explaining(Judge):
         self.found: list[Explanation] = []
         self.names_known: list[str] = []
 
-    def check(self, cell: Cell, guest: Guest) -> Checked:
+    def check(self, cell: Cell, guest: Guest, sources: Sequence[str] | None = None) -> Checked:
         """Run one check cell, and then its checks once more."""
-        checked = super().check(cell, guest)
+        checked = super().check(cell, guest, sources)
         checks = getattr(sys.modules.get("checks"), "suite", None)
         if checked.report is not None and checks is not None:
             subject = checked.report.subject
@@ -141,7 +141,7 @@ class Explaining(Judge):
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(Exception))
             stack.enter_context(placed(self))
-            stack.enter_context(checks.with_own(report.instead, self))
+            stack.enter_context(checks.with_answers(report.instead, self))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             calls, explained.failure, _seconds = run_check(check, recording, report.seed)
             explained.calls = [

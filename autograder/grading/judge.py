@@ -18,7 +18,7 @@ import threading
 import traceback
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import numpy as np
 
 from autograder import checking
 from autograder.checking import MIME, Report, show
+from autograder.checking.helpers import definitions
 from autograder.checking.words import Message
 from autograder.course import imports
 from autograder.course.cells import Cell, points_worth
@@ -87,6 +88,7 @@ class Judge:
         self.names = Names(self.notebook)
         self.printed = io.StringIO()
         self.room = 0
+        self.sources: Sequence[str] | None = None
         self.checked = Checked()
 
     def load(self) -> None:
@@ -95,8 +97,16 @@ class Judge:
         with contextlib.suppress(Exception):
             importlib.import_module("checks")
 
-    def check(self, cell: Cell, guest: Guest) -> Checked:
+    def check(self, cell: Cell, guest: Guest, sources: Sequence[str] | None = None) -> Checked:
         """Run one check cell.
+
+        Parameters
+        ----------
+        cell : Cell
+        guest : Guest
+            It has run the cells before.
+        sources : sequence of str, optional
+            The text of these cells.
 
         Returns
         -------
@@ -109,6 +119,7 @@ class Judge:
             If the checks themselves are at fault.
         """
         self.notebook.guest, self.room = guest, self.limits.output_kb << 10
+        self.sources = sources
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
         try:
@@ -146,9 +157,19 @@ class Judge:
         """Return what the guest has under a name now, or None."""
         return self.notebook.find(name, missing=None)
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
         return self.notebook.instead(answers)
+
+    def code_of(self, name: str) -> list[ast.AST] | None:
+        """Return what defines a name in the cells that ran, and what that uses; None if it cannot be known."""
+        if self.sources is None:
+            return None
+        trees = []
+        for source in self.sources:
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # such a cell has defined nothing
+                trees.append(imports.parsed(source))
+        return definitions(trees, name)
 
     def show(self, report: Report) -> None:
         """Keep a report for the graded notebook."""

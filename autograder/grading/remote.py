@@ -127,12 +127,16 @@ class RemoteNotebook:
         return self._taken(lambda: self._decoder(blobs).decode(value))
 
     @contextlib.contextmanager
-    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Replace these names of the notebook by functions or classes of the judge, within this context."""
-        standing = {name: StandIn(own) for name, own in answers.items()}
+    def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
+        """Replace these names of the notebook by functions or classes of the judge, within this context.
+
+        Yield the names of those that were called, so far.
+        """
+        answered: set[str] = set()
+        standing = {name: StandIn(own, functools.partial(answered.add, name)) for name, own in answers.items()}
         self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
         try:
-            yield
+            yield answered
         finally:
             with contextlib.suppress(Ended):
                 self.ask("instead", {}, ({},))

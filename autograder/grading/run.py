@@ -151,7 +151,7 @@ class _Run:
             with self.clock("checks"):
                 for source in imports.of([cell]):
                     run_in(guest, source)
-                checked = self.judge.check(cell, guest)
+                checked = self.judge.check(cell, guest, [cell.source for cell in before if not is_check(cell)])
         except Ended as error:
             checked = Checked(ended=error)
         cell.outputs = [nbformat.from_dict(output) for output in checked.outputs]
