@@ -16,7 +16,7 @@ NOT_FINISHED = Message("the check did not finish")
 
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
-    """Return a line for each cell that lost points or has pending ones: how many, and why."""
+    """Return a line for each cell that lost points or has pending ones, and for one tested with the course's own."""
     lines: list[str] = []
     if str(result.reason):
         lines.append(str(Message("{kind}: {reason}", kind=translated(result.kind), reason=result.reason)))
@@ -28,6 +28,8 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
                 lines.append(str(Message("{name} −{points}: {reason}", **values)))
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
+            if cell.instead:
+                lines.append(str(tested_with(cell.subject or grade_id, cell.instead)))
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
@@ -63,6 +65,12 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on a function's pending points, and what they are waiting for."""
     text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
+
+
+def tested_with(name: str, helpers: Sequence[str]) -> Message:
+    """Return a sentence that names the functions for which the course's own answered in a function's checks."""
+    names = joined("{left}, {right}", [f"`{helper}`" for helper in helpers])
+    return Message("{name}: tested with the course's own {helpers}", name=name, helpers=names)
 
 
 def in_all(outcome: Outcome) -> Message:

@@ -54,7 +54,7 @@ class CellResult:
     """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
 
     `pending` points are neither earned nor lost, until a machine can run their checks. `given` are the points that a
-    person gave instead of all these.
+    person gave instead of all these. `instead` names the functions that the course's own answered for in its checks.
     """
 
     points: float
@@ -65,6 +65,7 @@ class CellResult:
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
     given: float | None = None
+    instead: list[str] = field(default_factory=list)
 
     def lost(self) -> float:
         """Return the points that are neither earned nor pending."""

@@ -34,12 +34,11 @@ from autograder.course.cells import Cell, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.remote import Fault, RemoteNotebook
+from autograder.grading.remote import TOO_LONG, CourseAnswers, Fault, RemoteNotebook
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
-TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 
 
 @dataclass
@@ -79,12 +78,13 @@ class Judge:
 
     def __init__(self, exercise: Exercise, limits: Limits):
         self.exercise, self.limits = exercise, limits
+        self.course_answers = CourseAnswers(limits.judge_seconds)
         self.begin(0)
 
     def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
         """Start a submission: fresh names, the seed of its draws, and a clock for what its calls take."""
         self.seed = seed
-        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer())
+        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer(), self.course_answers)
         self.names = Names(self.notebook)
         self.printed = io.StringIO()
         self.room = 0
@@ -120,6 +120,7 @@ class Judge:
         """
         self.notebook.guest, self.room = guest, self.limits.output_kb << 10
         self.sources = sources
+        self.notebook.begin_check()
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
         try:

@@ -286,7 +286,9 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
         for result in report.results
     ]
     pending = round(min(report.pending, most - checked.points), 4)
-    return CellResult(checked.points, most, subject=report.subject, checks=checks, pending=pending)
+    return CellResult(
+        checked.points, most, subject=report.subject, checks=checks, pending=pending, instead=report.instead
+    )
 
 
 def _message(said: Message | str) -> Message:

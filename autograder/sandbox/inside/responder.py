@@ -30,6 +30,7 @@ from autograder.sandbox.inside.shell import (
     make_shell,
 )
 
+OVER = "`{name}` was the course's own for a while, and is yours again: look it up by its name at each call."
 BUILT_IN = dict(vars(builtins))
 
 Plain = dict[str, Any]
@@ -45,6 +46,7 @@ class Responder:
         self.handles: list[Any] = []
         self.parts: list[Any] = []  # what came of each part of a request for several things, so far
         self.functions: dict[str, dict[str, Any]] = {}  # of the checks' own, by their text and their names
+        self.contexts = 0  # how often the course's answers were put in place, or taken away
         self.put_by: dict[str, Any] = {}  # what the notebook has under names where the course's answers stand
         self.spilled = _spill()
         self.seed: int | None = None
@@ -171,8 +173,20 @@ class Responder:
             else:
                 names[name] = own
         self.put_by = {name: names.get(name, stand_ins) for name in answers}
+        self.contexts += 1
         for name, (kind, ask) in answers.items():
-            names[name] = stand_ins.stand_in(name, kind, ask)
+            names[name] = stand_ins.stand_in(name, kind, self.in_context(name, ask))
+
+    def in_context(self, name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what asks the judge as `ask` does, as long as these stand-ins and no others are in place."""
+        context = self.contexts
+
+        def asking(*arguments: Any) -> Any:
+            if self.contexts != context:
+                raise RuntimeError(OVER.format(name=name))
+            return ask(*arguments)
+
+        return asking
 
     def do_several(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
         """Do several things, one after another; what one makes, a later one may be about."""
