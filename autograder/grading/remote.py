@@ -400,7 +400,7 @@ class CourseAnswers:
         child.Overrun, child.Died
         """
         own = stand_in.own
-        if self.process is None or not self.process.close.alive or id(own) not in self.known:
+        if self.process is None or not self.process.is_there() or id(own) not in self.known:
             if not child.can_fork():
                 return notebook.reply(stand_in, answer, data)
             self._fork(stand_in)
@@ -411,9 +411,13 @@ class CourseAnswers:
             raise child.Overrun
         return frame
 
-    def _fork(self, stand_in: StandIn) -> None:
+    def close(self) -> None:
+        """End the process, if there is one."""
         if self.process is not None:
             self.process.close()
+
+    def _fork(self, stand_in: StandIn) -> None:
+        self.close()
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
         self.known[id(stand_in.own)] = stand_in
