@@ -233,6 +233,8 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if core is not None:
         cores.keep_to(core)
+    if not setting.uses_gpu():  # torch's threads for a GPU would keep this process from being forked
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()

@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from autograder.grading.stand_ins import at_most_more
 from autograder.sandbox.inside import wire
 
 HEAD = struct.Struct("!BdQ")
@@ -63,15 +64,18 @@ class Child:
     ----------
     answer : callable
         `answer(message, blobs)` returns the frame with the reply to a guest's call. It is called in the child.
+    memory : int
+        Bytes that the child may use beyond what it begins with; more is a `MemoryError`.
     """
 
-    def __init__(self, answer: Callable[[dict[str, Any], list[memoryview]], bytes]):
+    def __init__(self, answer: Callable[[dict[str, Any], list[memoryview]], bytes], memory: int):
         here, there = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
         if not self.pid:
             try:
-                _serve(there, answer, parent)
+                with at_most_more(memory):
+                    _serve(there, answer, parent)
             finally:
                 os._exit(1)
         there.close()
