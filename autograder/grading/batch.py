@@ -24,7 +24,7 @@ from autograder.grades import gradebook, reasons, records
 from autograder.grades.records import record_of
 from autograder.grades.results import Kind, Outcome, Record, Saved, Standing
 from autograder.grading import worker
-from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
@@ -63,6 +63,7 @@ class _Task:
     saved: Saved | None = None
     kept: bool = False
     tries: int = 0
+    overran: bool = False
 
     def lighten(self) -> None:
         """Free what only grading needs: the notebooks and files of a class would fill the memory."""
@@ -134,7 +135,7 @@ class Batch:
         while waiting or again or self.jobs:
             while again and self._has_room():
                 task = again.popleft()
-                self._submit("grade", task, (task.unit,))
+                self._submit("stopped" if task.overran else "grade", task, (task.unit,))
             while waiting and not again and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
@@ -146,6 +147,8 @@ class Batch:
             if not self.jobs:
                 continue
             task, answer = self._result()
+            if isinstance(answer, JudgeOverran):
+                task.overran, task.tries = True, 0
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
                 again.append(task)
                 continue

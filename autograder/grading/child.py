@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from autograder.grading.stand_ins import at_most_more
 from autograder.sandbox.inside import wire
 
 HEAD = struct.Struct("!BdQ")
@@ -63,20 +64,29 @@ class Child:
     ----------
     answer : callable
         `answer(message, blobs)` returns the frame with the reply to a guest's call. It is called in the child.
+    memory : int
+        Bytes that the child may use beyond what it begins with; more is a `MemoryError`.
     """
 
-    def __init__(self, answer: Callable[[dict[str, Any], list[memoryview]], bytes]):
+    def __init__(self, answer: Callable[[dict[str, Any], list[memoryview]], bytes], memory: int):
         here, there = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
         if not self.pid:
             try:
-                _serve(there, answer, parent)
+                with at_most_more(memory):
+                    _serve(there, answer, parent)
             finally:
                 os._exit(1)
         there.close()
         self.connection = here
         self.close = weakref.finalize(self, _end, self.pid, here)
+
+    def is_there(self) -> bool:
+        """Tell whether the process runs: somebody else may have ended it."""
+        if self.close.alive and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
+            self.close()
+        return self.close.alive
 
     def ask(self, message: dict[str, Any], blobs: list[memoryview], seconds: float) -> tuple[bytes, float]:
         """Return the frame with the reply to a guest's call, and the CPU seconds that it took.
@@ -139,12 +149,16 @@ def _serve(
     connection: socket.socket, answer: Callable[[dict[str, Any], list[memoryview]], bytes], parent: int
 ) -> None:
     """Be the child: answer until the parent is gone."""
+    import resource
+
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         return
     gc.freeze()  # what was there before is the parent's: to look at it would copy its memory
     for number in (signal.SIGINT, signal.SIGPROF):
         signal.signal(number, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))  # it lives longer than the check in which it was forked
     _keep_only(connection.fileno())  # a guest's connection must end when the judge closes it
     torch = sys.modules.get("torch")
     if torch is not None:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import types
 import warnings
@@ -79,6 +80,7 @@ class Judge:
     def __init__(self, exercise: Exercise, limits: Limits):
         self.exercise, self.limits = exercise, limits
         self.course_answers = CourseAnswers(limits.judge_seconds)
+        self.expendable = False  # whether this process may be killed, since another one replaces it
         self.begin(0)
 
     def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
@@ -147,6 +149,8 @@ class Judge:
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
             stack.enter_context(_at_most(self.limits.judge_seconds, guest))
+            if self.expendable:
+                stack.enter_context(_killed_after(self.limits.judge_seconds))
             warnings.simplefilter("ignore")
             # A check cell is the course's own: `restore` puts it back whatever was handed in.
             exec(body, self.names)  # noqa: S102
@@ -218,6 +222,23 @@ def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def _killed_after(seconds: float) -> Iterator[None]:
+    """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many seconds.
+
+    `_at_most` has then tried to interrupt it, which works between two steps of Python, but not in one call of NumPy.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    most = math.ceil(time.process_time() + 2 * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 _loaded: dict[str, dict[str, types.ModuleType]] = {}

@@ -286,7 +286,8 @@ class RemoteNotebook:
             return _error(RuntimeError(OVER))
         if not isinstance(function, StandIn):
             most = max(MOST_NUMBERS_OF_A_CHECK, TIMES_AS_MANY * self.numbers)
-            return self.reply(function, answer, data, most)
+            with at_most_more(MOST_MEMORY):
+                return self.reply(function, answer, data, most)
         self.answered.add(function.name)
         try:
             return self.course_answers.reply(self, function, answer, data)
@@ -312,7 +313,7 @@ class RemoteNotebook:
         try:
             if (count := _count((arguments, keywords))) > most:
                 raise ValueError(TOO_MANY.format(name=_name_of(function), count=count, most=most))
-            with np.errstate(all="ignore"), at_most_more(MOST_MEMORY):
+            with np.errstate(all="ignore"):
                 value = encoder.encode(function(*arguments, **keywords))
             if self.given > given:
                 raise TypeError("a function of the judge returned a function, which cannot be sent")
@@ -400,9 +401,10 @@ class CourseAnswers:
         child.Overrun, child.Died
         """
         own = stand_in.own
-        if self.process is None or not self.process.close.alive or id(own) not in self.known:
+        if self.process is None or not self.process.is_there() or id(own) not in self.known:
             if not child.can_fork():
-                return notebook.reply(stand_in, answer, data)
+                with at_most_more(MOST_MEMORY):
+                    return notebook.reply(stand_in, answer, data)
             self._fork(stand_in)
         assert self.process is not None
         frame, took = self.process.ask({**answer, "callback": id(own)}, data, self.left)
@@ -411,9 +413,13 @@ class CourseAnswers:
             raise child.Overrun
         return frame
 
-    def _fork(self, stand_in: StandIn) -> None:
+    def close(self) -> None:
+        """End the process, if there is one."""
         if self.process is not None:
             self.process.close()
+
+    def _fork(self, stand_in: StandIn) -> None:
+        self.close()
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
         self.known[id(stand_in.own)] = stand_in
@@ -423,7 +429,7 @@ class CourseAnswers:
         def reply(answer: dict[str, Any], data: list[memoryview]) -> bytes:
             return notebook.reply(stand_ins[answer["callback"]], answer, data)
 
-        self.process = child.Child(reply)
+        self.process = child.Child(reply, MOST_MEMORY)
 
 
 def _count(value: Any) -> int:
