@@ -27,9 +27,10 @@ import numpy as np
 
 from autograder import checking
 from autograder.checking import MIME, Report, show
+from autograder.checking.undefined import Ran, why_undefined
 from autograder.checking.words import Message
 from autograder.course import imports
-from autograder.course.cells import Cell, points_worth
+from autograder.course.cells import Cell, grade_id, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
@@ -38,6 +39,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
+MOST_SAID = 200
 TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 
 
@@ -68,6 +70,8 @@ class Names(dict[str, Any]):
 class Judge:
     """Runs the check cells of one submission at a time; the place where their checks run, as `checking` asks of it.
 
+    `ran` are the student's cells that have run before.
+
     Parameters
     ----------
     exercise : Exercise
@@ -85,6 +89,7 @@ class Judge:
         self.seed = seed
         self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer())
         self.names = Names(self.notebook)
+        self.ran: list[Ran] = []
         self.printed = io.StringIO()
         self.room = 0
         self.checked = Checked()
@@ -140,11 +145,21 @@ class Judge:
             exec(body, self.names)  # noqa: S102
             return eval(last, self.names) if last else None  # noqa: S307
 
+    def note(self, cell: Cell) -> None:
+        """Remember a student's cell that has run: a later check may miss what it was to define."""
+        errors = [output for output in cell.outputs if output.output_type == "error"]
+        said = [text.line(errors[-1][part], MOST_SAID) for part in ("ename", "evalue")] if errors else []
+        self.ran.append(Ran(text.line(grade_id(cell) or cell.id), cell.source, *said))
+
     # What `checking` asks of the place where it runs.
 
     def lookup(self, name: str) -> Any:
         """Return what the guest has under a name now, or None."""
         return self.notebook.find(name, missing=None)
+
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why the guest does not have a name: the error or the magic of the cell that was to define it."""
+        return why_undefined(name, self.ran)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
         """Replace these names with the course's answers for the duration of the context."""

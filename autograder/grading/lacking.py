@@ -1,0 +1,75 @@
+"""What a submission's cells went on without, as notes for people: packages that are not installed, and more.
+
+A guest says what that was. Its word names nothing but what the cell itself names, and no package that is there.
+"""
+
+import re
+from typing import Any
+
+from autograder.checking import Report
+from autograder.checking.words import Message
+from autograder.course import imports
+from autograder.course.cells import Cell, grade_id
+from autograder.sanitize import text
+
+MOST_NAME = 60
+MOST_NOTES = 6
+MOST_CELLS = 6
+NOT_INSTALLED = (
+    "`{package}` is not installed where this was graded, so only code that does not use it works. It is imported in: "
+    "{cells}."
+)
+SKIPPED = "`{statement}` does not work where this was graded, and was skipped. It is in: {cells}."
+GOOGLE = re.compile(r"\bgoogle\.[a-z]\w*")
+BESIDE_CODE = str.maketrans("", "", " \t\r\n'\"()\\,;`")
+"""What differs between code as it was written, and the same code as Python writes it."""
+
+
+class Lacking:
+    """Collects what a submission's cells went on without."""
+
+    def __init__(self) -> None:
+        self.packages: dict[str, list[str]] = {}
+        self.statements: dict[str, list[str]] = {}
+
+    def add(self, cell: Cell, said: Any) -> None:
+        """Take what a guest says of a cell that it ran; what no honest guest says is left out."""
+        name, code = text.line(grade_id(cell) or cell.id), cell.source.translate(BESIDE_CODE)
+        for entry in said if isinstance(said, list) else ():
+            if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
+                continue
+            package, statement = entry
+            if package:
+                self._enter(self.packages, _package(package, cell.source), name)
+            elif statement.translate(BESIDE_CODE) in code:
+                self._enter(self.statements, text.line(statement.replace("`", "'"), MOST_NAME), name)
+
+    def add_errors(self, report: Report) -> None:
+        """Take the packages that a function missed only when it was called."""
+        for result in report.results:
+            values = result.message.values if isinstance(result.message, Message) else {}
+            if values.get("kind") == ModuleNotFoundError.__name__:
+                package = str(values.get("error")).removeprefix("No module named ").strip("'")
+                self._enter(self.packages, _package(package), report.subject)
+
+    def _enter(self, entries: dict[str, list[str]], what: str, cell: str) -> None:
+        if what and (what in entries or len(entries) < MOST_NOTES):
+            cells = entries.setdefault(what, [])
+            if cell not in cells and len(cells) < MOST_CELLS:
+                cells.append(cell)
+
+    def notes(self) -> list[Message]:
+        """Return a sentence for each package, and for each other statement that was left out."""
+        return [
+            *(Message(NOT_INSTALLED, package=name, cells=", ".join(cells)) for name, cells in self.packages.items()),
+            *(Message(SKIPPED, statement=line, cells=", ".join(cells)) for line, cells in self.statements.items()),
+        ]
+
+
+def _package(said: str, source: str = "") -> str:
+    """Return the name of a package that is not installed here; "" if it is, or if that is no name."""
+    if said == "google" and (package := GOOGLE.search(source)):  # the name of many packages' folder
+        said = package[0]
+    if not all(part.isidentifier() for part in said.split(".")) or imports.is_installed(said):
+        return ""
+    return said if len(said) <= MOST_NAME else f"{said[:MOST_NAME]}…"
