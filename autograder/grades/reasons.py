@@ -10,6 +10,10 @@ from autograder.grades.results import CellResult, Outcome, Record
 
 MOST_MESSAGE = 160
 
+NOT_INSTALLED = (
+    "`{package}` is not installed where this was graded, so only code that does not use it works. It is imported in: "
+    "{cells}."
+)
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
@@ -65,6 +69,11 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     if machine.PERSON in needs:
         text = "{name}: {points} pending (not lost), because it is built on a function that fails; a person grades it"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
+
+
+def packages_missed(record: Record) -> list[str]:
+    """Return the packages that a submission imports and that were not installed where it was graded."""
+    return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
 def in_all(outcome: Outcome) -> Message:

@@ -10,15 +10,12 @@ from autograder.checking import Report
 from autograder.checking.words import Message
 from autograder.course import imports
 from autograder.course.cells import Cell, grade_id
+from autograder.grades.reasons import NOT_INSTALLED
 from autograder.sanitize import text
 
 MOST_NAME = 60
 MOST_NOTES = 6
 MOST_CELLS = 6
-NOT_INSTALLED = (
-    "`{package}` is not installed where this was graded, so only code that does not use it works. It is imported in: "
-    "{cells}."
-)
 SKIPPED = "`{statement}` does not work where this was graded, and was skipped. It is in: {cells}."
 GOOGLE = re.compile(r"\bgoogle\.[a-z]\w*")
 BESIDE_CODE = str.maketrans("", "", " \t\r\n'\"()\\,;`")
