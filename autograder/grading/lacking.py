@@ -1,6 +1,7 @@
 """What a submission's cells went on without, as notes for people: packages that are not installed, and more.
 
-A guest says what that was. Its word names nothing but what the cell itself names, and no package that is there.
+A guest says what that was, and is not trusted: no package is named that is there, and no statement that its cell does
+not have.
 """
 
 import re
@@ -13,6 +14,8 @@ from autograder.course.cells import Cell, grade_id
 from autograder.grades.reasons import NOT_INSTALLED
 from autograder.sanitize import text
 
+MOST_SAID = 20
+"""How many entries of a guest's word on one cell are read."""
 MOST_NAME = 60
 MOST_NOTES = 6
 MOST_CELLS = 6
@@ -31,22 +34,22 @@ class Lacking:
 
     def add(self, cell: Cell, said: Any) -> None:
         """Take what a guest says of a cell that it ran; what no honest guest says is left out."""
-        name, code = text.line(grade_id(cell) or cell.id), cell.source.translate(BESIDE_CODE)
-        for entry in said if isinstance(said, list) else ():
+        name = text.line(grade_id(cell) or cell.id)
+        for entry in said[:MOST_SAID] if isinstance(said, list) else ():
             if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
                 continue
-            package, statement = entry
+            package, statement = (part[: MOST_NAME + 1] for part in entry)
             if package:
                 self._enter(self.packages, _package(package, cell.source), name)
-            elif statement.translate(BESIDE_CODE) in code:
-                self._enter(self.statements, text.line(statement.replace("`", "'"), MOST_NAME), name)
+            elif statement[:MOST_NAME].translate(BESIDE_CODE) in cell.source.translate(BESIDE_CODE):
+                self._enter(self.statements, text.line(_cut(statement).replace("`", "'")), name)
 
     def add_errors(self, report: Report) -> None:
         """Take the packages that a function missed only when it was called."""
         for result in report.results:
             values = result.message.values if isinstance(result.message, Message) else {}
             if values.get("kind") == ModuleNotFoundError.__name__:
-                package = str(values.get("error")).removeprefix("No module named ").strip("'")
+                package = str(values.get("error")).removeprefix("No module named ").strip("'")[: MOST_NAME + 1]
                 self._enter(self.packages, _package(package), report.subject)
 
     def _enter(self, entries: dict[str, list[str]], what: str, cell: str) -> None:
@@ -69,4 +72,8 @@ def _package(said: str, source: str = "") -> str:
         said = package[0]
     if not all(part.isidentifier() for part in said.split(".")) or imports.is_installed(said):
         return ""
+    return _cut(said)
+
+
+def _cut(said: str) -> str:
     return said if len(said) <= MOST_NAME else f"{said[:MOST_NAME]}…"
