@@ -373,7 +373,7 @@ def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
         "{count} student imports packages that are not installed here: {packages}.",
         "{count} students import packages that are not installed here: {packages}.",
         len(who),
-        packages=words.joined("{left}, {right}", named or ["…"]),
+        packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
     )
     return Missed(str(said), sorted(who, key=_natural))
 

@@ -39,7 +39,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
-MOST_SAID = 200
+MOST_ERROR = 200
 TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 
 
@@ -148,8 +148,8 @@ class Judge:
     def note(self, cell: Cell) -> None:
         """Remember a student's cell that has run: a later check may miss what it was to define."""
         errors = [output for output in cell.outputs if output.output_type == "error"]
-        said = [text.line(errors[-1][part], MOST_SAID) for part in ("ename", "evalue")] if errors else []
-        self.ran.append(Ran(text.line(grade_id(cell) or cell.id), cell.source, *said))
+        kind_and_text = [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")] if errors else []
+        self.ran.append(Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text))
 
     # What `checking` asks of the place where it runs.
 

@@ -14,13 +14,13 @@ from autograder.course.cells import Cell, grade_id
 from autograder.grades.reasons import NOT_INSTALLED
 from autograder.sanitize import text
 
-MOST_SAID = 20
-"""How many entries of a guest's word on one cell are read."""
+MOST_ENTRIES = 20
+"""How many entries a guest may send for one cell."""
 MOST_NAME = 60
 MOST_NOTES = 6
 MOST_CELLS = 6
 SKIPPED = "`{statement}` does not work where this was graded, and was skipped. It is in: {cells}."
-GOOGLE = re.compile(r"\bgoogle\.[a-z]\w*")
+GOOGLE = re.compile(r"\bgoogle\.[a-z]\w{0,40}")
 BESIDE_CODE = str.maketrans("", "", " \t\r\n'\"()\\,;`")
 """What differs between code as it was written, and the same code as Python writes it."""
 
@@ -32,10 +32,10 @@ class Lacking:
         self.packages: dict[str, list[str]] = {}
         self.statements: dict[str, list[str]] = {}
 
-    def add(self, cell: Cell, said: Any) -> None:
-        """Take what a guest says of a cell that it ran; what no honest guest says is left out."""
-        name = text.line(grade_id(cell) or cell.id)
-        for entry in said[:MOST_SAID] if isinstance(said, list) else ():
+    def add(self, cell: Cell, entries: Any) -> None:
+        """Take a guest's entries on a cell that it ran; what no honest guest sends is left out."""
+        name = text.line(grade_id(cell) or cell.id, MOST_NAME)
+        for entry in entries[:MOST_ENTRIES] if isinstance(entries, list) else ():
             if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
                 continue
             package, statement = (part[: MOST_NAME + 1] for part in entry)
@@ -66,14 +66,14 @@ class Lacking:
         ]
 
 
-def _package(said: str, source: str = "") -> str:
+def _package(name: str, source: str = "") -> str:
     """Return the name of a package that is not installed here; "" if it is, or if that is no name."""
-    if said == "google" and (package := GOOGLE.search(source)):  # the name of many packages' folder
-        said = package[0]
-    if not all(part.isidentifier() for part in said.split(".")) or imports.is_installed(said):
+    if name == "google" and (whole := GOOGLE.search(source)):  # the folder of many packages
+        name = whole[0]
+    if not all(part.isidentifier() for part in name.split(".")) or imports.is_installed(name):
         return ""
-    return _cut(said)
+    return _cut(name)
 
 
-def _cut(said: str) -> str:
-    return said if len(said) <= MOST_NAME else f"{said[:MOST_NAME]}…"
+def _cut(line: str) -> str:
+    return line if len(line) <= MOST_NAME else f"{line[:MOST_NAME]}…"
