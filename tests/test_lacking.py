@@ -6,6 +6,7 @@ import types
 import nbformat
 import pytest
 from conftest import toy_course
+from student import executed
 from test_engine import asking, guests, run_notebook, toy  # noqa: F401 (fixtures)
 
 from autograder.authoring import packages
@@ -272,3 +273,18 @@ def test_a_fault_in_the_configuration_is_one_line(tmp_path, line, message):
     course = toy_course(tmp_path, f"\n{line}\n")
     with pytest.raises(UserError, match=message.replace("?", r"\?").replace(".", r"\.")):
         _ = course.config
+
+
+@pytest.mark.slow
+def test_a_kernel_knows_its_cells(tmp_path):
+    """In a student's own notebook the check names the magic, and the error of the cell before it."""
+    course = toy_course(tmp_path / "course")
+    release(course, course.sources()[0])
+    check = "import checks\nchecks.run('add', points=4)"
+    for cells, expected in (
+        ([f"%%timeit\n{ADD}", "1 + 1"], "the cell [1] begins with `%%timeit`"),
+        ([f"import absent_one\n{ADD}"], "raised ModuleNotFoundError: No module named 'absent_one'"),
+    ):
+        own = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in (*cells, check)])
+        done = executed(own, course.exercises()[0].released)
+        assert expected in nbformat.writes(done)
