@@ -23,6 +23,7 @@ from autograder.grading.lacking import Lacking
 from autograder.grading.worker_config import WorkerConfig
 
 USED = "from absent_one import reduce\nimport numpy as np, absent_two.part as two\nimport absent_three.part\n"
+USED += "shades = other = two.shades(3)\n"
 EACH_USE = {
     "called": "reduce(1)",
     "an attribute": "two.part",
@@ -37,6 +38,7 @@ EACH_USE = {
     "a length": "len(reduce)",
     "a truth": "bool(reduce)",
     "compared": "reduce < 3",
+    "assigned": "shades + 1",
     "set": "setattr(reduce, 'here', 1)",
 }
 
@@ -93,6 +95,8 @@ def test_a_cell_says_what_it_went_on_without(on):
         "%%capture\nimport absent_one\nthere = 'no'",
         "import torch.absent\nthere = 'no' if torch.ones(1) == 1 else 'yes'",
         "from __future__ import annotations\nimport absent_one\nthere = 'no'",
+        "import absent_one\ncolors = absent_one.palette(3)\nthere = 'no'",
+        "import absent_one, asyncio\nprint(await asyncio.sleep(0))\nx = await asyncio.sleep(0, 'no')\nthere = x",
     ],
 )
 def test_python_answers_as_it_does_elsewhere(on, source):

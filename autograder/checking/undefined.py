@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from .words import Message
 
-MAGIC = re.compile(r"\s*%%(\w+)")
+MOST_CODE = 1_000_000
+"""Characters of a cell that are looked through; no one writes more by hand."""
+MAGIC = re.compile(r"\s*%%(\w{1,40})")
 DEFINES = {"time", "capture", "prun"}
 """The cell magics that run a cell in the notebook's own names; all others keep no function of it."""
 IN_MAGIC = (
@@ -30,7 +32,8 @@ def why_undefined(function: str, cells: Sequence[Ran]) -> Message | str:
     """Return why a function is not defined: by the last cell that was meant to define it; "" if it does not show."""
     name = re.escape(function)
     definition = re.compile(rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ \t]*=[^=]", re.M)
-    cell = next((cell for cell in reversed(cells) if definition.search(cell.source)), None)
+    short = (cell for cell in reversed(cells) if function in cell.source and len(cell.source) <= MOST_CODE)
+    cell = next((cell for cell in short if definition.search(cell.source)), None)
     if cell is None:
         return ""
     magic = MAGIC.match(cell.source)

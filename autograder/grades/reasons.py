@@ -11,8 +11,7 @@ from autograder.grades.results import CellResult, Outcome, Record
 MOST_MESSAGE = 160
 
 NOT_INSTALLED = (
-    "`{package}` is not installed where this was graded, so only code that does not use it works. It is imported in: "
-    "{cells}."
+    "`{package}` is not installed where this was graded. Code that uses it fails there. It is imported in: {cells}."
 )
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")

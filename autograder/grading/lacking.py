@@ -17,6 +17,7 @@ from autograder.sanitize import text
 MOST_ENTRIES = 20
 """How many entries a guest may send for one cell."""
 MOST_NAME = 60
+MOST_CODE = 1_000_000
 MOST_NOTES = 6
 MOST_CELLS = 6
 SKIPPED = "`{statement}` does not work where this was graded, and was skipped. It is in: {cells}."
@@ -35,13 +36,14 @@ class Lacking:
     def add(self, cell: Cell, entries: Any) -> None:
         """Take a guest's entries on a cell that it ran; what no honest guest sends is left out."""
         name = text.line(grade_id(cell) or cell.id, MOST_NAME)
+        code = cell.source[:MOST_CODE].translate(BESIDE_CODE) if entries else ""
         for entry in entries[:MOST_ENTRIES] if isinstance(entries, list) else ():
             if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
                 continue
             package, statement = (part[: MOST_NAME + 1] for part in entry)
             if package:
-                self._enter(self.packages, _package(package, cell.source), name)
-            elif statement[:MOST_NAME].translate(BESIDE_CODE) in cell.source.translate(BESIDE_CODE):
+                self._add_package(package, name, cell.source)
+            elif statement[:MOST_NAME].translate(BESIDE_CODE) in code:
                 self._enter(self.statements, text.line(_cut(statement).replace("`", "'")), name)
 
     def add_errors(self, report: Report) -> None:
@@ -50,10 +52,18 @@ class Lacking:
             values = result.message.values if isinstance(result.message, Message) else {}
             if values.get("kind") == ModuleNotFoundError.__name__:
                 package = str(values.get("error")).removeprefix("No module named ").strip("'")[: MOST_NAME + 1]
-                self._enter(self.packages, _package(package), report.subject)
+                self._add_package(package, report.subject)
+
+    def _add_package(self, package: str, cell: str, source: str = "") -> None:
+        """Enter a package that a cell lacks, unless it is here, or that is no name."""
+        if package == "google" and (whole := GOOGLE.search(source)):  # the folder of many packages
+            package = whole[0]
+        known = _cut(package) in self.packages
+        if known or (len(self.packages) < MOST_NOTES and _is_lacking(package)):
+            self._enter(self.packages, _cut(package), cell)
 
     def _enter(self, entries: dict[str, list[str]], what: str, cell: str) -> None:
-        if what and (what in entries or len(entries) < MOST_NOTES):
+        if what in entries or len(entries) < MOST_NOTES:
             cells = entries.setdefault(what, [])
             if cell not in cells and len(cells) < MOST_CELLS:
                 cells.append(cell)
@@ -66,13 +76,8 @@ class Lacking:
         ]
 
 
-def _package(name: str, source: str = "") -> str:
-    """Return the name of a package that is not installed here; "" if it is, or if that is no name."""
-    if name == "google" and (whole := GOOGLE.search(source)):  # the folder of many packages
-        name = whole[0]
-    if not all(part.isidentifier() for part in name.split(".")) or imports.is_installed(name):
-        return ""
-    return _cut(name)
+def _is_lacking(package: str) -> bool:
+    return all(part.isidentifier() for part in package.split(".")) and not imports.is_installed(package)
 
 
 def _cut(line: str) -> str:

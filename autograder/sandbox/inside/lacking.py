@@ -1,7 +1,8 @@
 """Runs a student's cell on without what this machine lacks: a package that it imports, a window, a magic.
 
-An import at the top of a cell binds a `NotInstalled` for each of its names, and whatever uses one gets the import's
-own error. All other imports raise at once, as in any Python: those in a `try`, an `if` or a function.
+If an import at the top of a cell fails, each of its names becomes a `NotInstalled`: code that uses one gets the
+import's own error. The same is true for an assignment at the top that needs the package. All other imports raise at
+once, as in any Python: those in a `try`, an `if` or a function.
 """
 
 import ast
@@ -58,21 +59,26 @@ for _name in (
     setattr(NotInstalled, f"__{_name}__", _used)
 
 
-def bound(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the names that an import binds; of `import a.b`, `a`, and of `from a import *`, none."""
+def bound(statement: ast.stmt) -> list[str] | None:
+    """Return the names that an import or an assignment binds: of `import a.b`, `a`; of `from a import *`, none."""
     if isinstance(statement, ast.Import):
         return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
-    return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
+    if isinstance(statement, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
+    if isinstance(statement, ast.Assign):
+        targets = [node for target in statement.targets for node in ast.walk(target)]
+        return [node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return None
 
 
 def guard(cell: ast.Module) -> None:
-    """Let each import at the top of a cell, and each call whose result is not used, ask the shell whether it goes on.
+    """Let each import, assignment and call at the top of a cell ask the shell whether the cell goes on if it fails.
 
     A last expression stays as it is: it is displayed.
     """
-    last = cell.body[-1:]
+    shown = cell.body[-1] if cell.body and isinstance(cell.body[-1], ast.Expr) else None
     cell.body = [
-        _guarded(part) if _is_guarded(part, [part] == last) else part
+        _guarded(part) if part is not shown and _is_guarded(part) else part
         for statement in cell.body
         for part in _one_by_one(statement)
     ]
@@ -87,19 +93,18 @@ def _one_by_one(statement: ast.stmt) -> Iterator[ast.stmt]:
         yield ast.copy_location(ast.Import([alias]), statement)
 
 
-def _is_guarded(statement: ast.stmt, last: bool) -> bool:
+def _is_guarded(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.ImportFrom):
         return not statement.level and statement.module != "__future__"
-    return isinstance(statement, ast.Import) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and not last
-    )
+    if isinstance(statement, (ast.Assign, ast.Expr)):
+        return isinstance(statement.value, (ast.Attribute, ast.Call))
+    return isinstance(statement, ast.Import)
 
 
 def _guarded(statement: ast.stmt) -> ast.Try:
     imports = isinstance(statement, (ast.Import, ast.ImportFrom))
-    names = bound(statement) if imports else None  # type: ignore[arg-type]
     text = "" if imports else ast.unparse(statement)[:MOST_STATEMENT]
-    made = ast.parse(GUARD.format(names=names, statement=text)).body[0]
+    made = ast.parse(GUARD.format(names=bound(statement), statement=text)).body[0]
     assert isinstance(made, ast.Try)
     for node in ast.walk(made):
         ast.copy_location(node, statement)

@@ -213,7 +213,7 @@ class Shell(InteractiveShell):
     def goes_on(self, names: list[str] | None, statement: str) -> bool:
         """Tell whether a cell goes on although a statement raised an ImportError.
 
-        For an import, `names` are those that it binds: if its package is missing, they raise the same when used.
+        `names` are those that it was to bind, if it was: if a package is missing, they raise the same when used.
         """
         error = sys.exc_info()[1]
         package = missing_package(error)
