@@ -204,7 +204,7 @@ CASES = [
         )
         for magic, more, points, kind, says in (
             ("capture", "", ALL, Kind.RIGHT, ""),
-            ("timeit", "", TWICE, Kind.WRONG, "%%timeit"),
+            ("timeit", " -n 1 -r 1", TWICE, Kind.WRONG, "%%timeit"),
             ("bash", "", TWICE, Kind.WRONG, "%%bash"),
             ("writefile", " add.py", TWICE, Kind.WRONG, "%%writefile"),
         )
