@@ -22,7 +22,7 @@ from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import cli, nbgrader_plugin
-from autograder.authoring import sentences, translations, verified
+from autograder.authoring import packages, sentences, translations, verified
 from autograder.authoring.release import release
 from autograder.checking import Message, suite, words
 from autograder.course import archive, catalogues, seeds
@@ -143,7 +143,8 @@ def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
         "$$", "a + b", "$$", "",
         r"$$※ a + b \text{ in all} $$", "",
         "| ※Points | ※For |", "|---|---|", "| 1 | ※a proof |", "",
-        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>",
+        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>", "",
+        f"※{packages.ALONE}",
     ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward, kernels
 from autograder.checking.modules import run_remote
 from autograder.checking.suite import Here
+from autograder.checking.undefined import Ran
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
 from autograder.grading import submissions
@@ -265,7 +266,7 @@ def test_a_kernel_is_looked_for_in_the_text_that_a_function_uses(text, tmp_path)
     exercise = SimpleNamespace(released=tmp_path)
     judge = Judge(exercise, Limits())
     assert kernels.written_in(judge.code_of("f")), "which cells ran is not known"
-    judge.sources = [KERNELS, "%matplotlib inline", "def broken(:", text]
+    judge.ran = [Ran("cell", source) for source in (KERNELS, "%matplotlib inline", "def broken(:", text)]
     assert kernels.written_in(judge.code_of("f")) == TEXTS[text]
 
 

@@ -295,6 +295,10 @@ class _Author:
         """Return what the script has under a name now, or None."""
         return self.names.get(name)
 
+    def why_undefined(self, name: str) -> str:
+        """Return that it does not show: a script that defines less ends in an error of its own."""
+        return ""
+
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Leave the script unchanged: its failures have been reported."""
         return contextlib.nullcontext(set())

@@ -45,6 +45,7 @@ SHOWS = (
     "responses.py",
     "show.py",
     "sums.py",
+    "undefined.py",
     "words.py",
     "checking.mo",
 )

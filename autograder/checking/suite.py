@@ -11,7 +11,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from .helpers import names_used
 from .report import MIME, Report, Result, Status, first_wrong
 from .stand_ins import noting
 from .subject import Attempt, Call, Check, attempt
+from .undefined import Ran, why_undefined
 from .words import Message, joined
 
 
@@ -38,6 +39,9 @@ class Place(Protocol):
 
     def lookup(self, name: str) -> Any:
         """Return the object with a name, or None."""
+
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why there is no object with a name; "" if that does not show."""
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Replace these names with the course's answers within the context; yield those that were called, so far."""
@@ -60,6 +64,10 @@ class Here:
     def lookup(self, name: str) -> Any:
         """Return what the running notebook has under a name, or None."""
         return vars(sys.modules["__main__"]).get(name)
+
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why the running notebook does not have a name; "" outside of IPython, or if it does not show."""
+        return why_undefined(name, _cells_here())
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
@@ -87,6 +95,20 @@ class Here:
             show.report(report, MIME)
 
 
+def _cells_here() -> list[Ran]:
+    """Return the cells that the running notebook has run; of the last one before this check also its error."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cells: list[Ran] = []
+    with contextlib.suppress(Exception):  # whatever another version of IPython keeps, a check is shown
+        for number, source in enumerate(shell.history_manager.input_hist_raw):
+            cells.append(Ran(f"[{number}]", source))
+        last = shell.last_execution_result
+        error = last.error_before_exec or last.error_in_exec
+        if error is not None and cells[-2].source == last.info.raw_cell:
+            cells[-2] = replace(cells[-2], kind=type(error).__name__, error=str(error)[:MOST_ERROR])
+    return cells
+
+
 def _language_here() -> str:
     """Return the language in which the running notebook was released; "" where that cannot be found out."""
     said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get("__vsc_ipynb_file__", "")
@@ -103,6 +125,7 @@ class Points(float):
         return ""
 
 
+MOST_ERROR = 200
 OWN_FAILS = "With the versions that are installed here, the course's own answer fails this check as well: {said}"
 
 _HERE: Place = Here()
@@ -489,7 +512,7 @@ def _unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
         message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
-        return Message(message, function=subject)
+        return _place.get().why_undefined(subject) or Message(message, function=subject)
     if not callable(function):
         return Message(
             "Expected {function} to be a function, got {found}.", function=subject, found=describe(function)

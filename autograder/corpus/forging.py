@@ -5,7 +5,7 @@ In row 52, they try to gain by the course's answer that stands in for a function
 
 import nbformat
 
-from autograder.corpus.case import ALL, LEFT, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
+from autograder.corpus.case import ALL, LEFT, LIVE, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
 from autograder.grades.results import Kind
 
 
@@ -887,6 +887,21 @@ CASES = [
         "def add(a, b):\n    a[...] = 0\n    b[...] = 0\n    return a",
         points=SHAPE,
         twice="def twice(a):\n    a[...] = 0\n    return a",
+    ),
+    forged(
+        "lies-about-what-is-missing",
+        16,
+        "says that packages, and odder things, are not installed",
+        f"""
+        import sys
+        entries = get_ipython().lacking.entries
+        entries += [("numpy", ""), ("\\x1b[2J", ""), ("", "<script>{LIVE}()</script>\\u202e"), (1, 2), 3]
+        entries += [("a" * 10_000, ""), ("a" * 10**8, "")]
+        sys.modules["torch"] = None
+        import torch
+        raise ModuleNotFoundError("\\x1b[2J<script>{LIVE}()</script>", name="<script>{LIVE}()</script>")
+        """,
+        says="The cell add, which should define it, raised ModuleNotFoundError",
     ),
     # 17: the library does it
     Case(

@@ -10,6 +10,9 @@ from autograder.grades.results import CellResult, Outcome, Record
 
 MOST_MESSAGE = 160
 
+NOT_INSTALLED = (
+    "`{package}` is not installed where this was graded. Code that uses it fails there. It is imported in: {cells}."
+)
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
@@ -71,6 +74,11 @@ def tested_with(name: str, helpers: Sequence[str]) -> Message:
     """Return a sentence that names the functions for which the course's own answered in a function's checks."""
     names = joined("{left}, {right}", [f"`{helper}`" for helper in helpers])
     return Message("{name}: tested with the course's own {helpers}", name=name, helpers=names)
+
+
+def packages_missed(record: Record) -> list[str]:
+    """Return the packages that a submission imports and that were not installed where it was graded."""
+    return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
 def in_all(outcome: Outcome) -> Message:

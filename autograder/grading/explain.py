@@ -10,7 +10,7 @@ import dataclasses
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,9 @@ class Explaining(Judge):
         self.found: list[Explanation] = []
         self.names_known: list[str] = []
 
-    def check(self, cell: Cell, guest: Guest, sources: Sequence[str] | None = None) -> Checked:
+    def check(self, cell: Cell, guest: Guest) -> Checked:
         """Run one check cell, and then its checks once more."""
-        checked = super().check(cell, guest, sources)
+        checked = super().check(cell, guest)
         checks = getattr(sys.modules.get("checks"), "suite", None)
         if checked.report is not None and checks is not None:
             subject = checked.report.subject

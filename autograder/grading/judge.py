@@ -19,7 +19,7 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ import numpy as np
 from autograder import checking
 from autograder.checking import MIME, Report, show
 from autograder.checking.helpers import definitions
+from autograder.checking.undefined import Ran, why_undefined
 from autograder.checking.words import Message
 from autograder.course import imports
-from autograder.course.cells import Cell, points_worth
+from autograder.course.cells import Cell, grade_id, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
@@ -40,6 +41,7 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
+MOST_ERROR = 200
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Names(dict[str, Any]):
 class Judge:
     """Runs the check cells of one submission at a time; the place where their checks run, as `checking` asks of it.
 
+    `ran` are the cells that have run in guests.
+
     Parameters
     ----------
     exercise : Exercise
@@ -88,9 +92,9 @@ class Judge:
         self.seed = seed
         self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer(), self.course_answers)
         self.names = Names(self.notebook)
+        self.ran: list[Ran] = []
         self.printed = io.StringIO()
         self.room = 0
-        self.sources: Sequence[str] | None = None
         self.checked = Checked()
 
     def load(self) -> None:
@@ -99,16 +103,8 @@ class Judge:
         with contextlib.suppress(Exception):
             importlib.import_module("checks")
 
-    def check(self, cell: Cell, guest: Guest, sources: Sequence[str] | None = None) -> Checked:
+    def check(self, cell: Cell, guest: Guest) -> Checked:
         """Run one check cell.
-
-        Parameters
-        ----------
-        cell : Cell
-        guest : Guest
-            It has run the cells before.
-        sources : sequence of str, optional
-            The text of these cells.
 
         Returns
         -------
@@ -121,7 +117,6 @@ class Judge:
             If the checks themselves are at fault.
         """
         self.notebook.guest, self.room = guest, self.limits.output_kb << 10
-        self.sources = sources
         self.notebook.begin_check()
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
@@ -156,11 +151,21 @@ class Judge:
             exec(body, self.names)  # noqa: S102
             return eval(last, self.names) if last else None  # noqa: S307
 
+    def note(self, cell: Cell) -> None:
+        """Remember a cell that has run: a later check may miss what it was to define, or look at its text."""
+        errors = [output for output in cell.outputs if output.output_type == "error"]
+        kind_and_text = [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")] if errors else []
+        self.ran.append(Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text))
+
     # What `checking` asks of the place where it runs.
 
     def lookup(self, name: str) -> Any:
         """Return what the guest has under a name now, or None."""
         return self.notebook.find(name, missing=None)
+
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why the guest does not have a name: the error or the magic of the cell that was to define it."""
+        return why_undefined(name, self.ran)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Replace these names with the course's answers within the context; yield those that were called, so far."""
@@ -168,12 +173,12 @@ class Judge:
 
     def code_of(self, name: str) -> list[ast.AST] | None:
         """Return what defines a name in the cells that ran, and what that uses; None if it cannot be known."""
-        if self.sources is None:
+        if not self.ran:
             return None
         trees = []
-        for source in self.sources:
+        for cell in self.ran:
             with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # such a cell has defined nothing
-                trees.append(imports.parsed(source))
+                trees.append(imports.parsed(cell.source))
         return definitions(trees, name)
 
     def show(self, report: Report) -> None:

@@ -144,6 +144,7 @@ class Session:
             limits=limits,
             hidden=(str(course.root), str(course.into), str(self.submitted), *map(str, hide)),
             imports=submissions.imported(self.submissions, limits.notebook_mb),
+            packages=tuple(course.packages),
         )
         self.records: list[Record] = []
         self.kept = 0

@@ -183,6 +183,7 @@ class Worker:
         kind, reason, evidence = _ending(done, restored.evidence)
         with clock("serialise"):
             notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
+            notes += done.lacking.notes()
             stops = [(cell, error.message) for cell, error in done.stops if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4

@@ -113,6 +113,7 @@ class Contest:
             limits=limits,
             hidden=(str(course.root), str(course.into), str(submitted.resolve())),
             imports=submissions.imported(found, limits.notebook_mb),
+            packages=tuple(course.packages),
         )
         self.entrants: list[Entrant] = []
         self.left_out: list[LeftOut] = []

@@ -19,6 +19,7 @@ import numpy as np
 
 from autograder.checking.shared import differentiated, quiet
 from autograder.sandbox.inside import stand_ins, torch_modules, wire
+from autograder.sandbox.inside.lacking import Lacking
 from autograder.sandbox.inside.link import Link
 from autograder.sandbox.inside.shell import (
     MOST_OUTPUT,
@@ -120,8 +121,12 @@ class Responder:
             self.seed = None
 
     def do_cell(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Run one cell; its outputs have gone before the reply does."""
+        """Run one cell; its outputs have gone before the reply does.
+
+        One of the student's goes on without what is missing here, and the reply says what that was.
+        """
         self.outputs.begin()
+        self.shell.lacking = Lacking() if message.get("goes_on") else None
         source = bytes(blobs[0]).decode()
         if self.seed is not None and "torch" in source:
             self.seed_torch()
@@ -129,7 +134,11 @@ class Responder:
         try:
             result = self.shell.run_cell(source, store_history=True)
             reply["success"] = bool(result.success)
+            if self.shell.lacking is not None:
+                self.shell.lacking.add(result.error_in_exec)
+                reply["lacking"] = self.shell.lacking.entries
         finally:
+            self.shell.lacking = None
             self.put_back()
 
     def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
