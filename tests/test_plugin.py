@@ -48,7 +48,7 @@ bubblewrap.missing = missing
 
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
-    """The toy course with the course's own nbgrader_config.py, and a class of six."""
+    """The toy course with the course's own nbgrader_config.py, and a class of seven."""
     root = tmp_path_factory.mktemp("plugin") / "course"
     own = toy_course(root)
     (root / ".course-secret").write_text(SECRET)

@@ -132,7 +132,7 @@ CASES = [
             return np.add(a, b)
         """,
         row=35,
-        says="`absent_frames` is not installed",
+        says="`absent_frames` is neither installed",
     ),
     odd(
         "package-used",

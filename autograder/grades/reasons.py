@@ -11,7 +11,8 @@ from autograder.grades.results import CellResult, Outcome, Record
 MOST_MESSAGE = 160
 
 NOT_INSTALLED = (
-    "`{package}` is not installed where this was graded. Code that uses it fails there. It is imported in: {cells}."
+    "`{package}` is neither installed where this was graded nor submitted with the notebook, so code that uses it "
+    "fails. It is imported in: {cells}."
 )
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
