@@ -801,6 +801,11 @@ def scores(draw, lead, n, *counts, d_v, size=3.0):
     return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
 
 
+def signs(draw, n):
+    """Return a column of n signs, 1 and -1, in random order: both are there."""
+    return torch.from_numpy(draw.rng.permutation(np.arange(n) % 2))[:, None] * 2 - 1
+
+
 def hidden(S, rows):
     """Return scores that are -inf in these rows: there the part has no key."""
     S = S.clone()
@@ -815,7 +820,12 @@ def all_keys(several):
 
 def expect_part(result, several):
     """Fail unless a result is the part of all keys of several, given as scores and values."""
-    for name, got, right in zip(PARTS, expect_tuple(result, PARTS), all_keys(several), strict=True):
+    parts, expected = expect_tuple(result, PARTS), all_keys(several)
+    nothing = torch.isneginf(expected[0]).numpy()
+    if parts[0].shape == nothing.shape and np.isfinite(parts[0][nothing]).any():
+        message = "In a row where neither part has a key, m should be -inf, got {got}."
+        raise Failed(Message(message, got=f"{parts[0][nothing].max():.4g}"), explained=True)
+    for name, got, right in zip(PARTS, parts, expected, strict=True):
         expect_close(got, right, what=name)
 
 
@@ -860,7 +870,7 @@ def merge_values(merge, draw):
     for _ in range(3):
         b, n, k_1, k_2, d_v = sizes(draw)
         (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
-        turn, level = (torch.from_numpy(draw.rng.permutation(np.arange(n) % 2))[:, None] * 2 - 1 for _ in range(2))
+        turn, level = signs(draw, n), signs(draw, n)
         cases.append(((S + 2 * turn + 8 * level, V), (T - 2 * turn + 8 * level, W)))
     # In each row, both have the same largest score.
     S, T = (own - own.amax(-1, keepdim=True) + 8 * level for own in (S, T))
@@ -966,7 +976,9 @@ def expect_merged_backward(merge, draw, several):
 def merge_gradients(merge, draw):
     """Gradients flow to m, l and u of both parts."""
     b, n, k_1, k_2, d_v = sizes(draw)
-    expect_merged_backward(merge, draw, scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0))
+    (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
+    turn = signs(draw, n)  # in some rows the first part has the larger score, in others the second
+    expect_merged_backward(merge, draw, [(S + 2 * turn, V), (T - 2 * turn, W)])
 
 
 @check(weight=0.5, needs=[merge_gradients, merge_no_keys])
@@ -974,4 +986,5 @@ def merge_gradients_no_keys(merge, draw):
     """Gradients are never NaN, even if one part or both have no keys."""
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v, size=1.0)
-    expect_merged_backward(merge, draw, [(hidden(S, [0, 1]), V), (hidden(T, [1, 2]), W)])
+    turn = signs(draw, n + 3)
+    expect_merged_backward(merge, draw, [(hidden(S + 2 * turn, [0, 1]), V), (hidden(T - 2 * turn, [1, 2]), W)])
