@@ -76,7 +76,6 @@ def part(S, V):
     E = torch.exp(S - m.masked_fill(m == -torch.inf, 0)[..., None])
     return m, E.sum(-1), E @ V
 
-
 # %% ask_by_hand [markdown]
 # ## With a pencil: an online softmax in two chunks
 #
@@ -90,7 +89,6 @@ def part(S, V):
 #
 # **Find five numbers**: $\ell$ and $u$ after the first chunk, $\ell$ and $u$ after the second, and the result.
 
-
 # %% by_hand
 def by_hand():
     """Return the five numbers, worked out with a pencil.
@@ -103,7 +101,6 @@ def by_hand():
     ### BEGIN SOLUTION
     return [1.5, 12, 2, 7.5, 3.75]
     ### END SOLUTION
-
 
 # %% check_by_hand
 import checks
@@ -152,7 +149,6 @@ checks.run("by_hand", points=0)
 # the score does not: divide by $\sqrt{d_k}$ before the product.
 #
 # Two passes, or chunks of queries, also work, if memory stays small for any n.
-
 
 # %% chunked_attention
 def chunked_attention(Q, K, V, chunk_size, causal=False):
@@ -204,7 +200,6 @@ def chunked_attention(Q, K, V, chunk_size, causal=False):
     return mixed / total.masked_fill(total == 0, 1)
     ### END SOLUTION
 
-
 # %%
 # For your own experiments. Write the function, then take the # away.
 # Q, K, V = torch.randn(3, 5, 4)
@@ -230,7 +225,6 @@ checks.run("chunked_attention", points=6)
 #
 # By hand, the chapter's four keys with the values 4, 2, 8, 0: if the last query's scores for the last two keys are
 # $\ln 4$ and 0, their weights are $\frac45, \frac15$, and `window` = 1 gives 6.4.
-
 
 # %% local_attention
 def local_attention(Q, K, V, window):
@@ -270,7 +264,6 @@ def local_attention(Q, K, V, window):
     return torch.cat(found, dim=-2)
     ### END SOLUTION
 
-
 # %%
 # For your own experiments.
 # Q, K, V = torch.randn(3, 5, 4)
@@ -305,7 +298,6 @@ checks.run("local_attention", points=4)
 # By hand, with d_k = d_v = 1: the key $(0)$ has the feature 1, the key $(1)$ the feature 2, and the values 6 and 3 give
 # $(1 \cdot 6 + 2 \cdot 3) / (1 + 2) = 4$ for any query.
 
-
 # %% linear_attention
 def linear_attention(Q, K, V):
     """Linear attention with the feature map elu + 1, in time and memory proportional to n.
@@ -332,7 +324,6 @@ def linear_attention(Q, K, V):
     return mixed / total
     ### END SOLUTION
 
-
 # %%
 # For your own experiments.
 # linear_attention(torch.tensor([[5.0]]), torch.tensor([[0.0], [1]]), torch.tensor([[6.0], [3]]))
@@ -357,7 +348,6 @@ checks.run("linear_attention", points=2)
 # newest matrix and vector are passed on between chunks.
 #
 # By hand, with d_k = d_v = 1: the features 1, 2, 1 and the values 6, 3, 8 give $6/1 = 6$, $12/3 = 4$ and $20/4 = 5$.
-
 
 # %% causal_linear_attention
 def causal_linear_attention(Q, K, V):
@@ -387,7 +377,6 @@ def causal_linear_attention(Q, K, V):
     return mixed / total
     ### END SOLUTION
 
-
 # %%
 # For your own experiments.
 # K, V = torch.tensor([[0.0], [1], [0]]), torch.tensor([[6.0], [3], [8]])
@@ -408,7 +397,6 @@ checks.run("causal_linear_attention", points=3)
 # h_kv), as in Llama's weights. With h_kv = 1 it is multi-query attention, with h_kv = h_q multi-head attention.
 #
 # Scores may be n × n here.
-
 
 # %% grouped_query_attention
 def grouped_query_attention(Q, K, V):
@@ -438,7 +426,6 @@ def grouped_query_attention(Q, K, V):
     return full_attention(Q, K.repeat_interleave(group, dim=1), V.repeat_interleave(group, dim=1))
     ### END SOLUTION
 
-
 # %%
 # For your own experiments.
 # grouped_query_attention(torch.randn(1, 4, 3, 2), torch.randn(1, 2, 5, 2), torch.randn(1, 2, 5, 6)).shape
@@ -464,7 +451,6 @@ checks.run("grouped_query_attention", points=2)
 #
 # `torch.cat` works, but copies everything in each step, so n single tokens cost about n²/2 copied rows. Caches in
 # practice allocate memory for the longest text once (they are *preallocated*), and each step writes only its new rows.
-
 
 # %% KVCache
 class KVCache:
@@ -506,7 +492,6 @@ class KVCache:
         return new
         ### END SOLUTION
 
-
 # %%
 # For your own experiments.
 # cache = KVCache()
@@ -543,7 +528,6 @@ checks.run("KVCache", points=3)
 # give another such row, never NaN: not in the result, and not in the gradients either (a NaN that `torch.where` hides
 # in the result returns in the gradients). And $m$ and $\ell$ have no dimension for the columns of $u$.
 
-
 # %% merge
 def merge(first, second):
     """Return one part for the keys of two parts of the same rows.
@@ -568,7 +552,6 @@ def merge(first, second):
     a, b = torch.exp(m_1 - base), torch.exp(m_2 - base)
     return m, a * l_1 + b * l_2, a[..., None] * u_1 + b[..., None] * u_2
     ### END SOLUTION
-
 
 # %%
 # For your own experiments.

@@ -1549,8 +1549,8 @@ class KVCache_shared:
 @misconception(
     "KVCache",
     label="one place for all caches, emptied by each new one",
-    hint="Keys and values are kept outside of the object, in global names or in the class, which `__init__` sets "
-    "anew. While two caches exist, they write to the same place. Keep them in `self`.",
+    hint="Keys and values are kept outside of the object, in global names or in the class, and `__init__` "
+    "empties that place. While two caches exist, they write to the same place. Keep them in `self`.",
 )
 class KVCache_emptied(Cache):
     def __init__(self):
