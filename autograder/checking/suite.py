@@ -233,7 +233,9 @@ class Suite:
 
         return declare
 
-    def check_each(self, *subjects: str, weight: float = 1, needs: Sequence[str] = ()) -> Callable[[Any], Any]:
+    def check_each(
+        self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
+    ) -> Callable[[Any], Any]:
         """Declare a check of each of these functions: `values` of the function NAME is the check `NAME_values`.
 
         `needs` are names of checks that were declared in the same way before, without the function's.
@@ -241,7 +243,8 @@ class Suite:
 
         def declare(body: Any) -> Any:
             for subject in subjects:
-                self.check(weight, [f"{subject}_{need}" for need in needs])(_check_of(subject, body))
+                needed = [f"{subject}_{need}" for need in needs]
+                self.check(weight, needed, measured=measured)(_check_of(subject, body))
             return body
 
         return declare

@@ -295,26 +295,26 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
     expect_close(result[:, :, -SAMPLE:], SPECIFICATIONS[function.name](*some, *more)[:, :, -SAMPLE:])
 
 
-@check(weight=6, needs=[chunked_attention_values])
+@check(weight=6, needs=[chunked_attention_values], measured=True)
 def chunked_attention_memory(chunked_attention, draw):
     """Never holds n_q x n_k scores or weights: long inputs with small chunks need little memory."""
     # Without a mask, larger chunks show it, and there are half as many of them.
     expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR)
 
 
-@check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory])
+@check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory], measured=True)
 def chunked_attention_memory_causal(chunked_attention, draw):
     """In the causal case, does not store a mask of all pairs either."""
     expect_small(chunked_attention, draw, CHUNK, True)
 
 
-@check(weight=6, needs=[local_attention_values])
+@check(weight=6, needs=[local_attention_values], measured=True)
 def local_attention_memory(local_attention, draw):
     """Never holds n x n scores, weights, indices or a mask: long inputs with a small window need little memory."""
     expect_small(local_attention, draw, 3)
 
 
-@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"])
+@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"], measured=True)
 def memory(function, draw):
     """Never holds n x n weights: memory grows in proportion to n."""
     expect_small(function, draw)
