@@ -227,6 +227,7 @@ def _serve(
     core: int | None,
 ) -> None:
     """Be a worker, on one core or on any: answer jobs until the other end is gone."""
+    from autograder.grading.judge import Judge
     from autograder.grading.worker import Worker
     from autograder.sandbox.guests import Channel
 
@@ -236,11 +237,10 @@ def _serve(
     if not setting.uses_gpu():  # torch's threads for a GPU would keep this process from being forked
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
+    Judge.expendable = sys.platform == "linux"
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
     worker = Worker(setting, Channel(channel, setting.limits) if channel else None)
-    for judge in worker.judges.values():
-        judge.expendable = sys.platform == "linux"
     gc.collect()
     gc.freeze()
     while True:

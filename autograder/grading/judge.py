@@ -81,10 +81,12 @@ class Judge:
         `judge_seconds` bounds what one check cell may make the judge compute.
     """
 
+    expendable = False
+    """Whether this process may be killed, since another one replaces it."""
+
     def __init__(self, exercise: Exercise, limits: Limits):
         self.exercise, self.limits = exercise, limits
         self.course_answers = CourseAnswers(limits.judge_seconds)
-        self.expendable = False  # whether this process may be killed, since another one replaces it
         self.begin(0)
 
     def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
