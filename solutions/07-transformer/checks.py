@@ -205,8 +205,7 @@ def FeedForward_values(FeedForward, draw):
     """Applies `linear1`, GELU and `linear2` to each token, and nothing else."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    x = tensor(draw, b, n, d_model)
-    expect_fed(FeedForward, values, x, noncontiguous(x))
+    expect_fed(FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model)))
 
 
 @check(weight=1, needs=[FeedForward_values])
@@ -378,8 +377,8 @@ def values(made, draw):
     h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, so that n - 1 instead of n shows
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
-    arguments = inputs(draw, made.name, b, n, m, d_model)
-    expect_layer(made, own, h, arguments, tuple(map(noncontiguous, arguments)), specification=of_torch)
+    first, second = (inputs(draw, made.name, b, n, m, d_model) for _ in range(2))
+    expect_layer(made, own, h, first, tuple(map(noncontiguous, second)), specification=of_torch)
 
 
 def silenced(values, *parts):
@@ -568,14 +567,15 @@ def refuses_sizes(made, draw):
 
 @of_both(weight=0.5, needs=[shape_of_result])
 def kept(made, draw):
-    """Does not change inputs, mask or parameters."""
+    """Does not change inputs, masks or parameters."""
     b, n, m, h, d_head = sizes(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
     arguments = inputs(draw, made.name, b, n, m, d_model)
-    names = ["x", "memory"][: len(arguments)]
-    expect_unchanged(layer, [*names, "mask"], *arguments, some(draw, n, n))
+    names = [*["x", "memory"][: len(arguments)], "mask", "memory_mask"]
+    masks = [some(draw, n, n), some(draw, n, m)][: len(arguments)]
+    expect_unchanged(layer, names[: -1 if len(masks) == 1 else None], *arguments, *masks)
     after = layer.state()
     for name, part in own.items():
         expect_close(after[name], part, what=Message("the parameter {name} after the call", name=name))
@@ -857,6 +857,49 @@ def TinyGPT_sees(TinyGPT, draw):
         count = min(n - j, n - 512)
         seen = distances(logits[0, -count:], logits[row, -count:]) > SEEN
         expect(seen.mean() > 0.5, Message(message, n=n, j=j, count=count))
+
+
+def attention_weights(model, tokens):
+    """Return all attention weights (b, h, n, n) that parts of a model return next to their result."""
+    import torch
+
+    n, found = tokens.shape[1], []
+
+    def remember(part, given, result):
+        weights = result[1] if isinstance(result, tuple) and len(result) == 2 else None
+        if isinstance(weights, torch.Tensor) and weights.shape[-2:] == (n, n):
+            found.append(weights.detach())
+
+    handles = [part.register_forward_hook(remember) for part in model.modules()]
+    model(tokens)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+@check(weight=1, needs=[TinyGPT_causal])
+def TinyGPT_attends(TinyGPT, draw):
+    """In each layer, a token also attends to itself, and the number 0 is a token like any other."""
+    # The stream contains the token anyway, so this does not show in the logits. Only weights can be looked at that a
+    # part of the model returns, as the given `MultiHeadAttention` does.
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = torch.tensor(1 + draw.rng.permutation(vocab_size - 1)[:max_len]).repeat(2, 1)
+    zero = int(draw.rng.integers(max_len))
+    tokens[1, zero] = 0
+    for weights in model.run_remote(attention_weights, tokens):
+        itself = np.diagonal(np.asarray(weights).reshape(2, -1, max_len, max_len).min(1), axis1=1, axis2=2)  # (2, n)
+        hidden = np.flatnonzero(itself[0] == 0)
+        message = (
+            "Token {i} has the attention weight 0 for itself. A token attends to itself and to all earlier tokens. "
+            "Does the mask hide the diagonal?"
+        )
+        expect(not len(hidden), Message(message, i=int(hidden[0]) if len(hidden) else 0))
+        expect(
+            itself[1, zero] > 0,
+            "A token with the number 0 has the attention weight 0 for itself. It is a token like any other: do not "
+            "hide it as padding.",
+        )
 
 
 @check(weight=2, needs=[TinyGPT_sees])

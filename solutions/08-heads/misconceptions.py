@@ -258,7 +258,7 @@ def previous_token_score_of_rectangles(A):
 @misconception(
     "previous_token_score",
     label="axes counted from the front",
-    hint="Without a batch, the diagonals have two axes, heads and tokens: there is no axis 2, and axis 0 belongs to the "
+    hint="Without a batch, the diagonals have two axes, heads and tokens. There is no axis 2, and axis 0 is of the "
     "heads.",
 )
 def previous_token_score_from_the_front(A):
