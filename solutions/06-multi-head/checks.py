@@ -646,7 +646,8 @@ def refuses_masks(made, draw):
     # Worth points: code that crops such a mask applies a different one. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = few(draw)
     values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
-    shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
+    more = max(b, n_q, n_k, h) + 1  # and not the size of another axis, which such a mask would fit by chance
+    shapes = [(n_q, more), (more, n_k), (b, more, n_k)]
     refused = [((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
     expect_refused(made, values, h, refused)
 
