@@ -334,7 +334,7 @@ class Suite:
                 plain = self.plain.get(subject)
                 for name, finding in finder.findings(checks, function, found.attempts, wrong, right, seed, plain):
                     result = found.results[name]
-                    result.cause, result.label, result.hint, result.relation = finding
+                    result.enter(finding)
         results = list(found.results.values())
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results if result.status == Status.PASSED)
@@ -458,7 +458,7 @@ def _left_to_a_person(report: Report, helper: str) -> Report:
             result.status, result.on = Status.UNVERIFIED, machine.PERSON
             result.message = Message(message, function=report.subject, helper=helper)
             result.held, result.where = [], None
-            result.cause, result.label, result.hint, result.relation = Finding()
+            result.enter(Finding())
     total = sum(result.weight for result in report.results) or 1
     lost = sum(result.weight for result in report.results if result.status == Status.UNVERIFIED)
     report.pending = round(report.points * lost / total, 2)

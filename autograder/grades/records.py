@@ -15,10 +15,10 @@ from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades.results import Record
 
-SCHEMA = 6
+SCHEMA = 7
 """The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
-relation."""
+relation; up to the sixth, none followed from another one."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""

@@ -32,7 +32,8 @@ class Kind(StrEnum):
 class CheckResult:
     """The finding of one check on one function. For an unverified one, `on` names what it needs.
 
-    `cause`, with its label and hint, or `relation` tells the student why it failed.
+    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows` names another failed
+    check with the same cause.
     """
 
     name: str
@@ -45,6 +46,7 @@ class CheckResult:
     hint: str = ""
     on: str = ""
     relation: Message = field(default_factory=lambda: Message(""))
+    follows: str = ""
 
 
 @dataclass

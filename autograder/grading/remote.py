@@ -75,6 +75,9 @@ class Remote:
     def _method(self, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
 
+    def _computed(self) -> float:
+        return self._notebook.computed()
+
     def _keep(self, value: Any) -> Any:
         return self._notebook.ask("keep", {}, (value,))
 
@@ -193,6 +196,10 @@ class RemoteNotebook:
         except Exception as error:
             what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
             raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
+
+    def computed(self) -> float:
+        """Return the seconds that guests have computed, as far as was seen: what takes long is looked at often."""
+        return self.guest.budget.cpu if self.guest is not None else 0.0
 
     def _live(self) -> Guest:
         if self.guest is None:

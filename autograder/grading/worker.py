@@ -281,6 +281,7 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
             hint=result.hint,
             on=result.on,
             relation=_message(result.relation),
+            follows=result.follows,
         )
         for result in report.results
     ]
