@@ -24,8 +24,9 @@ QUICK = 0.5
 OTHER_SEEDS = tuple(range(1_000_001, 1_000_009))
 """Other draws, the same for everyone: what is named must not depend on what a student's own seed is followed by."""
 
-ENOUGH = 2
-"""In so many of them a mistake is looked at; in all where it comes to a single number, as many mistakes do."""
+FOR_A_CAUSE, FOR_A_RELATION = 4, 2
+"""In so many of them a cause or a relation has to be right; in all where a single number came, as with many mistakes.
+"""
 
 MOST_SECONDS = 1.0
 """For all of these draws, of computing."""
@@ -145,7 +146,7 @@ class Diagnosis:
         first = _mismatch(check, made, answer, seed, quick)
 
         def mismatches() -> list[Mismatch]:
-            others = _within(again, check, len(OTHER_SEEDS) if single(first) else ENOUGH)
+            others = _within(again, check, len(OTHER_SEEDS) if single(first) else FOR_A_RELATION)
             return [_mismatch(check, came, answer, other, quick) for other, came in others]
 
         return self._relate(first, mismatches)
@@ -240,7 +241,7 @@ class Diagnosis:
         """Tell whether a wrong answer also does what the function does in other draws, where those are quick."""
         if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
             return True
-        return all(_does_as(check, wrong, other, came) for other, came in _within(again, check, ENOUGH))
+        return all(_does_as(check, wrong, other, came) for other, came in _within(again, check, FOR_A_CAUSE))
 
     @staticmethod
     def _alike_in_many(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:

@@ -31,8 +31,8 @@ class Mismatch:
     right answer, or None, and `call` calls `function`, the one under test, with arrays. `modules` are the right one
     and the one under test, where what was called is a module of torch. `wrong` tells which elements are wrong.
     `changed` names the argument that was changed in place. `steady` tells whether the same results come again; None
-    where nobody asked yet, `wavers` whether the right one does and the other does not, and `seconds` how long was
-    computed for that.
+    where nobody asked yet, and `wavers` whether the right one does and the other does not. `expected_again` is the
+    right answer's own second result, and `seconds` is how long was computed for all that.
     """
 
     expected: np.ndarray | None = None
@@ -55,6 +55,7 @@ class Mismatch:
     modules: tuple[Any, Any] | None = None
     steady: bool | None = None
     wavers: bool = False
+    expected_again: np.ndarray | None = None
     seconds: float = 0.0
 
 

@@ -161,8 +161,8 @@ class Subject:
             message = Message("{function} did not finish: {error}", function=name, error=str(call.error))
             raise Failed(message, explained=True)
         if CUT_OFF in str(call.error):
-            message = "The result of {function} is cut off from autograd: look for {cuts} on the way to it."
-            raise Failed(Message(message, function=name, cuts=CUTS), explained=True)
+            text = "The result of {function} is cut off from autograd: look for {cuts} on the way to it."
+            raise Failed(Message(text, function=name, cuts=CUTS), explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
             message = Message("{function} raised {kind} for {given}: {error}", **values, given=call.given)

@@ -76,7 +76,7 @@ class Remote:
         return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
 
     def _computed(self) -> float:
-        return self._notebook.computed()
+        return float(self._notebook.computed())
 
     def _keep(self, value: Any) -> Any:
         return self._notebook.ask("keep", {}, (value,))
@@ -91,7 +91,8 @@ class Remote:
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
-    kind: dict[str, Any] = {"_is_module": value.get("module") is True}
+    values = text.line(str(value.get("values") or ""), MOST_NAME)
+    kind: dict[str, Any] = {"_is_module": value.get("module") is True, "_kind_of_values": values}
     if not value.get("callable"):
         kind["__call__"] = None
     name = text.line(str(value.get("type")), MOST_NAME)
