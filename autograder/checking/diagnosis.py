@@ -24,7 +24,7 @@ QUICK = 0.5
 OTHER_SEEDS = tuple(range(1_000_001, 1_000_009))
 """Other draws, the same for everyone: what is named must not depend on what a student's own seed is followed by."""
 
-FOR_A_CAUSE, FOR_A_RELATION = 4, 2
+FOR_A_CAUSE, FOR_A_RELATION = 3, 2
 """In so many of them a cause or a relation has to be right; in all where a single number came, as with many mistakes.
 """
 
@@ -404,9 +404,11 @@ class _Following(Subject):
     def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
         call = super().call(arguments, function, what, must_raise)
         place = len(self.calls) - 1
-        if place >= len(self.like) or not same_call(self.like[place], call, by_value=True):
+        if place >= len(self.like):
             raise _Unlike
         self.exact = self.exact and same_call(self.like[place], call)
+        if not (self.exact or same_call(self.like[place], call, by_value=True)):
+            raise _Unlike
         return call
 
 
@@ -512,8 +514,8 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
             return True
         unseen = unseen or _rounding_of(a)
         return bool(unseen) and all(same(x, y, unseen, by_value) for x, y in pairs)
-    if by_value:
-        a, b = (_as_one_array(own) for own in (a, b))
+    if by_value and (isinstance(a, (tuple, list)) or isinstance(b, (tuple, list))):
+        a, b = _as_one_array(a), _as_one_array(b)
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
@@ -667,7 +669,7 @@ def _like(value: Any, drawn: Any) -> Any:
     import torch
 
     as_it_lies = value.flags.writeable and min(value.strides, default=0) >= 0
-    tensor = torch.from_numpy(value) if as_it_lies else torch.tensor(value)
+    tensor = torch.from_numpy(value if as_it_lies else value.copy())
     return tensor.to(drawn.dtype) if drawn.dtype == torch.bfloat16 else tensor
 
 

@@ -138,7 +138,7 @@ def describe(value: Any) -> Message:
     if value is None:
         return Message("None (is a `return` missing?)")
     name = type(value).__name__
-    kind = getattr(type(value), "_kind_of_values", "") if lives_elsewhere(value) else unusual_kind(value)
+    kind = _unusual(value)
     if kind and hasattr(type(value), "detach"):
         return Message("a {kind} tensor", kind=kind)
     if kind:
@@ -149,6 +149,11 @@ def describe(value: Any) -> Message:
             return Message("a {type} of {size}", type=name, size=len(value))
         return Message("a value of type {type}", type=name)
     return Message("an array of shape {shape}", shape=str(array.shape))
+
+
+def _unusual(value: Any) -> str:
+    """Do as `unusual_kind`, also for an array that lives in another process."""
+    return getattr(type(value), "_kind_of_values", "") if lives_elsewhere(value) else unusual_kind(value)
 
 
 def said(error: BaseException | None) -> str | Message:
@@ -194,6 +199,8 @@ def expect_array(
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
         message = "Expected {what} to be an array, got {found}."
+        if _unusual(got):
+            message = "Expected {what} to contain real numbers, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
         held = []
