@@ -810,7 +810,7 @@ def test_numbers_that_memory_happened_to_hold_are_compared_without_a_warning(lis
     assert report.results[0].cause == "empty" and np.isnan(report.results[0].where["got"])
 
 
-def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
+def test_a_truth_value_is_no_number(list_wrong):
     own = Suite("checks", read={})
 
     @own.check()
@@ -827,7 +827,7 @@ def test_a_truth_value_is_no_number_and_dtypes_of_arrays_count(list_wrong):
         return np.ones(3)
 
     list_wrong(one, ones)
-    for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3, dtype=int), "")]:
+    for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3) > 0, "")]:
         assert own.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
 
 

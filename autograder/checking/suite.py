@@ -395,7 +395,7 @@ class Suite:
                 plain = self.plain.get(subject)
                 for name, finding in finder.findings(checks, function, found.attempts, wrong, right, seed, plain):
                     result = found.results[name]
-                    result.cause, result.label, result.hint, result.relation = finding
+                    result.enter(finding)
         results = list(found.results.values())
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results if result.status == Status.PASSED)

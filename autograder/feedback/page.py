@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
 from autograder.checking import show, words
-from autograder.checking.report import Report, Result, Status, likely
+from autograder.checking.report import Report, Result, Status, follows, likely
 from autograder.checking.words import Message
 from autograder.course.cells import (
     OUTCOME_ID,
@@ -134,7 +134,7 @@ def _environment() -> Environment:
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
-    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely)
+    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
     return made
 
 
@@ -262,11 +262,14 @@ def _cards(function: Function) -> Iterator[Card]:
         yield replace(lost, message=blocked[0].message if blocked else "")
         return
     total = sum(result.weight for result in report.results) or 1
+    causes = {result.name: result.cause for result in failed}
     groups: dict[str, list[Result]] = {}
     for result in failed:
-        groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
+        cause = result.cause or causes.get(result.follows)
+        groups.setdefault(cause or f"\0{result.name}", []).append(result)
     last = list(groups)[-1]
     for cause, group in groups.items():
+        group.sort(key=lambda result: not result.cause)  # first the one of which the cause is known
         cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield replace(
             lost,

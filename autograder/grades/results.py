@@ -32,8 +32,9 @@ class Kind(StrEnum):
 class CheckResult:
     """The finding of one check on one function. For an unverified one, `on` names what it needs.
 
-    `cause`, with its label and hint, or `relation` tells the student why it failed. `measured` is true if it takes
-    the word of the student's process, such as for how much memory a function held.
+    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows` names another failed
+    check with the same cause.
+    `measured` is true if it takes the word of the student's process, such as for how much memory a function held.
     """
 
     name: str
@@ -47,6 +48,7 @@ class CheckResult:
     on: str = ""
     relation: Message = field(default_factory=lambda: Message(""))
     measured: bool = False
+    follows: str = ""
 
 
 @dataclass

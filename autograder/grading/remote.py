@@ -84,6 +84,9 @@ class Remote:
     def _method(self, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
 
+    def _computed(self) -> float:
+        return float(self._notebook.computed())
+
     def _keep(self, value: Any) -> Any:
         return self._notebook.ask("keep", {}, (value,))
 
@@ -97,7 +100,8 @@ class Remote:
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
-    kind: dict[str, Any] = {"_is_module": value.get("module") is True}
+    values = text.line(str(value.get("values") or ""), MOST_NAME)
+    kind: dict[str, Any] = {"_is_module": value.get("module") is True, "_kind_of_values": values}
     if not value.get("callable"):
         kind["__call__"] = None
     name = text.line(str(value.get("type")), MOST_NAME)
@@ -226,6 +230,10 @@ class RemoteNotebook:
         except Exception as error:
             what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
             raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
+
+    def computed(self) -> float:
+        """Return the seconds that guests have computed, as far as was seen: what takes long is looked at often."""
+        return self.guest.budget.cpu if self.guest is not None else 0.0
 
     def _live(self) -> Guest:
         if self.guest is None:

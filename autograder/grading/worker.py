@@ -302,6 +302,7 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
             on=result.on,
             relation=_message(result.relation),
             measured=result.measured,
+            follows=result.follows,
         )
         for result in report.results
     ]

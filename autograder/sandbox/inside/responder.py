@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from autograder.checking.shared import differentiated, quiet
+from autograder.checking.shared import differentiated, quiet, unusual_kind
 from autograder.sandbox.inside import stand_ins, torch_modules, wire
 from autograder.sandbox.inside.lacking import Lacking
 from autograder.sandbox.inside.link import Link
@@ -283,7 +283,9 @@ class Responder:
         if place == len(self.handles):
             self.handles.append(value)
         kind = type(value)
-        size = None
+        size, values = None, ""
+        with contextlib.suppress(BaseException):
+            values = unusual_kind(value)[:100]
         with contextlib.suppress(BaseException):
             size = len(value)
         return {
@@ -293,6 +295,7 @@ class Responder:
             "callable": callable(value),
             "module": hasattr(kind, "state_dict"),
             "size": size,
+            "values": values,
         }
 
     def reference(self, value: Plain, decoder: wire.Decoder) -> Any:
