@@ -36,6 +36,7 @@ from checking import (
     expect_raises,
     expect_unchanged,
     noncontiguous,
+    told_by,
 )
 from checking.expect import as_array, describe
 from checking.words import joined
@@ -98,21 +99,33 @@ def several(score_variance, cases):
         yield measured(score_variance, *case)
 
 
-def count_near(score_variance, draw, d_k, num_pairs, calls, within, settled):
-    """Return how many of `calls` results are within this share of d_k from d_k, and how many are not.
+SURE = 21
+ALMOST_SURE = 7
 
-    It stops as soon as `settled(near, far)` says that no further result can change the outcome of the check.
+
+def like_right(score_variance, draw, d_k, num_pairs, low, high, right, wrong):
+    """Measure until it is clear whether results are between `low` and `high` times d_k as often as right ones.
+
+    It is Wald's test. `right` and `wrong` are the probabilities of such a result, each rounded towards the other one,
+    so that a step multiplies the likelihood ratio of wrong to right by at most 1 on average for a right answer, and
+    that of right to wrong for a wrong one. The first reaches e^21 for a right answer with a probability below
+    e^-21 = 7.6e-10; the second reaches e^7 for a wrong answer less than once in 1000.
+
+    Returns
+    -------
+    bool, int, int
+        Whether they are, how many results were between the two, and how many there were.
     """
-    near = far = 0
-    while near + far < calls:
+    inside, outside = math.log(wrong / right), math.log((1 - wrong) / (1 - right))
+    evidence, near, calls = 0.0, 0, 0
+    while calls < 800:
         for result in several(score_variance, [(d_k, num_pairs, generator(draw)) for _ in range(AT_ONCE)]):
-            if near + far == calls or settled(near, far):
-                return near, far
-            if abs(result / d_k - 1) <= within:
-                near += 1
-            else:
-                far += 1
-    return near, far
+            is_near = low <= result / d_k <= high
+            evidence += inside if is_near else outside
+            near, calls = near + is_near, calls + 1
+            if not -ALMOST_SURE < evidence < SURE:
+                return evidence < SURE, near, calls
+    return True, near, calls
 
 
 # The laws that wrong answers follow instead of d_k. The message names them, in any order of the draws.
@@ -147,34 +160,49 @@ def followed(widths, num_pairs, results):
 
 @check(weight=0.5)
 def score_variance_number(score_variance, draw):
-    """Returns one number, even for only two pairs."""
-    measured(score_variance, draw.sizes(1)[0], 20, generator(draw))
-    two = measured(score_variance, draw.sizes(1)[0], 2, generator(draw))
-    expect(
-        two > 0,
-        Message("With two pairs, expected a variance above 0, got {two}.", two=f"{two:.4g}"),
-        ["the result is one number"],
-    )
+    """Returns one number that is not negative, even for only two pairs."""
+    d_k = draw.sizes(1)[0]
+    measured(score_variance, d_k, 20, generator(draw))
+    two = list(several(score_variance, [(d_k, 2, generator(draw)) for _ in range(12)]))
+    # A difference of equal numbers may be below 0 by its rounding.
+    if min(two) < -1e-3 * d_k or max(two) <= 0:
+        message = "With two pairs, expected variances above 0, got numbers from {least} to {most}."
+        message = Message(message, least=f"{min(two):.4g}", most=f"{max(two):.4g}")
+        expect(False, message, ["the result is one number"])
 
 
 @check(weight=3, needs=[score_variance_number])
 def score_variance_value(score_variance, draw):
-    """Returns a value near d_k for any d_k: with 2000 pairs, and with 100 pairs when d_k is above 500."""
-    widths, num_pairs = draw.sizes(3), 2000
-    results = list(several(score_variance, [(d_k, num_pairs, generator(draw)) for d_k in widths]))
-    # At d_k = 3, the worst case, a right answer is further off less than once in 10^11: Chernoff's bound for the
-    # squared scores, truncated where they occur less than once in 10^15. The squared mean subtracts at most 1/50.
-    right = [abs(result / d_k - 1) <= 0.4 for d_k, result in zip(widths, results, strict=True)]
+    """Returns a value near d_k for any d_k: with 250 pairs, and with 100 pairs when d_k is above 500."""
+    widths, num_pairs, calls = draw.sizes(3), 250, 5
+    cases = [(d_k, num_pairs, generator(draw)) for d_k in widths for _ in range(calls)]
+    results = np.reshape(list(several(score_variance, cases)), (3, calls)).mean(1).tolist()
+    # At d_k = 3, the worst case, the mean of 5 right answers is further off less than once in 10^10: Chernoff's bound
+    # for the 1250 squared scores, truncated where they occur less than once in 10^15. Their squared means subtract
+    # at most 1/20, and dividing by num_pairs - 1 adds 1/250.
+    right = [abs(result / d_k - 1) <= 0.5 for d_k, result in zip(widths, results, strict=True)]
     if not all(right):
         pairs = zip(widths, results, strict=True)
         shown = [Message("{result} for d_k = {d_k}", result=f"{result:.4g}", d_k=d_k) for d_k, result in pairs]
         message = (
-            "With {num_pairs} pairs of N(0, 1) entries, the variance should be about d_k. The results were {shown}. "
-            "{followed}"
+            "With {num_pairs} pairs of N(0, 1) entries, the variance should be about d_k. The means of {calls} "
+            "results were {shown}. {followed}"
         )
         follows = followed(widths, num_pairs, results)
-        message = Message(message, num_pairs=num_pairs, shown=joined("{left}, {right}", shown), followed=follows)
+        shown = joined("{left}, {right}", shown)
+        message = Message(message, num_pairs=num_pairs, calls=calls, shown=shown, followed=follows)
         expect(False, message, ["the result is one number"])
+    # A right answer's result is in this range with probability 0.997, or 0.97 with only 100 pairs. With one query
+    # for all pairs, the probability is 0.44 (by simulation).
+    alike, near, calls = like_right(score_variance, draw, 3, num_pairs, 0.5, 1.4, right=0.93, wrong=0.48)
+    message = Message(
+        "For d_k = 3 and num_pairs = {num_pairs}, only {near} of {calls} results were between 1.5 and 4.2. Nearly "
+        "all should be. Perhaps there are far fewer pairs than num_pairs, or one query or key for all of them.",
+        num_pairs=num_pairs,
+        near=near,
+        calls=calls,
+    )
+    expect(alike, message, ["the results are right on average"])
     # A score of so many terms is nearly normal: above 2.4 or below 0.3 times d_k less than once in 10^10 (Chernoff's
     # bound for 100 squared normal numbers, whose variances differ by a tenth or so).
     wide = draw.long()
@@ -228,58 +256,65 @@ def score_variance_generator(score_variance, draw):
 
 @check(weight=1, needs=[score_variance_generator])
 def score_variance_scatter(score_variance, draw):
-    """With 40 pairs, results scatter like the variance of 40 dot products of normal entries, none used twice."""
-    # A right answer's result is this near with probability 0.48 (by 20,000 draws). 54 or more of 60 are near less
-    # than 4 times in 10^10 (binomial, with 0.52). With all 1600 dot products of 40 queries and 40 keys, the
-    # probability of one near result is 0.98.
-    near, far = count_near(score_variance, draw, 31, 40, calls=60, within=0.15, settled=lambda near, far: far >= 7)
-    expect_scatter(far >= 7, 31, near, near + far, 0.48)  # of 60: fewer than 54 are near
-    # At d_k = 1 it is 0.27 (by 200,000 draws), and 0.49 if the keys are left out: sums of normal entries have the
-    # same variance, but scatter less. Wald's test of 0.3 against 0.48 distinguishes them: its ratio reaches e^21 for
-    # a right answer less than once in 10^9, and e^-5 for the other once in 150.
-    ratio = [math.log(0.48 / 0.3), math.log(0.52 / 0.7)]
-    near, far = count_near(
-        score_variance,
-        draw,
-        1,
-        40,
-        calls=800,
-        within=0.15,
-        settled=lambda near, far: not -5 < near * ratio[0] + far * ratio[1] < 21,
-    )
-    expect_scatter(near * ratio[0] + far * ratio[1] < 21, 1, near, near + far, 0.27)
+    """With 100 pairs, results scatter like the variance of 100 dot products of normal entries, none used twice."""
+    # A right answer's result is this near with probability 0.50. With all 10,000 dot products of 100 queries and 100
+    # keys, it is 0.99 (by simulation, as the others here).
+    scatters, near, calls = like_right(score_variance, draw, 31, 100, 0.9, 1.1, right=0.52, wrong=0.97)
+    expect_scatter(scatters, 31, near, calls, 0.1, 0.5)
+    # At d_k = 1 it is 0.41, and 0.71 if the keys are left out: sums of normal entries have the same variance, but
+    # scatter less.
+    scatters, near, calls = like_right(score_variance, draw, 1, 100, 0.85, 1.15, right=0.44, wrong=0.7)
+    expect_scatter(scatters, 1, near, calls, 0.15, 0.41)
 
 
-def expect_scatter(holds, d_k, near, calls, share):
-    """Fail unless `holds`, a condition on how many of `calls` results with 40 pairs are near d_k."""
+def expect_scatter(scatters, d_k, near, calls, within, share):
+    """Fail unless it is so; `near` of `calls` results with 100 pairs were within this share of d_k from d_k."""
     message = Message(
-        "For d_k = {d_k} and num_pairs = 40, {near} of {calls} results were within 15% of {d_k}. That is too good: "
-        "with 40 pairs, about {usual} should be. Either more than num_pairs dot products are used, or the products "
-        "are not those of two normal numbers.",
+        "For d_k = {d_k} and num_pairs = 100, {near} of {calls} results were within {percent}% of {d_k}. That is too "
+        "good: with 100 pairs, about {usual} should be. Either more than num_pairs dot products are used, or the "
+        "products are not those of two normal numbers.",
         d_k=d_k,
         near=near,
         calls=calls,
+        percent=round(100 * within),
         usual=round(share * calls),
     )
-    expect(holds, message, ["the results are right on average", "all draws are from `rng`"])
+    expect(scatters, message, ["the results are right on average", "all draws are from `rng`"])
 
 
 @check(weight=1, needs=[score_variance_scatter])
 def score_variance_precision(score_variance, draw):
     """With 2000 pairs, nearly all results are within a tenth of d_k: each pair has its own query and key."""
-    # A right answer's result is this near with probability 0.987 (by 12,000 draws). 19 or fewer of 30 are near less
-    # than 6 times in 10^10 (binomial, with 0.97). The probability is 0.11 with one query for all pairs, and
-    # 0.41 with 100 pairs.
-    near, _ = count_near(score_variance, draw, 5, 2000, calls=30, within=0.1, settled=lambda near, far: near > 19)
+    # A right answer's result is this near with probability 0.988. With 100 pairs it is 0.42.
+    precise, near, calls = like_right(score_variance, draw, 5, 2000, 0.9, 1.1, right=0.98, wrong=0.43)
     expect(
-        near > 19,
+        precise,
         Message(
-            "For d_k = 5 and num_pairs = 2000, only {near} of 30 results were between 4.5 and 5.5. With 2000 "
+            "For d_k = 5 and num_pairs = 2000, only {near} of {calls} results were between 4.5 and 5.5. With 2000 "
             "independent pairs, nearly all should be.",
             near=near,
+            calls=calls,
         ),
         ["the results are roughly right", "all draws are from `rng`"],
     )
+
+
+@check(weight=0.5, needs=[score_variance_scatter])
+def score_variance_two(score_variance, draw):
+    """With two pairs, measures how far the two dot products are from their own mean."""
+    # Two dot products are often close to each other: the result is below 0.07 d_k with probability 0.29, or 0.21 if
+    # it is divided by num_pairs - 1. They are less often both close to 0: with mean squares the probability is 0.07.
+    # With far more pairs it is 0.
+    own_mean, small, calls = like_right(score_variance, draw, 31, 2, -0.001, 0.07, right=0.205, wrong=0.071)
+    message = Message(
+        "For d_k = 31 and num_pairs = 2, only {small} of {calls} results were below 2.2. About {usual} should be, "
+        "because two dot products are often close to their own mean. Perhaps their mean is not subtracted, or there "
+        "are more than num_pairs of them.",
+        small=small,
+        calls=calls,
+        usual=round(0.25 * calls),
+    )
+    expect(own_mean, message, ["the results are right on average", "all draws are from `rng`"])
 
 
 # scaled_scores
@@ -296,9 +331,10 @@ def scaled_scores_shape(scaled_scores, draw):
 def scaled_scores_values(scaled_scores, draw):
     """Entry (i, j) of the result is the dot product of query i and key j, divided by the square root of d_k."""
     n_q, n_k, d_k = draw.sizes(3)
-    # Three times as large, so that the standard deviation of the scores is far from sqrt(d_k).
-    Q, K = 3 * draw.array(n_q, d_k), draw.array(n_k, d_k)
-    expect_agrees(scaled_scores, scaled_products, Q, K)
+    # Three times as large, so that the standard deviation of the scores is far from sqrt(d_k). Twice with the same
+    # sizes: nothing may be kept from call to call.
+    cases = [(3 * draw.array(n_q, d_k), draw.array(n_k, d_k)) for _ in range(2)]
+    expect_all_agree(scaled_scores, scaled_products, cases)
     # All sizes equal, and queries and keys from 1e-6 to 1: each score is compared relative to its own size.
     sizes_q, sizes_k = (draw.magnitudes(n_k, orders=6)[:, None] / 1000 for _ in "QK")
     Q, K = sizes_q * draw.array(n_k, n_k), sizes_k * draw.array(n_k, n_k)
@@ -378,6 +414,22 @@ def with_zeros(draw, n_q, n_k):
     return A / A.sum(-1, keepdims=True)
 
 
+def added_inside(H, A):
+    """Return a sentence with the number that was added to the weights inside the logarithm; "" if there is none."""
+
+    def with_added(number):
+        return -(A * np.log(A + number)).sum(-1)
+
+    low, high = 1e-12, 1.0
+    for _ in range(60):
+        number = math.sqrt(low * high)
+        low, high = (number, high) if with_added(number).sum() > H.sum() else (low, number)
+    if not np.allclose(H, with_added(number), rtol=1e-5, atol=0) or not 2e-12 < number < 0.5:
+        return ""
+    message = "The result is that of {number} added to each weight inside the logarithm, which is too much."
+    return Message(message, number=f"{number:.2g}")
+
+
 @check(weight=1)
 def weights_entropy_shape(weights_entropy, draw):
     """Returns an array of shape (n_q,) for `A` (n_q, n_k): one number for each query."""
@@ -389,9 +441,14 @@ def weights_entropy_shape(weights_entropy, draw):
 def weights_entropy_values(weights_entropy, draw):
     """Entry i of the result is minus the sum of a ln a over query i's weights a, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
+    first, again = sharpened(draw, n_q, n_k), sharpened(draw, n_q, n_k)  # nothing may be kept from call to call
     # As many queries as keys, sorted so that column sums differ from row sums; then far more queries than keys.
     alike, many = np.sort(sharpened(draw, n_k, n_k)), noncontiguous(sharpened(draw, draw.long(), 3))
-    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, n_q, n_k),), (alike,), (many,)])
+    weights_entropy.ahead([(first,), (again,), (alike,), (many,)])
+    for A in (first, again, alike, many):
+        H = weights_entropy(A)
+        with told_by(added_inside, H, A):
+            expect_close(H, entropies(A))
 
 
 @check(weight=2, needs=[weights_entropy_values])

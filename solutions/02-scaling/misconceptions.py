@@ -176,6 +176,38 @@ def score_variance_one_query(d_k, num_pairs, rng):
 
 @misconception(
     "score_variance",
+    label="one key for all pairs",
+    hint="One key is used for all queries, so the result depends on its random length. Every pair needs its own key: "
+    "draw (num_pairs, d_k) of them.",
+)
+def score_variance_one_key(d_k, num_pairs, rng):
+    Q, k = rng.standard_normal((num_pairs, d_k)), rng.standard_normal(d_k)
+    return (Q @ k).var()
+
+
+@misconception(
+    "score_variance",
+    label="summed over the pairs",
+    hint="The sum runs over the pairs, so there are d_k sums and their variance grows with num_pairs. Sum over the "
+    "d_k entries: the last axis of (num_pairs, d_k).",
+)
+def score_variance_over_pairs(d_k, num_pairs, rng):
+    Q, K = pairs(d_k, num_pairs, rng)
+    return (Q * K).sum(0).var()
+
+
+@misconception(
+    "score_variance",
+    label="mean not subtracted",
+    hint="This is the mean of the squared dot products. With few pairs their mean is not 0: subtract it before you "
+    "square, or use `.var()`.",
+)
+def score_variance_around_zero(d_k, num_pairs, rng):
+    return np.mean(dots(d_k, num_pairs, rng) ** 2)
+
+
+@misconception(
+    "score_variance",
     label="every query with every key",
     hint="`Q @ K.T` compares every query with every key. These num_pairs squared dot products are not independent "
     "and take much memory. Pair row i of `Q` only with row i of `K`: `(Q * K).sum(-1)`.",
@@ -336,6 +368,17 @@ def scaled_scores_by_keys(Q, K):
 )
 def scaled_scores_second_size(Q, K):
     return Q @ transposed(K) / math.sqrt(Q.shape[1])
+
+
+@misconception(
+    "scaled_scores",
+    label="cosines instead of dot products",
+    hint="Queries and keys are divided by their lengths, so the scores are cosines. Leave the vectors as they are, "
+    "and divide their dot product by sqrt(d_k) only.",
+)
+def scaled_scores_of_cosine(Q, K):
+    lengths = np.linalg.norm(Q, axis=-1)[..., :, None] * np.linalg.norm(K, axis=-1)[..., None, :]
+    return Q @ transposed(K) / lengths
 
 
 @misconception(

@@ -228,3 +228,33 @@ def weights_entropy(A):
         a = A[..., j]
         H -= a * np.log(np.where(a == 0, 1, a))
     return H
+
+# %% wrong score_variance: entries are +1 or -1 instead of normal
+def score_variance(d_k, num_pairs, rng):
+    Q = rng.choice([-1.0, 1.0], size=(num_pairs, d_k))
+    K = rng.choice([-1.0, 1.0], size=(num_pairs, d_k))
+    return float((Q * K).sum(axis=-1).var())
+
+# %% wrong scaled_scores: cosine similarity
+def scaled_scores(Q, K):
+    Qn = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
+    Kn = K / np.linalg.norm(K, axis=-1, keepdims=True)
+    return Qn @ np.swapaxes(Kn, -1, -2)
+
+# %% wrong scaled_scores: cosine similarity, divided by the root as well
+def scaled_scores(Q, K):
+    Qn = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
+    Kn = K / np.linalg.norm(K, axis=-1, keepdims=True)
+    return Qn @ np.swapaxes(Kn, -1, -2) / math.sqrt(Q.shape[-1])
+
+# %% wrong scaled_scores: results kept by the shapes of the arguments
+kept = {}
+def scaled_scores(Q, K):
+    key = Q.shape, K.shape
+    if key not in kept:
+        kept[key] = np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    return Q @ kept[key].astype(Q.dtype)
+
+# %% wrong weights_entropy: adds 0.01 inside the logarithm
+def weights_entropy(A):
+    return -np.sum(A * np.log(A + 0.01), axis=-1)
