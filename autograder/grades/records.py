@@ -18,8 +18,8 @@ from autograder.grades.results import Record
 SCHEMA = 7
 """The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
-relation; up to the sixth, none followed from another one or measured, and no cell said in place of which functions the
-course's own answered."""
+relation; up to the sixth, none followed from another one or measured, and no cell said in place of which functions
+the course's own answered."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
