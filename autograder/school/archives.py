@@ -176,8 +176,8 @@ class Unpacking:
         Refused
             If it has something that does not belong there, or if it exceeds a limit.
         """
-        most = MOST_MB_OF_ONE * 1_000_000
-        data = outer.read(most)
+        self._count(outer, 0, 0)  # before it is read
+        data = outer.read(MOST_MB_OF_ONE * 1_000_000)
         self._count(outer, 0, len(data))
         base = outer.path.rpartition("/")[2]
         with _as_refused():
@@ -190,7 +190,10 @@ class Unpacking:
                     raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
                 listed = _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
         self._count(outer, len(listed), 0)
-        return [File(f"{outer.path}/{file.path}", file.time, self._kept(outer, file), outer.path) for file in listed]
+        return [
+            File(f"{outer.path}/{file.path}", file.time or outer.time, self._kept(outer, file), outer.path)
+            for file in listed
+        ]
 
     def _kept(self, outer: File, file: File) -> Callable[[int], bytes]:
         """Return a function that reads a file's contents, which are unpacked now."""
@@ -394,7 +397,7 @@ def _when(stamp: tuple[int, ...]) -> datetime | None:
 
 def _when_of(seconds: float) -> datetime | None:
     try:
-        return datetime.fromtimestamp(seconds).astimezone()
+        return datetime.fromtimestamp(seconds).astimezone() if seconds else None
     except (ValueError, OverflowError, OSError):
         return None
 
