@@ -299,7 +299,8 @@ class Collector:
         since = _date(raw.decode("utf-8", "replace")) if raw else None
         if hand_in.called and there != new:
             raise Refused(_misnamed(hand_in))
-        if there != new and hand_in.blank != (blank := is_as_given(self.exercises.all[hand_in.exercise], there)):
+        blank = is_as_given(self.exercises.all[hand_in.exercise], there)
+        if there not in (None, new) and hand_in.blank != blank:
             return Fate.ANSWERED if blank else Fate.BLANK
         if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
             return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
