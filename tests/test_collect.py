@@ -943,21 +943,25 @@ def test_a_packed_file_is_unpacked_once(collect, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "limit, reason", [("MOST_MB_OF_ONE", "than 5 MB in all"), ("MOST_ENTRIES_OF_ONE", "files in")]
+    "limit, reason", [("MOST_MB_OF_ONE", "10 MB in all"), ("MOST_ENTRIES_OF_ONE", "5 files in all")]
 )
-def test_one_student_with_many_packed_files_takes_the_room_of_nobody(collect, tmp_path, monkeypatch, limit, reason):
+def test_one_student_with_many_packed_files_takes_the_room_of_nobody(tmp_path, monkeypatch, limit, reason):
     monkeypatch.setattr(archives, limit, 1)
-    inner = zipped({"zeros" if limit == "MOST_MB_OF_ONE" else NAME: bytes(900_000)})
+    inner = zipped({"zeros": bytes(900_000)})
     files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)}
     files |= {"lovelaceada_1_99_01-qkv.ipynb": QKV, "zbabbagecharles_2_7_work.zip": zipped({NAME: QKV})}
-    collector = Collector(Exercises([]), None, "", tmp_path, Limits())
     with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
         refused = dict(source.refused)
-        assert len(source.files) == 7 and collector  # five of hers, and two notebooks
+        assert len(source.files) == 7  # five of hers, and two notebooks
     assert len(refused) == 4 and all(reason in line for line in refused.values())
-    monkeypatch.setattr(archives, "MOST_MB", 2)
-    with opened(tmp_path / "all.zip", whose) as source:
-        assert any("collect it separately" in line for _, line in source.refused)
+
+
+def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_MB", 1)
+    files = {f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED) for n in range(3)}
+    with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
+        assert [path for path, _ in source.refused] == ["al1_work.zip", "al2_work.zip"]
+        assert all("collect it separately" in reason for _, reason in source.refused) and len(source.files) == 1
 
 
 def test_very_many_notebooks_of_one_student_are_not_read(collect, tmp_path, monkeypatch):

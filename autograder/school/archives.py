@@ -204,6 +204,8 @@ class Unpacking:
         size = len(data)
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
+        if start + size > MOST_MB * 1_000_000:
+            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
         self.disk.write(data)
 
         def read(most: int) -> bytes:
@@ -214,7 +216,7 @@ class Unpacking:
         return read
 
     def _count(self, outer: File, files: int, size: int) -> None:
-        """Count what is unpacked for a student, and in all.
+        """Count what is read for a student: packed files and, unpacked, what is in them.
 
         Raises
         ------
@@ -224,13 +226,11 @@ class Unpacking:
         student = self.whose(outer.path)
         self.counts[student] += files
         self.sizes[student] += size
-        most_mb, most_files = MOST_ATTEMPTS * MOST_MB_OF_ONE, MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
+        most_mb, most_files = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE, MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
         if self.sizes[student] > most_mb * 1_000_000:
             raise Refused(f"is one of this student's packed files that have more than {most_mb} MB in all")
         if self.counts[student] > most_files:
             raise Refused(f"is one of this student's packed files that have more than {most_files} files in all")
-        if self.sizes.total() > MOST_MB * 1_000_000:
-            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
 
 
 def _giving(data: bytes) -> Callable[[int], bytes]:
