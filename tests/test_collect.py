@@ -445,7 +445,7 @@ def given_answers(course):
 @pytest.mark.parametrize(
     "attempts, counts, reason",
     [
-        ([WRITTEN, GIVEN], 0, "is newer but has no answer"),
+        ([WRITTEN, GIVEN], 0, "has no answer; all.zip: "),
         ([GIVEN, GIVEN + b" "], 1, "submitted a newer one"),
         ([GIVEN, WRITTEN], 1, "submitted a newer one"),
         ([WRITTEN, WRITTEN + b" ", GIVEN], 1, "submitted a newer one"),

@@ -166,7 +166,7 @@ class Collector:
             if hand_in is counts:
                 newer = True
             elif newer:
-                plan.unplaced.append((hand_in.where, f"is newer but has no answer; {counts.where} has, and counts"))
+                plan.unplaced.append((hand_in.where, f"has no answer; {counts.where} has one, and counts"))
             else:
                 plan.unplaced.append((hand_in.where, f"{counts.student} submitted a newer one, {counts.where}"))
 
