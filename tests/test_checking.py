@@ -918,7 +918,9 @@ def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_che
     first, second = report.results
     assert (first.follows, first.cause, second.follows, second.cause) == ("of_rows", "", "", "turned")
     said = "Probably the same mistake as in `of_rows`: turned. It makes this check fail as well."
-    assert said in show.text(report) and "of_rows</code>: turned. It makes this check fail as well." in show.as_html(report)
+    assert said in show.text(report) and "of_rows</code>: turned. It makes this check fail as well." in show.as_html(
+        report
+    )
     assert show.text(report).count("Likely cause: turned.") == 1
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from autograder.checking import Failed, Suite, noncontiguous, right
-from autograder.checking.expect import expect_agrees
+from autograder.checking import Failed, Suite, backward, noncontiguous, right
+from autograder.checking.expect import expect_agrees, expect_close
 
 SEED = 3
 AGAIN = (
@@ -209,7 +209,9 @@ SPECIAL = {
 NOISE = {
     "none": lambda y: y,
     "of rounding": lambda y: y * (1 + 3e-16 * np.cos(np.arange(y.size)).reshape(y.shape)),
-    "around 0": lambda y: y + 2e-16 * np.abs(np.nan_to_num(y)).max(initial=0) * np.sin(np.arange(y.size)).reshape(y.shape),
+    "around 0": lambda y: (
+        y + 2e-16 * np.abs(np.nan_to_num(y)).max(initial=0) * np.sin(np.arange(y.size)).reshape(y.shape)
+    ),
     "in single precision": lambda y: y.astype(np.float32).astype(float),
 }
 
@@ -243,6 +245,16 @@ def test_of_a_result_that_is_0_no_multiple_is_told(kind, wrong):
     assert "Doubling" not in told and "should change" not in told
 
 
+def test_a_result_of_rounding_alone_responds_to_nothing():
+    def gap(x):
+        return np.array([float(x.shape[0])])
+
+    def pooled(x):
+        return np.array([np.abs(x[::-1].mean(0) - x.mean(0)).max()]) + 1e-17
+
+    assert said(rejected(gap), "f", pooled) == ""
+
+
 def of_a_transposed_array(draw):
     return [noncontiguous(draw.array(*draw.sizes(2)))]
 
@@ -261,8 +273,12 @@ def test_a_second_call_is_made_with_the_same_layout_and_another_one_is_told():
 
 
 def test_of_tensors_too_the_layout_stays():
-    suite = suite_of("f", lambda x: x * 1.0, lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT])
-    assert said(suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0).startswith("For a contiguous")
+    suite = suite_of(
+        "f", lambda x: x * 1.0, lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT]
+    )
+    assert said(suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0).startswith(
+        "For a contiguous"
+    )
 
 
 def test_an_effect_between_none_and_a_clear_one_is_not_told():
@@ -337,6 +353,29 @@ class OwnNorm(Layer):
 class WithoutNorm(Layer):
     def forward(self, x):
         return x + self.two(torch.tanh(self.one(x)))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (
+            lambda x: 3 * x.sin(),
+            "The result of the forward pass is wrong here as well, so its gradients are wrong too.",
+        ),
+        (lambda x: x.sin() + (x - x.detach()), ""),
+    ],
+)
+def test_that_gradients_follow_from_a_wrong_result_is_told(function, told):
+    own = suite_of("f", lambda x: x.sin(), lambda draw: [])
+
+    @own.check()
+    def gradients(f, draw):
+        """Gradients flow."""
+        x, upstream = torch.tensor(draw.array(3, 4)), torch.tensor(draw.array(3, 4))
+        expect_close(backward(f, x, upstream=upstream)[1][0], upstream * x.cos())
+
+    del own.checks[0]
+    assert said(own, "f", function) == told
 
 
 @pytest.fixture
