@@ -633,15 +633,18 @@ def tuning():
     return {name: functools.partial(case, *one) for name, one in named.items()}
 
 
+@functools.cache
+def processes():
+    """Return processes that compile, which are kept."""
+    return pebble.ProcessPool(min(14, os.cpu_count()), context=get_context("spawn"))
+
+
 def compiled(kernel, size, width, todo, patience=40):
-    """Compile a kernel with these block sizes on all cores; return those that were ready in time, in seconds."""
-    pool = pebble.ProcessPool(min(8, os.cpu_count()), context=get_context("spawn"))
-    futures = [pool.schedule(with_blocks, args=(kernel, size, width, blocks, 256)) for blocks in todo]
-    wait(futures, patience)
-    ready = [blocks for blocks, future in zip(todo, futures, strict=True) if future.done() and not future.exception()]
-    pool.stop()  # and what still compiles
-    pool.join()
-    return ready
+    """Compile a kernel with these block sizes on all cores; return those that took at most so many seconds."""
+    arguments = [(kernel, size, width, blocks, 256) for blocks in todo]
+    futures = [processes().schedule(with_blocks, args=one, timeout=patience) for one in arguments]
+    wait(futures)
+    return [blocks for blocks, future in zip(todo, futures, strict=True) if not future.exception()]
 
 
 def tuning_row(kernel, size, width, n, blocks, milliseconds):

@@ -186,7 +186,8 @@ def distance(found, right):
 
 def refused(name, error):
     """Let a backend have no kernel for something; raise what is no refusal, but a fault of the device, again."""
-    if isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error):
+    fault = "CUDA error" in str(error) and "captur" not in str(error)  # what is no part of a graph is no fault
+    if isinstance(error, torch.OutOfMemoryError) or fault:
         raise error
     if DEVICE == "cuda":  # on a CPU most are refused
         print(f"{name} has no kernel for this: {str(error).splitlines()[0]}")

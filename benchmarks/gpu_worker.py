@@ -9,7 +9,7 @@ import traceback
 
 from gpu_needs import Absent
 
-HUNG = 120  # seconds that one case may take at most
+HUNG = 180  # seconds that one case may take at most
 
 
 class Died(Exception):

@@ -17,7 +17,7 @@ import math
 
 import torch
 import triton
-from flash_attention import _together
+from flash_attention import NO_SPECIAL, _together
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -31,20 +31,18 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 LOG2_E = gl.constexpr(1.4426950408889634)
 LOG_2 = gl.constexpr(0.6931471805599453)
 ROWS = gl.constexpr(64)  # of a product: those that four warps have
-NO_SPECIAL = ["n_q", "n_k", "heads", "together"]
 
 
 @gluon.jit
-def _place(n, heads, together, BLOCK: gl.constexpr, LONGEST_LAST: gl.constexpr):
+def _place(n, together, BLOCK: gl.constexpr, LONGEST_LAST: gl.constexpr):
     """Return which head (a long integer) and which first row this program works at: as in `flash_attention.py`."""
     blocks = gl.cdiv(n, BLOCK)
-    first_head = gl.program_id(0) // (together * blocks) * together
-    together = gl.minimum(together, heads - first_head)
-    number = gl.program_id(0) - first_head * blocks
+    group = gl.program_id(0) // (together * blocks)
+    number = gl.program_id(0) % (together * blocks)
     block = number // together
     if LONGEST_LAST:
         block = blocks - 1 - block
-    return (first_head + number % together).to(gl.int64), block * BLOCK
+    return (group * together + number % together).to(gl.int64), block * BLOCK
 
 
 @gluon.jit
@@ -197,12 +195,12 @@ def _attend(
 
 @gluon.jit(do_not_specialize=NO_SPECIAL)
 def _forward(
-    q, k, v, out, lse, n_q, n_k, scale, heads, together,
+    q, k, v, out, lse, n_q, n_k, scale, together,
     CAUSAL: gl.constexpr, D: gl.constexpr, GROUPS: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head, 64 for each group of warps: rows of `out`, and their log-sum-exp."""
     BLOCK_Q: gl.constexpr = ROWS * GROUPS
-    head, first = _place(n_q, heads, together, BLOCK_Q, CAUSAL)
+    head, first = _place(n_q, together, BLOCK_Q, CAUSAL)
     q_rows = _rows(q + head * n_q * D, n_q, D, ROWS)
     k_rows, v_rows = _rows(k + head * n_k * D, n_k, D, BLOCK_K), _rows(v + head * n_k * D, n_k, D, BLOCK_K)
     out, lse = out + head * n_q * D, lse + head * n_q
@@ -306,14 +304,14 @@ def _keys_turn(
 
 @gluon.jit(do_not_specialize=NO_SPECIAL)
 def _backward_keys(
-    q, k, v, d_out, lse, delta, dk, dv, n_q, n_k, scale, heads, together,
+    q, k, v, d_out, lse, delta, dk, dv, n_q, n_k, scale, together,
     CAUSAL: gl.constexpr, D: gl.constexpr, BLOCK_Q: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """One block of keys of one head: rows of `dk` and `dv`, from all queries that see some of it. STAGES > 2."""
     warps: gl.constexpr = gl.num_warps()
     scores_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [warps, 1], [16, BLOCK_Q, 16])
     sums_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [warps, 1], [16, D, 16])
-    head, first = _place(n_k, heads, together, BLOCK_K, False)  # the first keys are seen by most queries
+    head, first = _place(n_k, together, BLOCK_K, False)  # the first keys are seen by most queries
     q_rows, d_out_rows = _rows(q + head * n_q * D, n_q, D, BLOCK_Q), _rows(d_out + head * n_q * D, n_q, D, BLOCK_Q)
     k_rows, v_rows = _rows(k + head * n_k * D, n_k, D, BLOCK_K), _rows(v + head * n_k * D, n_k, D, BLOCK_K)
     lse, delta = lse + head * n_q, delta + head * n_q
@@ -363,9 +361,8 @@ def _allocate(size, _alignment, _stream):
 
 def _options(q, k, causal):
     triton.set_allocator(_allocate)
-    heads, together = q.shape[0] * q.shape[1], _together(q, k) if causal else 1
     about = {"n_q": q.shape[2], "n_k": k.shape[2], "scale": math.log2(math.e) / math.sqrt(q.shape[3])}
-    return {**about, "heads": heads, "together": together, "CAUSAL": bool(causal), "D": q.shape[3]}
+    return {**about, "together": _together(q, k) if causal else 1, "CAUSAL": bool(causal), "D": q.shape[3]}
 
 
 def run_forward(q, k, v, causal, blocks):
