@@ -90,7 +90,8 @@ def for_h100(made, constants, size, **launch):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    kinds = {"n_q": "i32", "n_k": "i32", "heads": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    kinds = dict.fromkeys(("n_q", "n_k", "heads", "together"), "i32")
+    kinds |= {"scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
     matrix = "*bf16" if size == 2 else "*fp32"
     types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names}
     aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
@@ -178,6 +179,7 @@ def limits(record):
 def digests():
     """Return fingerprints of the files that are measured: results of another version are not those of this one."""
     files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
+    files |= {"gluon_code": "hopper.py"}
     # However git ends lines on this system.
     texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
     return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
