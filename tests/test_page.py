@@ -58,7 +58,8 @@ def graded(tmp_path_factory):
     with gradebook.opened(course) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
-        writer.save(exercise.name, STUDENT, outcome, None, "The reasons, which the page tells in its own way.")
+        comment = "The reasons, which the page tells in its own way."
+        writer.save(exercise.name, STUDENT, outcome, None, lambda saved: comment)
         book.find_comment("proof", exercise.name, exercise.name, STUDENT).manual_comment = COMMENT
         book.db.commit()
         saved = writer.saved(exercise.name, STUDENT)
@@ -166,9 +167,9 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
     return body(render(notebook, saved, assignment="01-sums", student="ada"))
 
 
-def said_of(kind, reason, notes=(), evidence=(), stops=(), to_read=()):
+def said_of(kind, reason, notes=(), evidence=(), stops=()):
     """Return the cell at a graded notebook's head."""
-    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)), list(to_read))
+    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)))
 
 
 def said(element):

@@ -250,11 +250,12 @@ def _cards(function: Function) -> Iterator[Card]:
         return
     read = report.read if report else ""
     lost = Card(function.id, function.name, function.left, function.comment, read)
+    if function.manual:
+        yield replace(lost, message=Message("These points were given by a person."))
+        return
     if report is None:
         if function.check or function.ending:
             yield replace(lost, message=function.ending or Message("The check did not finish."))
-        elif function.manual:
-            yield replace(lost, message=Message("These points were given by a person."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
     blocked = [result for result in report.results if result.status == Status.BLOCKED and result.weight]

@@ -14,6 +14,10 @@ NOT_INSTALLED = (
     "`{package}` is neither installed where this was graded nor submitted with the notebook, so code that uses it "
     "fails. It is imported in: {cells}."
 )
+TO_READ = "A person grades {cell}; until then it has 0 points."
+TO_CONFIRM = (
+    "A person gave {given} of {points} points for {cell}, and has to confirm them: it was graded again since."
+)
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
@@ -34,9 +38,17 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
             if cell.instead:
                 lines.append(str(tested_with(cell.subject or grade_id, cell.instead)))
+    lines += [str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None]
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
+
+
+def waiting(name: str, cell: CellResult) -> Message | None:
+    """Return a sentence on what a person still has to do with a cell, or None."""
+    if cell.waits and cell.given is not None:
+        return Message(TO_CONFIRM, cell=cell.subject or name, given=f"{cell.given:g}", points=f"{cell.max_points:g}")
+    return Message(TO_READ, cell=name) if cell.waits and cell.manual and not str(cell.error) else None
 
 
 def lost_to(cell: CellResult) -> str:

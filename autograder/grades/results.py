@@ -57,6 +57,7 @@ class CellResult:
 
     `pending` points are neither earned nor lost, until a machine can run their checks. `given` are the points that a
     person gave instead of all these. `instead` names the functions that the course's own answered for in its checks.
+    `waits` says that a person still has to give points, or to confirm them.
     """
 
     points: float
@@ -68,6 +69,7 @@ class CellResult:
     pending: float = 0.0
     given: float | None = None
     instead: list[str] = field(default_factory=list)
+    waits: bool = False
 
     def lost(self) -> float:
         """Return the points that are neither earned nor pending."""
@@ -200,16 +202,22 @@ class Record:
 
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no longer pending."""
-        given = {name: cell.score for name, cell in saved.cells.items() if cell.manual}
-        return self.settled(given).with_standing(saved.standing)
+        return self.settled(saved.cells).with_standing(saved.standing)
 
-    def settled(self, given: Mapping[str, float]) -> "Record":
+    def settled(self, saved: Mapping[str, SavedCell]) -> "Record":
         """Return this record with the points that a person gave, by cell; these cells have no pending points."""
-        cells = {
-            name: dataclasses.replace(cell, given=given.get(name), pending=0.0 if name in given else cell.pending)
-            for name, cell in self.cells.items()
-        }
-        return dataclasses.replace(self, cells=cells)
+        return dataclasses.replace(self, cells=settled(self.cells, saved))
+
+
+def settled(cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]) -> dict[str, CellResult]:
+    """Return the results of cells with what the gradebook says that a person did, or still has to do."""
+    found = {}
+    for name, cell in cells.items():
+        now = saved.get(name, SavedCell())
+        given = now.score if now.manual else None
+        pending = 0.0 if now.manual else cell.pending
+        found[name] = dataclasses.replace(cell, given=given, pending=pending, waits=now.waits)
+    return found
 
 
 def _pending(cells: dict[str, CellResult]) -> float:

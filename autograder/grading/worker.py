@@ -55,7 +55,6 @@ ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
 OUR_FAULT = "our own fault; a person will give these points: {fault}"
 NO_RESPONSE = Message("no response")
-TO_READ = "A person grades {cell}; until then it has 0 points."
 
 
 class Worker:
@@ -266,13 +265,10 @@ def _outcome(
     if kind is None:
         lost = any(result.lost() > 1e-9 for result in cells.values())
         kind = Kind.WRONG if lost else Kind.RIGHT
-    to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
-    waiting = [Message(TO_READ, cell=name) for name in to_read]
-    repairs = notes + waiting
-    if kind not in (Kind.RIGHT, Kind.WRONG) or repairs:
+    if kind not in (Kind.RIGHT, Kind.WRONG) or notes:
         said = outcome_cell.Said(kind, reason, notes, evidence, list(stops))
-        notebook.cells.insert(0, outcome_cell.cell(said, waiting))
-    return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
+        notebook.cells.insert(0, outcome_cell.cell(said))
+    return Outcome(kind, reason, notes, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 
 def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellResult:
