@@ -37,9 +37,11 @@ from checking import (
     expect_raises,
     expect_tuple,
     noncontiguous,
+    told_by,
 )
 from specifications import attended, real_tokens, sees_past, shared_out
 
+REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 LARGE = 5e-3
 HALF = 3e-2
 
@@ -121,7 +123,7 @@ def by_hand_weights(by_hand, draw):
 @check(weight=1)
 def causal_mask_shape(causal_mask, draw):
     """Returns an array of shape (n_q, n_k)."""
-    n_q, n_k = draw.sizes(2)
+    n_q, n_k = sorted(draw.sizes(2))  # more queries than keys are another check's
     expect_array(causal_mask(n_q, n_k), (n_q, n_k), what=Message("the mask"))
 
 
@@ -199,6 +201,9 @@ def padding_mask_values(padding_mask, draw):
     b, n = batch(draw)
     lengths = lengths_below(draw, b, n)
     expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
+    lengths = n - 1 - lengths
+    with told_by(lambda: REPEATED):
+        expect_mask(padding_mask(lengths, n), real_tokens(lengths, n))
     # As many sequences as tokens, many sequences, many tokens. The lengths are a strided view of 32-bit integers.
     for sequences, tokens in [(n, n), (draw.long(), 5), (3, draw.long())]:
         lengths = np.repeat(lengths_below(draw, sequences, tokens), 2)[::2].astype(np.int32)
@@ -268,6 +273,9 @@ def masked_softmax_values(masked_softmax, draw):
     n_q, n_k = draw.sizes(2)
     S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask))
+    S, mask = scores(draw, n_q, n_k), some(draw, n_q, n_k)
+    with told_by(lambda: REPEATED):
+        expect_close(masked_softmax(S, mask), shared_out(S, mask))
     # As many queries as keys, and weights from 1e-6 to 1: each is compared relative to its own size.
     S, mask = scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)), some(draw, n_k, n_k)
     for own in (mask, np.ones_like(mask)):
@@ -282,13 +290,15 @@ def masked_softmax_values(masked_softmax, draw):
 def masked_softmax_nothing(masked_softmax, draw):
     """A fully masked row gets zero weights, not NaN and not equal weights; the other rows are not affected."""
     n_q, n_k = draw.sizes(2)
-    S, mask = scores(draw, n_q, n_k), np.zeros((n_q, n_k), dtype=bool)
-    expect_zero(expect_array(masked_softmax(S, mask), (n_q, n_k)), ~mask)
+    # All rows fully masked, then some of them. Which mistake it is shows in both results together.
     mask = some(draw, n_q, n_k)
     mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
-    got = expect_array(masked_softmax(S, mask), (n_q, n_k))
-    expect_zero(got, ~mask)
-    expect_close(got, shared_out(S, mask))
+    cases = [(scores(draw, n_q, n_k), np.zeros_like(mask)), (scores(draw, n_q, n_k), mask)]
+    masked_softmax.ahead(cases)
+    results = [expect_array(masked_softmax(*case), (n_q, n_k)) for case in cases]
+    for (S, mask), got in zip(cases, results, strict=True):
+        expect_zero(got, ~mask)
+        expect_close(got, shared_out(S, mask))
     # As many queries as keys, and a mask (n, 1): it hides all keys from some queries, not some keys from all queries.
     S, mask = scores(draw, n_k, n_k), some(draw, 1, n_k).T
     expect_close(masked_softmax(S, mask), shared_out(S, np.repeat(mask, n_k, axis=1)))
@@ -298,7 +308,7 @@ def masked_softmax_nothing(masked_softmax, draw):
 def masked_softmax_batch(masked_softmax, draw):
     """Keeps leading batch dimensions, one or several: each matrix of scores has its own mask."""
     n_q, n_k, b = draw.sizes(3)
-    for lead in [(b,), (2, b)]:
+    for lead in [(b,), (2, b), (3, 2, 2)]:
         S, mask = scores(draw, *lead, n_q, n_k), some(draw, *lead, n_q, n_k)
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
 
@@ -421,6 +431,9 @@ def masked_softmax_inputs(masked_softmax, draw):
     """Does not change `S` or `mask`, and accepts read-only arrays."""
     n_q, n_k, b = draw.sizes(3)
     S, mask = scores(draw, b, n_q, n_k), some(draw, b, n_q, n_k)
+    # What code may replace in place: rows with nothing visible, and masked scores that are infinite.
+    mask[:, 0] = False
+    S[~mask] = np.inf
     expect_inputs_kept(masked_softmax, ["S", "mask"], S, mask)
 
 
@@ -460,6 +473,9 @@ def masked_attention_masked(masked_attention, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
+    for masks in [(some(draw, n_q, n_k),), ()]:
+        with told_by(lambda: REPEATED):
+            expect_attends(masked_attention, *qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), *masks)
     # All sizes equal, and weights from 1e-10 to 1. Keys with smaller weights have larger values, so each one matters.
     n = max(n_q, n_k)
     Q, K, V = qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n)
@@ -494,20 +510,26 @@ def masked_attention_leak(masked_attention, draw):
 def masked_attention_nothing(masked_attention, draw):
     """A fully masked query gets zero weights and the result 0, not NaN; the other queries are not affected."""
     n_k, n_q, d_k, d_v = draw.sizes(4)
-    Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    mask = some(draw, n_q, n_k)
-    mask[draw.rng.permutation(n_q)[: n_q // 2]] = False
-    Z, A = expect_tuple(masked_attention(Q, K, V, mask), "ZA")
-    unseeing = ~mask.any(-1, keepdims=True)
-    expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
-    expect_zero(expect_array(Z, (n_q, d_v), what="Z"), np.repeat(unseeing, d_v, axis=-1), what=Message("The result"))
-    expect_attends(masked_attention, Q, K, V, mask)
+    # Some queries are fully masked, then all of them.
+    some_hidden = some(draw, n_q, n_k)
+    some_hidden[draw.rng.permutation(n_q)[: n_q // 2]] = False
+    for mask in (some_hidden, np.zeros_like(some_hidden)):
+        Q, K, V = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        Z, A = expect_tuple(masked_attention(Q, K, V, mask), "ZA")
+        fully_masked = np.repeat(~mask.any(-1, keepdims=True), d_v, axis=-1)
+        expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
+        expect_zero(expect_array(Z, (n_q, d_v), what="Z"), fully_masked, what=Message("The result"))
+        Z_expected, A_expected = attended(Q, K, V, mask)
+        expect_close(A, A_expected, what="A")
+        expect_close(Z, Z_expected, what="Z")
 
 
 @check(weight=2, needs=[masked_attention_masked])
 def masked_attention_batch(masked_attention, draw):
     """Keeps leading dimensions, with no mask or a mask (n_q, n_k), (1, n_k), (b, 1, n_k) or (b, n_q, n_k)."""
     n_q, n_k, d_k, d_v, b = draw.sizes(5)
+    Q, K, V = qkv(draw, 3, 2, 2, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+    expect_attends(masked_attention, Q, K, V, some(draw, n_q, n_k))
     for lead in [(b,), (2, b)]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         expect_attends(masked_attention, Q, K, V)
@@ -603,5 +625,7 @@ def masked_attention_inputs(masked_attention, draw):
     """Does not change `Q`, `K`, `V` or `mask`, and accepts read-only arrays."""
     # The results have the shape of the inputs, so code could write them into these.
     (n,) = draw.sizes(1)
-    arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), some(draw, n, n)]
+    mask = some(draw, n, n)
+    mask[0] = False  # code may replace rows with nothing visible in place
+    arguments = [*qkv(draw, n_q=n, n_k=n, d_k=n, d_v=n), mask]
     expect_inputs_kept(masked_attention, ["Q", "K", "V", "mask"], *arguments)

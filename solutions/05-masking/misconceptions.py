@@ -523,8 +523,8 @@ def masked_softmax_axis_one(S, mask):
 @misconception(
     "masked_softmax",
     label="NaN in fully masked rows",
-    hint="In a fully masked row every score is -inf, and -inf - (-inf) is NaN. Find such rows and give them zero "
-    "weights.",
+    hint="In a fully masked row every score is -inf. Subtracting its maximum, -inf, or dividing by its sum, 0, gives "
+    "NaN. Find such rows and give them zero weights.",
 )
 def masked_softmax_empty_rows_nan(S, mask):
     return softmax(hidden(S, mask))
@@ -553,9 +553,9 @@ def masked_softmax_1e9(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="masked scores set to the lowest number",
-    hint="A fully masked row gets equal weights, because all its scores are the lowest number of the dtype. Set its "
-    "weights to 0.",
+    label="equal weights in fully masked rows",
+    hint="All keys of a fully masked row get the same weight. Softmax of equal scores does so, whatever number they "
+    "have been replaced by. Set the weights of such a row to 0.",
 )
 def masked_softmax_lowest_number(S, mask):
     return softmax(hidden(S, mask, fill=np.finfo(S.dtype).min))
@@ -574,6 +574,58 @@ def masked_softmax_1e4(S, mask):
 
 @misconception(
     "masked_softmax",
+    label="masked scores set to -10000, no zeros",
+    hint="A fully masked row gets equal weights, because all its scores are -10000. In other rows the masked scores "
+    "win if all visible ones are lower. Use -inf, and set the weights of fully masked rows to 0.",
+)
+def masked_softmax_1e4_only(S, mask):
+    return softmax(hidden(S, mask, fill=-1e4))
+
+
+@misconception(
+    "masked_softmax",
+    label="no mask if nothing is visible",
+    hint="If the mask is False everywhere, it is ignored: the result is the softmax of all scores. Then every weight "
+    "should be 0.",
+)
+def masked_softmax_nothing_is_no_mask(S, mask):
+    return share(S, mask if mask.any() else np.ones_like(mask))
+
+
+@misconception(
+    "masked_softmax",
+    label="fully masked rows not masked",
+    hint="A fully masked row gets the softmax of all its scores, as if no key were masked. Its weights should be 0.",
+)
+def masked_softmax_empty_rows_see_all(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    return share(S, mask | ~mask.any(axis=-1, keepdims=True))
+
+
+@misconception(
+    "masked_softmax",
+    label="maximum never below 0",
+    hint="The maximum is at least 0. If all visible scores of a row are far below 0, their exponentials become 0. "
+    "Subtract the largest visible score, whatever its sign. Only a maximum of -inf needs another number.",
+)
+def masked_softmax_maximum_from_zero(S, mask):
+    S = hidden(S, mask)
+    return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), S.dtype.type(0))))
+
+
+@misconception(
+    "masked_softmax",
+    label="lower limit for the maximum",
+    hint="The maximum never falls below a fixed number, such as -50000. If all visible scores of a row are lower, "
+    "their exponentials become 0. Replace the maximum only where it is -inf.",
+)
+def masked_softmax_maximum_with_limit(S, mask):
+    S = hidden(S, mask)
+    return shares(np.exp(S - np.maximum(S.max(axis=-1, keepdims=True), S.dtype.type(-5e4))))
+
+
+@misconception(
+    "masked_softmax",
     label="masked scores lowered by 1e9",
     hint="-1e9 is added to every score of a fully masked row, and softmax ignores a constant that is added to all. "
     "Set its weights to 0. Also replace the scores instead of adding: 1e30 - 1e9 still wins.",
@@ -584,8 +636,8 @@ def masked_softmax_adds_1e9(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="fully masked rows given equal weights",
-    hint="Fully masked rows get equal weights. Their weights should be 0.",
+    label="weights of 1 in fully masked rows",
+    hint="Every weight of a fully masked row is 1. It should be 0.",
 )
 def masked_softmax_equal_shares(S, mask):
     return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1))
@@ -605,7 +657,8 @@ def masked_softmax_adds_infinity(S, mask):
 @misconception(
     "masked_softmax",
     label="maximum includes masked scores",
-    hint="A masked score of 1e30 makes all other exponentials 0, and 0 / 0 is NaN. Replace the masked scores first.",
+    hint="If a masked score of 1e30 is the maximum, the exponentials of all visible scores become 0. Replace the "
+    "masked scores first.",
 )
 def masked_softmax_maximum_of_masked(S, mask):
     mask = np.broadcast_to(mask, S.shape)
@@ -654,9 +707,9 @@ def masked_softmax_clipped(S, mask):
 
 @misconception(
     "masked_softmax",
-    label="scores set to -1e9, weights zeroed",
-    hint="Masked scores are replaced by -1e9, and visible scores below -1e9 still lose to them. -inf is lower than "
-    "any score.",
+    label="scores below -1e9 get no weight",
+    hint="A row whose visible scores are all below -1e9 gets zero weights: its masked scores are replaced by -1e9, "
+    "or its maximum is limited to that. -inf is lower than any score.",
 )
 def masked_softmax_1e9_loses(S, mask):
     return softmax(hidden(S, mask, fill=-1e9)) * np.broadcast_to(mask, S.shape)
@@ -719,8 +772,8 @@ def masked_softmax_tiny_number(S, mask):
 @misconception(
     "masked_softmax",
     label="masked scores overwritten in place",
-    hint="`S[...] = -np.inf` changes the caller's scores. Use `np.where(mask, S, -np.inf)`, which creates a new "
-    "array.",
+    hint="The caller's scores change where they are masked, as `S[...] = -np.inf` does. Use `np.where(mask, S, "
+    "-np.inf)`, which creates a new array.",
 )
 def masked_softmax_in_place(S, mask):
     S[~np.broadcast_to(mask, S.shape)] = -np.inf
@@ -891,6 +944,16 @@ def masked_attention_truth_of_mask(Q, K, V, mask=None):
 
 
 @misconception(
+    "masked_attention",
+    label="no mask if nothing is visible",
+    hint="A mask that is False everywhere is ignored, as if none were given (`not mask.any()`). It hides all keys, "
+    "so all weights and results are 0. Only None means no mask.",
+)
+def masked_attention_nothing_is_no_mask(Q, K, V, mask=None):
+    return attend(Q, K, V, None if mask is None or not mask.any() else mask)
+
+
+@misconception(
     "masked_attention", label="mask not used", hint="The mask is not used: every query attends to every key."
 )
 def masked_attention_without_mask(Q, K, V, mask=None):
@@ -919,8 +982,8 @@ def masked_attention_afterwards(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="NaN in fully masked rows",
-    hint="A fully masked query has only scores of -inf, and -inf - (-inf) is NaN. `masked_softmax` gives it zero "
-    "weights.",
+    hint="A fully masked query has only scores of -inf. Subtracting their maximum, -inf, or dividing by a sum of 0, "
+    "gives NaN. `masked_softmax` gives it zero weights.",
 )
 def masked_attention_empty_rows_nan(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_empty_rows_nan)
@@ -929,8 +992,8 @@ def masked_attention_empty_rows_nan(Q, K, V, mask=None):
 @misconception(
     "masked_attention",
     label="fully masked rows given equal weights",
-    hint="A fully masked query attends to every key equally, because all its scores are the same low number. Its "
-    "weights and its result should be 0.",
+    hint="A fully masked query attends to every key equally. Softmax of equal scores does so, whatever number they "
+    "have been replaced by. Its weights and its result should be 0.",
 )
 def masked_attention_equal_shares(Q, K, V, mask=None):
     return attend(Q, K, V, mask, weigh=masked_softmax_lowest_number)

@@ -360,3 +360,147 @@ def masked_attention(Q, K, V, mask=None):
         mask = causal_mask(Q.shape[-2], K.shape[-2])
     A = masked_softmax(scaled_scores(Q, K), mask)
     return A @ V, A
+
+# %% wrong masked_softmax: the maximum is never below 0
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, -np.inf)
+    largest = np.maximum(S.max(axis=-1, keepdims=True), 0)
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return (E / np.where(total > 0, total, 1)).astype(S.dtype)
+
+# %% wrong masked_softmax: the maximum is never below -50000
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, -np.inf)
+    largest = np.maximum(S.max(axis=-1, keepdims=True), np.array(-5e4, S.dtype))
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total > 0, total, 1)
+
+# %% wrong masked_softmax: the maximum is never below -1e9
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, -np.inf)
+    largest = np.maximum(S.max(axis=-1, keepdims=True), -1e9)
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total > 0, total, 1)
+
+# %% wrong masked_softmax: -10000 instead of -inf, without zeros
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, np.array(-10000, S.dtype))
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong masked_softmax: without a visible key the mask is replaced by ones
+def masked_softmax(S, mask):
+    if not mask.any():
+        mask = np.ones_like(mask)
+    S = np.where(np.broadcast_to(mask, S.shape), S, -np.inf)
+    largest = S.max(axis=-1, keepdims=True)
+    largest = np.where(np.isneginf(largest), 0, largest).astype(S.dtype)
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return (E / np.where(total == 0, 1, total)).astype(S.dtype)
+
+# %% wrong masked_softmax: scores of fully masked rows become 0 before the softmax
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, np.array(-np.inf, S.dtype))
+    S = np.where(mask.any(axis=-1, keepdims=True), S, np.array(0, S.dtype))
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong masked_softmax: fully masked rows get 1 / n_k
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, np.array(-np.inf, S.dtype))
+    largest = np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)
+    E = np.exp(S - largest)
+    E = np.where(mask.any(axis=-1, keepdims=True), E, np.array(1, S.dtype))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong masked_softmax: nan_to_num of the scores, fully masked rows forgotten
+def masked_softmax(S, mask):
+    S = np.nan_to_num(S) + np.where(np.broadcast_to(mask, S.shape), 0, -np.inf).astype(S.dtype)
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong masked_softmax: 0 / 0 in fully masked rows, although the maximum is guarded
+def masked_softmax(S, mask):
+    S = np.where(np.broadcast_to(mask, S.shape), S, np.array(-np.inf, S.dtype))
+    largest = S.max(axis=-1, keepdims=True)
+    largest[np.isneginf(largest)] = 0
+    E = np.exp(S - largest)
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong masked_softmax: the maximum of all scores, guarded sum
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    E = np.where(mask, np.exp(S - S.max(axis=-1, keepdims=True)), np.array(0, S.dtype))
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total == 0, np.array(1, S.dtype), total)
+
+# %% wrong masked_softmax: rows without a visible key are opened in the caller's mask
+def masked_softmax(S, mask):
+    full = np.array(np.broadcast_to(mask, S.shape))
+    empty = ~full.any(axis=-1, keepdims=True)
+    if mask.shape == S.shape:
+        mask |= empty
+    S = np.where(full, S, np.array(-np.inf, S.dtype))
+    largest = np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total == 0, np.array(1, S.dtype), total)
+
+# %% wrong masked_softmax: nan_to_num writes into the caller's scores
+def masked_softmax(S, mask):
+    if S.flags.writeable:
+        np.nan_to_num(S, copy=False)
+    S = np.where(np.broadcast_to(mask, S.shape), S, np.array(-np.inf, S.dtype))
+    largest = np.maximum(S.max(axis=-1, keepdims=True), np.finfo(S.dtype).min)
+    E = np.exp(S - largest)
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total == 0, np.array(1, S.dtype), total)
+
+# %% wrong masked_attention: a mask without a visible key counts as no mask
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    if mask is None or not mask.any():
+        mask = np.ones(S.shape, dtype=bool)
+    A = masked_softmax(S, mask)
+    return A @ V, A
+
+# %% wrong masked_attention: the default argument keeps the last mask of a shape
+def masked_attention(Q, K, V, mask=None, last={}):
+    S = scaled_scores(Q, K)
+    if mask is None:
+        mask = last.get(S.shape, np.ones(S.shape, dtype=bool))
+    else:
+        last[S.shape] = mask
+    A = masked_softmax(S, mask)
+    return A @ V, A
+
+# %% wrong masked_attention: keeps the first mask of a shape
+def masked_attention(Q, K, V, mask=None, first={}):
+    S = scaled_scores(Q, K)
+    if mask is None:
+        mask = np.ones(S.shape, dtype=bool)
+    else:
+        mask = first.setdefault(S.shape, mask)
+    A = masked_softmax(S, mask)
+    return A @ V, A
+
+# %% wrong padding_mask: kept by the number of sequences and tokens
+known = {}
+def padding_mask(lengths, n):
+    lengths = np.asarray(lengths)
+    if lengths.max() > n:
+        raise ValueError("too long")
+    key = len(lengths), n
+    if key not in known:
+        known[key] = np.arange(n) < lengths[:, None, None]
+    return known[key]
