@@ -196,6 +196,16 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     assert "more checks" not in said(first) and "the report" not in said(page) and "The reasons." not in said(page)
 
 
+def test_what_follows_from_another_failure_is_on_its_card():
+    earlier = Result("early", "Sums are added.", 1, "failed", "add raised TypeError.", follows="value")
+    page = page_with(earlier, *FAILED[:1])
+    (card,) = page.select(".card")
+    assert said(card).startswith("add −6 Entry i is a_i + b_i.")
+    assert "These failed for the same reason: Sums are added." in said(card)
+    (line,) = page.select('[id$=".early"]')
+    assert "Probably the same mistake as in value : b taken away. It makes this check fail as well." in said(line)
+
+
 def test_a_relation_is_told_where_a_check_found_one():
     found = copy.copy(FAILED[2])
     found.relation = Message("Yours is {times} times as large.", times="2.65")

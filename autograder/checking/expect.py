@@ -139,7 +139,7 @@ def describe(value: Any) -> Message:
         return Message("None (is a `return` missing?)")
     name = type(value).__name__
     kind = _unusual(value)
-    if kind and hasattr(type(value), "detach"):
+    if kind and (name in ("Tensor", "Parameter") or hasattr(type(value), "detach")):  # by name: it may live elsewhere
         return Message("a {kind} tensor", kind=kind)
     if kind:
         return Message("an array of {kind}", kind=Message(VALUES[kind]) if kind in VALUES else kind)
