@@ -230,7 +230,7 @@ def test_a_function_that_is_not_written_says_so_once():
 def test_what_happened_is_said_first_and_at_its_cell():
     reason, note = Message("a locked cell was altered."), Message("The cell `x` was put back.")
     stops = [("add", Message("it took too long."))]
-    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops, [Message("waits")])
+    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops)
     page = page_with(PASSED, *FAILED, head_cell=own, penalty=1.5, seconds_late=2 * 86400 + 5.0)
     top = said(page.select_one(".sum"))
     for part in ("hostile: a locked cell was altered.", "The cell x was put back.", "+ <b>2"):

@@ -347,12 +347,13 @@ class Batch:
 
 
 def _comment(result: Outcome | Record, saved: Saved) -> str:
-    """Return the automatic comment in the gradebook: why points were lost, but for the answers that people read.
+    """Return the automatic comment in the gradebook: why the checks gave no more points.
 
-    What these are worth is next to them in the gradebook, and changes there.
+    It does not repeat what a person still has to do: the gradebook says so next to it, and it changes there.
     """
-    checked = {name: cell for name, cell in result.cells.items() if not cell.manual}
-    shown = dataclasses.replace(result, cells=settled(checked, saved.cells))
+    cells = settled(result.cells, saved.cells)
+    checked = {name: dataclasses.replace(cell, waits=False) for name, cell in cells.items() if not cell.manual}
+    shown = dataclasses.replace(result, cells=checked)
     return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
 
 
