@@ -724,7 +724,7 @@ def test_large_arguments_of_callbacks_end_at_a_limit(toy):
         judge.begin(seed=1)
         judge.notebook.guest = guest = guests.guest(Budget(limits))
         guest.request({"op": "start", "seed": 1, "files": []})
-        text = b"import numpy as np\ndef f(g):\n    while True:\n        g(np.ones(1_000_000))"
+        text = b"import numpy as np\ndef f(g):\n    while True:\n        g(np.ones(10_000))"
         guest.request({"op": "cell"}, [text])
         taken = []
         with pytest.raises(Ended) as ended:
