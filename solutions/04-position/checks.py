@@ -40,10 +40,12 @@ from checking import (
     expect_inputs_kept,
     expect_raises,
     noncontiguous,
+    told_by,
 )
 from checking.expect import RTOL, describe
 from specifications import encoding_by_number, gap_row_by_row, rotated
 
+REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 LONG = 1e-3
 
 # float16 keeps 11 bits: half a unit in the last place is 2.4e-4 for a sine or cosine, and at most 4.9e-4 for a
@@ -176,6 +178,8 @@ def one_of_them(got, attend, X, permutation):
     """Return a sentence on which difference the number is, or which statistic of all of them; "" if none."""
     differences = attend(X[permutation]) - attend(X)[permutation]
     sizes = np.abs(differences)
+    if np.abs(got - np.abs(differences.mean(0)).max()) <= RTOL * got + 1e-12:
+        return Message("The means over all places differ by this number. Compare the results row by row.")
     for what, number in [
         (Message("the sum"), sizes.sum()),
         (Message("the mean"), sizes.mean()),
@@ -250,7 +254,8 @@ def gap_functions(permutation_gap, draw):
     """Works for any function of a sequence: one that counts places, looks back, or returns another width."""
     n, d, d_v = draw.sizes(3)
     X, permutation = draw.array(n, d), cycle(draw, n)
-    P, W, layer = draw.array(n, d), draw.array(d, d_v), self_attention(draw, d, d_v)
+    # The results of W are small, so that rounding them shows.
+    P, W, layer = draw.array(n, d), 1e-3 * draw.array(d, d_v), self_attention(draw, d, d_v)
     for what, attend in [
         (Message("self-attention with positions added"), lambda X: layer(rows(X, d) + P)),
         (Message("a running sum over the places"), running_sum(np.eye(d))),
@@ -259,12 +264,15 @@ def gap_functions(permutation_gap, draw):
             Message("a function that looks only at the first place"),
             lambda X: np.tile(rows(X, d)[0] @ W, (len(X), 1)),
         ),
-        (
-            Message("a function that appends each row's place"),
-            lambda X: np.column_stack([rows(X, d), np.arange(len(X))]),
-        ),
     ]:
         expect_gap(permutation_gap, attend, X, permutation, what)
+    # The last word moves to the first place, and no other one as far; then the first word to the last place.
+    order = np.concatenate([[0, n - 1], draw.rng.permutation(np.arange(1, n - 1))])
+    first = np.empty(n, dtype=np.int64)
+    first[order] = np.roll(order, -1)
+    what = Message("a function that appends each row's place")
+    for permutation in (first, np.argsort(first)):
+        expect_gap(permutation_gap, lambda X: np.column_stack([rows(X, d), np.arange(len(X))]), X, permutation, what)
 
 
 @check(weight=1, needs=[gap_values])
@@ -336,11 +344,21 @@ def sinusoidal_first_pair(sinusoidal_encoding, draw):
     expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what=Message("columns 0 and 1"))
 
 
+def other_base(got, of_base):
+    """Return a sentence that names the base that was used instead of 10000; "" if it is none of the usual ones."""
+    for base in (10, 100, 1000, 100_000, 500_000, 1_000_000):
+        if np.allclose(got, of_base(base), rtol=0, atol=RTOL):
+            return Message("The result is right for base {base}. The base is 10000.", base=str(base))
+    return ""
+
+
 @check(weight=3, needs=[sinusoidal_first_pair])
 def sinusoidal_values(sinusoidal_encoding, draw):
     """Columns 2i and 2i + 1 are the sine and the cosine of p / 10000^(2i / d_model)."""
     n, d_model = table_sizes(draw)
-    expect_agrees(sinusoidal_encoding, encoding_by_number, n, d_model)
+    P = sinusoidal_encoding(n, d_model)
+    with told_by(other_base, P, lambda base: encoding_by_number(n, d_model, base)):
+        expect_close(P, encoding_by_number(n, d_model))
     # As wide as long. The sines in the slow columns are small: they are compared relative to their first step.
     steps = 10000.0 ** -(np.arange(0, d_model, 2) / d_model)
     unit = np.stack([steps, np.ones_like(steps)], axis=-1).ravel()  # (d_model,)
@@ -413,13 +431,32 @@ def rotary_start(rotary, draw):
     expect_close(rotary(X, np.zeros(n, dtype=np.int64)), X)
 
 
+def few_digits(Z, X, positions):
+    """Return a sentence if all pairs are rotated by about the right angle, but only to three digits; else ""."""
+
+    def as_complex(vectors):
+        return vectors[:, 0::2] + 1j * vectors[:, 1::2]
+
+    expected = as_complex(rotated(X, positions))
+    off = np.abs(as_complex(np.asarray(Z, dtype=float)) - expected) / np.abs(expected)
+    if (off > 2e-3 * np.maximum(positions[:, None], 1)).any() or off.max() > 0.1:
+        return ""
+    return Message(
+        "Angles, or their sines and cosines, are right to about three digits only, as in float16. Compute them in "
+        "float32 or float64."
+    )
+
+
 @check(weight=1, needs=[rotary_shape])
 def rotary_one_pair(rotary, draw):
     """With d = 2, rotates the vector (1, 0) by its position in radians, to (cos p, sin p)."""
     n = draw.sizes(1)[0]
     positions = places(draw, n)
     expected = np.array([[math.cos(p), math.sin(p)] for p in positions])
-    expect_close(rotary(np.array([[1.0, 0.0]] * n), positions), expected)
+    X = np.array([[1.0, 0.0]] * n)
+    Z = rotary(X, positions)
+    with told_by(few_digits, Z, X, positions):
+        expect_close(Z, expected)
 
 
 @check(weight=1, needs=[rotary_shape])
@@ -427,9 +464,11 @@ def rotary_lengths(rotary, draw):
     """Keeps the length of each pair: x^2 + y^2 of columns 2i and 2i + 1 does not change."""
     n, d = pair_sizes(draw)
     X = draw.array(n, d)
-    turned = expect_array(rotary(X, places(draw, n)), (n, d)).astype(float)
+    positions = places(draw, n)
+    turned = expect_array(rotary(X, positions), (n, d)).astype(float)
     squares = [(Z**2).reshape(n, d // 2, 2).sum(-1) for Z in (turned, X)]
-    expect_close(*squares, what=Message("the pairs' x^2 + y^2"))
+    with told_by(few_digits, turned, X, positions):
+        expect_close(*squares, what=Message("the pairs' x^2 + y^2"))
 
 
 @check(weight=1, needs=[rotary_shape])
@@ -449,7 +488,12 @@ def rotary_distance(rotary, draw):
 def rotary_values(rotary, draw):
     """Each pair (x, y) becomes (x cos t - y sin t, x sin t + y cos t) with t = position * 10000^(-2i / d)."""
     n, d = pair_sizes(draw)
-    expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n))
+    X, positions = draw.array(n, d), places(draw, n)
+    Z = rotary(X, positions)
+    with told_by(lambda: other_base(Z, lambda base: rotated(X, positions, base)) or few_digits(Z, X, positions)):
+        expect_close(Z, rotated(X, positions))
+    with told_by(lambda: REPEATED):
+        expect_agrees(rotary, rotated, draw.array(n, d), 1 + places(draw, n))
     # As many vectors as numbers in each, from 1e-4 to 1e4 in size: each is compared relative to its own size.
     size = draw.magnitudes(d)[:, None]
     X, positions = noncontiguous(size * draw.array(d, d)), np.repeat(places(draw, d), 2)[::2]
@@ -463,6 +507,8 @@ def rotary_base(rotary, draw):
     n, d = pair_sizes(draw)
     for base in (float(draw.rng.uniform(50, 200)), 500000.0):
         expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n), base)
+    with told_by(lambda: REPEATED):
+        expect_agrees(rotary, rotated, draw.array(n, d), places(draw, n))
 
 
 @check(weight=2, needs=[rotary_values])
@@ -471,7 +517,7 @@ def rotary_batch(rotary, draw):
     n, half, b = draw.sizes(3)
     d = 2 * half
     # n sequences of length n fit for any axis of the positions, so a wrong axis shows only in the values.
-    for lead in [(b,), (2, b), (n,), (n, n)]:
+    for lead in [(b,), (2, b), (3, 2, 2), (n,), (n, n)]:
         expect_agrees(rotary, rotated, draw.array(*lead, n, d), places(draw, n))
 
 

@@ -78,6 +78,15 @@ def by_hand_half_exponent():
     return [-1, -2, 2**0.5, 2 * 2**0.5]
 
 
+@misconception(
+    "by_hand",
+    label="first pair not rotated",
+    hint="The first pair is unchanged. It rotates by the position itself, since base to the power of 0 is 1.",
+)
+def by_hand_second_pair():
+    return [1, 2, -1, 3]
+
+
 # permutation_gap: wrong
 
 
@@ -145,6 +154,17 @@ def gap_word_by_word(attend, X, permutation):
     fits(X, permutation)
     one_by_one = np.concatenate([attend(X[i : i + 1]) for i in permutation])
     return np.abs(one_by_one - attend(X)[permutation]).max()
+
+
+@misconception(
+    "permutation_gap",
+    label="pooled results compared",
+    hint="The mean over all places is taken before comparing, so it does not matter in which row a result is. "
+    "Compare the results row by row.",
+)
+def gap_pooled(attend, X, permutation):
+    fits(X, permutation)
+    return np.abs(attend(X[permutation]).mean(axis=0) - attend(X)[permutation].mean(axis=0)).max()
 
 
 @misconception(
@@ -736,6 +756,48 @@ def rotary_tiled(X, positions, base=10000.0):
     x, y = X[..., 0::2], X[..., 1::2]
     swapped = np.stack([-y, x], axis=-1).reshape(X.shape)
     return (X * np.cos(angles) + swapped * np.sin(angles)).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    label="halves with angles of neighbors",
+    hint="The angles are arranged for neighbors (`np.repeat(..., 2)`), but column i is mixed with column i + d/2, as "
+    "`rotate_half` does. Here neighbors form a pair: mix columns 2i and 2i + 1.",
+)
+def rotary_mixed(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    d = X.shape[-1]
+    angles = np.multiply.outer(positions, np.repeat(speeds(d, base), 2))
+    half = np.concatenate([-X[..., d // 2 :], X[..., : d // 2]], axis=-1)
+    return (X * np.cos(angles) + half * np.sin(angles)).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    label="minus sign missing",
+    hint="The new pair is x cos t + y sin t and x sin t + y cos t, which changes its length. In a rotation, one of "
+    "the two sines has a minus sign: look at where a quarter turn takes (0, 1).",
+)
+def rotary_without_minus(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    x, y = X[..., 0::2], X[..., 1::2]
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.stack([x * cos + y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+
+
+@misconception(
+    "rotary",
+    label="minus sign in both rows",
+    hint="Both sines have a minus sign, which changes the length of the pair. In a rotation only one of them has: "
+    "look at where a quarter turn takes (1, 0).",
+)
+def rotary_two_minuses(X, positions, base=10000.0):
+    sizes_fit(X, positions)
+    angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
+    x, y = X[..., 0::2], X[..., 1::2]
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.stack([x * cos - y * sin, y * cos - x * sin], axis=-1).reshape(X.shape).astype(X.dtype)
 
 
 @misconception(

@@ -11,11 +11,11 @@ def gap_row_by_row(attend, X, permutation):
     return max(np.abs(moved[i] - still[place]).max() for i, place in enumerate(permutation))
 
 
-def encoding_by_number(n, d_model):
+def encoding_by_number(n, d_model, base=10000):
     """Return the sinusoidal encoding (n, d_model), number by number."""
 
     def entry(p, column):
-        angle = p / math.pow(10000, (column - column % 2) / d_model)
+        angle = p / math.pow(base, (column - column % 2) / d_model)
         return math.cos(angle) if column % 2 else math.sin(angle)
 
     return np.array([[entry(p, column) for column in range(d_model)] for p in range(n)])

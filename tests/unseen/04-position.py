@@ -319,3 +319,183 @@ def rotary(X, positions, base=10000.0):
     result[..., 0::2] = X[..., 0::2] * np.cos(t) - X[..., 1::2] * np.sin(t)
     result[..., 1::2] = X[..., 0::2] * np.sin(t) + X[..., 1::2] * np.cos(t)
     return result
+
+# %% wrong permutation_gap: the pooled means are compared
+def permutation_gap(attend, X, permutation):
+    if len(permutation) != len(X):
+        raise ValueError("lengths")
+    return float(np.max(np.abs(np.mean(attend(X[permutation]), axis=0) - np.mean(attend(X), axis=0))))
+
+# %% wrong sinusoidal_encoding: 1000 for 10000
+def sinusoidal_encoding(n, d_model):
+    if d_model % 2:
+        raise ValueError("odd")
+    pos = np.arange(n)[:, None]
+    pe = np.zeros((n, d_model))
+    pe[:, 0::2] = np.sin(pos / 1000 ** (np.arange(0, d_model, 2) / d_model))
+    pe[:, 1::2] = np.cos(pos / 1000 ** (np.arange(0, d_model, 2) / d_model))
+    return pe
+
+# %% wrong sinusoidal_encoding: 100000 for 10000
+def sinusoidal_encoding(n, d_model):
+    if d_model % 2:
+        raise ValueError("odd")
+    pos = np.arange(n)[:, None]
+    pe = np.zeros((n, d_model))
+    pe[:, 0::2] = np.sin(pos / 1e5 ** (np.arange(0, d_model, 2) / d_model))
+    pe[:, 1::2] = np.cos(pos / 1e5 ** (np.arange(0, d_model, 2) / d_model))
+    return pe
+
+# %% wrong rotary: angles for neighbors, numbers exchanged by halves
+def rotary(X, positions, base=10000.0):
+    n, d = X.shape[-2:]
+    if d % 2 or len(positions) != n:
+        raise ValueError("sizes")
+    freqs = np.asarray(positions)[:, None] * base ** (-np.arange(0, d, 2) / d)
+    emb = np.repeat(freqs, 2, axis=-1)
+    half = np.concatenate([-X[..., d // 2:], X[..., : d // 2]], axis=-1)
+    return (X * np.cos(emb) + half * np.sin(emb)).astype(X.dtype)
+
+# %% wrong rotary: the minus sign is missing
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c + y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: the minus sign is in both rows
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = y * c - x * s
+    return Z
+
+# %% wrong rotary: a reflection instead of a rotation
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c + y * s
+    Z[..., 1::2] = x * s - y * c
+    return Z
+
+# %% wrong rotary: angles in float16
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    t = t.astype(np.float16)
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: positions and frequencies in float16
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None].astype(np.float16) * w.astype(np.float16)
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: cosines and sines of a table in float16
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t).astype(np.float16), np.sin(t).astype(np.float16)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: 1000 as default base
+def rotary(X, positions, base=1000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: angles kept by the sizes
+tables = {}
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    w = base ** (-np.arange(0, d, 2) / d)
+    if (len(w), X.shape) not in tables:
+        tables[len(w), X.shape] = np.asarray(positions)[:, None] * w
+    t = tables[len(w), X.shape]
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% wrong rotary: the last base is kept
+last = [10000.0]
+def rotary(X, positions, base=None):
+    d = X.shape[-1]
+    if d % 2 or len(positions) != X.shape[-2]:
+        raise ValueError("sizes")
+    last[0] = base = last[0] if base is None else base
+    w = base ** (-np.arange(0, d, 2) / d)
+    t = np.asarray(positions)[:, None] * w
+    c, s = np.cos(t), np.sin(t)
+    x, y = X[..., 0::2], X[..., 1::2]
+    Z = np.empty_like(X)
+    Z[..., 0::2] = x * c - y * s
+    Z[..., 1::2] = x * s + y * c
+    return Z
+
+# %% right rotary: two matrices for each position
+def rotary(X, positions, base=10000.0):
+    n, d = X.shape[-2:]
+    if d % 2 or len(positions) != n:
+        raise ValueError("sizes")
+    R = np.zeros((n, d, d))
+    for row, p in enumerate(positions):
+        for i in range(0, d, 2):
+            t = p * base ** (-i / d)
+            R[row, i : i + 2, i : i + 2] = [[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]]
+    return np.einsum("nij,...nj->...ni", R, X).astype(X.dtype)
