@@ -79,12 +79,16 @@ def _steps(kernel, causal):
     return {ONE_PASS: lambda own, blocks: variants.run_once(*own[:5], own[6], causal, blocks)}
 
 
+def of_text(listed):
+    """Return the block sizes of an entry of `BLOCKS`."""
+    return [variants.Blocks(*map(int, one.replace("x", " ").split())) for one in listed.split(", ") if one]
+
+
 def candidates(kernel, causal, width):
     """Return what to try: (step, blocks) each. Gluon has no interpreter."""
     found = [] if kernel == "backward" else [(TODAY, kernels.TUNED[kernel, 2][width])]
     for step in _steps(kernel, causal):
-        listed = BLOCKS.get((kernel, step, width), "")
-        blocks = [variants.Blocks(*map(int, one.replace("x", " ").split())) for one in listed.split(", ") if one]
+        blocks = of_text(BLOCKS.get((kernel, step, width), ""))
         found += [(step, one) for one in (blocks[:1] if QUICK else blocks) if not (QUICK and step == GLUON)]
     return found
 

@@ -159,7 +159,7 @@ def _of_one(row):
     return f"{middle}<br><small>{'–'.join(ends)}</small>" if ends else middle
 
 
-def _said(row, digits, scale=1):
+def said_of(row, digits, scale=1):
     """Return the milliseconds of a row as a sentence has them, with their deciles: 1.44 (1.32–1.45)."""
     middle, *ends = (f"{scale * ms:.{digits}f}" for ms in (row["milliseconds"], *(row.get("deciles") or ())))
     return f"{middle} ({'–'.join(ends)})" if ends else middle
@@ -710,7 +710,14 @@ TOLD = [
         "short_cudnn",
     ),
     *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
-    *("contest_cudnn", "contest_naive", "flash_backward_long", "goal_flash_forward", "goal_flash_backward", "goal_share_64"),
+    *(
+        "contest_cudnn",
+        "contest_naive",
+        "flash_backward_long",
+        "goal_flash_forward",
+        "goal_flash_backward",
+        "goal_share_64",
+    ),
     *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_long"),
     *(
         "weights_forward_short",
@@ -733,6 +740,7 @@ TOLD = [
         "short_graph_busy",
     ),
     *("short_graph_idle", "graph_step", "graph_theirs", "compiled_step"),
+    *("compiled_step_ms", "compiled_step_eager"),
     *("window_both", "window_all_both", "lowest_clock", "highest_clock"),
 ]
 
@@ -798,10 +806,10 @@ def _told_of_attention(record):
     for end, way in (("", "forward"), ("_back", "backward")):
         for name in (*MAIN, "math"):
             if row := attention(record, way, name, 16_384, width=128):
-                said[f"wide_{name}{end}"] = _said(row, 2 if row["milliseconds"] < 10 else 1)
+                said[f"wide_{name}{end}"] = said_of(row, 2 if row["milliseconds"] < 10 else 1)
     if naive and own and other and wide:
-        said |= {"naive_ms": _said(naive, 1), "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
-        said |= {"kernel_ms": _said(own, 2), "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
+        said |= {"naive_ms": said_of(naive, 1), "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
+        said |= {"kernel_ms": said_of(own, 2), "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
         said["kernel_times"] = f"{naive['milliseconds'] / own['milliseconds']:.0f}"
         said["cudnn_share"] = f"{other['milliseconds'] / own['milliseconds']:.0%}"
         said["wide_rate"] = f"{wide['tflop_s'] / own['tflop_s']:.1f}"
@@ -811,22 +819,22 @@ def _told_of_attention(record):
     backward = [attention(record, "backward", name, n, width) for n in LONG for width in (64, 128)
                 for name in ("kernel", "flash")]  # fmt: skip
     if all(backward):
-        ratios = [ours["milliseconds"] / theirs["milliseconds"] for ours, theirs in zip(backward[::2], backward[1::2], strict=True)]
+        ratios = [
+            ours["milliseconds"] / theirs["milliseconds"]
+            for ours, theirs in zip(backward[::2], backward[1::2], strict=True)
+        ]
         said["flash_backward_long"] = f"{max(ratios):.0%}"
     if all(short):
         rows = zip(("kernel", "cudnn"), short, strict=True)
-        said |= {f"short_{name}": _said(row, 1, 1e3) for name, row in rows}
+        said |= {f"short_{name}": said_of(row, 1, 1e3) for name, row in rows}
     if all(full):
-        said |= {
-            f"float32_{name}": _said(row, 1)
-            for name, row in zip(("kernel", "naive"), full, strict=True)
-        }
+        said |= {f"float32_{name}": said_of(row, 1) for name, row in zip(("kernel", "naive"), full, strict=True)}
     own = record.get("leaderboard", {})
     contest = {row["implementation"]: row for row in own.get("rows", ())}
     if {"kernel", "cudnn", "naive"} <= contest.keys():
-        said |= {"contest": _said(contest["kernel"], 2), "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
-        said |= {"contest_cudnn": _said(contest["cudnn"], 2), "contest_naive": _said(contest["naive"], 0)}
-        said |= {"contest_steps": _said(contest["steps"], 2)} if "steps" in contest else {}
+        said |= {"contest": said_of(contest["kernel"], 2), "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
+        said |= {"contest_cudnn": said_of(contest["cudnn"], 2), "contest_naive": said_of(contest["naive"], 0)}
+        said |= {"contest_steps": said_of(contest["steps"], 2)} if "steps" in contest else {}
     return said
 
 
@@ -848,7 +856,7 @@ def _told_of_layers(record):
                 said[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
     graph, eager = layer(record, "forward", "layer" + tables().GRAPH, SHORT), layer(record, "forward", "layer", SHORT)
     if graph and eager:
-        said |= {"graph_short": _said(graph, 3), "graph_short_eager": _said(eager, 3)}
+        said |= {"graph_short": said_of(graph, 3), "graph_short_eager": said_of(eager, 3)}
     steps = [row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"]
     copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
     if copies:
@@ -874,6 +882,7 @@ def _told_of_steps(record):
         eager, made = (layer(record, "forward+backward", of, SHORT) for of in (name, other))
         if eager and made:
             said[word] = f"{eager['milliseconds'] / made['milliseconds']:.1f} times"
+            said |= {f"{word}_ms": said_of(made, 2), f"{word}_eager": said_of(eager, 2)}
     return said
 
 
@@ -907,8 +916,8 @@ def _told_of_the_rest(record):
     windows = {(row["window"], row["direction"]): row for row in record.get("window", ())}
     for word, way in (("forward", "forward"), ("both", "forward+backward")):
         if {(None, way), (1024, way)} <= windows.keys():
-            said |= {f"window_{word}": _said(windows[1024, way], 2)}
-            said |= {f"window_all_{word}": _said(windows[None, way], 2)}
+            said |= {f"window_{word}": said_of(windows[1024, way], 2)}
+            said |= {f"window_all_{word}": said_of(windows[None, way], 2)}
     clocks = [record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")]
     if all(clocks):
         said |= {
