@@ -425,7 +425,8 @@ def defaults(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    expect_all(made, own, h, [(query,), (query, key)])
+    as_many = tensor(draw, b, n_q, d_model)  # its shape does not tell it from the query
+    expect_all(made, own, h, [(query,), (query, key), (query, as_many)])
 
 
 @of_both(weight=1, needs=[defaults])
