@@ -258,6 +258,8 @@ TEXTS = {
     "def f(x): return x": False,
     "def f(x): return 'decorated'": False,
     "def g(x): decorated[(1,)](x)": False,
+    "jit = 0\ndef f(x): return jit": False,
+    "a = " * 3000 + "1\ndef f(x): return a, decorated": True,
 }
 
 
@@ -266,7 +268,8 @@ def test_a_kernel_is_looked_for_in_the_text_that_a_function_uses(text, tmp_path)
     exercise = SimpleNamespace(released=tmp_path)
     judge = Judge(exercise, Limits())
     assert kernels.written_in(judge.code_of("f")), "which cells ran is not known"
-    judge.ran = [Ran("cell", source) for source in (KERNELS, "%matplotlib inline", "def broken(:", text)]
+    others = "%matplotlib inline", "def broken(:", "not " * 20_000 + "1", "!ls\n" * 600
+    judge.ran = [Ran("cell", source) for source in (KERNELS, *others, text)]
     assert kernels.written_in(judge.code_of("f")) == TEXTS[text]
 
 

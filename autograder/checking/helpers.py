@@ -18,7 +18,8 @@ def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
         found = run_remote(globals_used, function, (dict(helpers),))
     except Exception:  # of what lives in a student's process anything may come
         return []
-    return [name for name in helpers if name in found] if type(found) is list else []
+    names = {name for name in found if type(name) is str} if type(found) is list else set()
+    return [name for name in helpers if name in names]
 
 
 def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
@@ -32,8 +33,12 @@ def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
             defined.setdefault(bound, []).append(node)
     found: list[ast.AST] = []
     seen, waiting = {name}, [name]
+    walked: set[int] = set()
     while waiting:
         for node in defined.get(waiting.pop(), ()):
+            if id(node) in walked:  # one statement may bind many names
+                continue
+            walked.add(id(node))
             found.append(node)
             used = _names_read(node) - seen
             seen |= used

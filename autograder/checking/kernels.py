@@ -150,8 +150,13 @@ def written_in(code: list[Any] | None) -> bool:
 
     if code is None:
         return True
-    parts = [part for node in code for part in ast.walk(node)]
-    return any(getattr(part, field, None) == "jit" for part in parts for field in ("id", "attr", "name"))
+    imported = {part.asname or part.name for part in code if isinstance(part, ast.alias) and part.name == "jit"}
+    for part in (part for node in code for part in ast.walk(node)):
+        used = [part.func] if isinstance(part, ast.Call) else getattr(part, "decorator_list", [])
+        for name in used:
+            if getattr(name, "attr", None) == "jit" or getattr(name, "id", None) in imported:
+                return True
+    return False
 
 
 def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] | None:

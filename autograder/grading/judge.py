@@ -12,6 +12,7 @@ import importlib
 import io
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -41,6 +42,9 @@ from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
+MOST_CODE = 200_000
+"""Characters of a notebook's code of which the judge makes a tree: a thousand times as many bytes."""
+MAGIC_LINE = re.compile(r"^([ \t]*)[%!].*", re.M)
 MOST_ERROR = 200
 
 
@@ -177,10 +181,13 @@ class Judge:
         """Return what defines a name in the cells that ran, and what that uses; None if it cannot be known."""
         if not self.ran:
             return None
-        trees = []
+        trees, room = [], MOST_CODE
         for cell in self.ran:
-            with contextlib.suppress(SyntaxError, ValueError, RecursionError):  # such a cell has defined nothing
-                trees.append(imports.parsed(cell.source))
+            room -= len(cell.source)
+            if room < 0:
+                break
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # it has defined nothing
+                trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
         return definitions(trees, name)
 
     def show(self, report: Report) -> None:
