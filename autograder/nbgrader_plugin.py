@@ -146,9 +146,9 @@ def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
     key = (exercise, isolated, limits)
     if key not in _workers:
         close()
-        _workers[key] = Worker(
-            WorkerConfig(str(exercise.root), (exercise.name,), limits, isolated, (str(exercise.root),))
-        )
+        root = str(exercise.root)
+        packages = tuple(Course(root=exercise.root).packages)
+        _workers[key] = Worker(WorkerConfig(root, (exercise.name,), limits, isolated, (root,), packages=packages))
     return _workers[key]
 
 

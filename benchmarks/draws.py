@@ -1,7 +1,7 @@
 """Whose points depend on the draw: `python benchmarks/draws.py 05`, or `... 12 unpatch --causes`.
 
-Each wrong answer, of the lists and of `tests/unseen/`, is checked with 12 seeds. Printed are those whose points differ
-by more than a hundredth of the function's, or, with `--causes`, whose first cause differs.
+Each wrong answer, of the lists and of `tests/unseen/`, is checked with 12 seeds. The answers printed are those whose
+points differ by more than a hundredth of the function's, or, with `--causes`, whose first cause differs.
 """
 
 import argparse

@@ -10,6 +10,7 @@ Without a GPU the same kernels run in Triton's interpreter: set TRITON_INTERPRET
 The algorithm is FlashAttention-2's (Dao, 2023); the online softmax is Milakov and Gimelshein's (2018).
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ import triton.language as tl
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 LOG2_E = tl.constexpr(math.log2(math.e))  # exp(x) = exp2(x LOG2_E), and exp2 is an instruction of the chip
 LOG_2 = tl.constexpr(math.log(2))
-NO_SPECIAL = ["n_q", "n_k"]  # one compiled kernel for all lengths: 1 and multiples of 16 are nothing special
+# One compiled kernel for all lengths and counts of heads: 1 and multiples of 16 are nothing special.
+NO_SPECIAL = ["n_q", "n_k", "together"]
 
 
 class Blocks(NamedTuple):
@@ -46,6 +48,7 @@ TUNED = {
 }
 SHARED = 224 * 1024  # bytes of a chip's shared memory that those ask for at most
 SMALL = Blocks(32, 16, 4, 1)  # for chips with less, and for the interpreter: small inputs have several tiles
+SMALL_CACHE = 2**14  # bytes of the cache that the interpreter pretends to have: small inputs do not fit as a whole
 
 
 def flash_attention(q, k, v, causal=False):
@@ -172,13 +175,19 @@ def _keys_for(first, n_q, n_k, CAUSAL: tl.constexpr, BLOCK_Q: tl.constexpr, BLOC
 
 
 @triton.jit
-def _place(n, BLOCK: tl.constexpr, LONGEST_LAST: tl.constexpr):
-    """Return which head (a long integer), and which first row, this program works at."""
+def _place(n, together, BLOCK: tl.constexpr, LONGEST_LAST: tl.constexpr):
+    """Return which head (a long integer), and which first row, this program works at.
+
+    Programs begin with the longest block of each of `together` heads, so that only short ones are left at the end,
+    when there is no other work for a multiprocessor. Then come the next `together` heads.
+    """
     blocks = tl.cdiv(n, BLOCK)
-    block = tl.program_id(0) % blocks
+    group = tl.program_id(0) // (together * blocks)
+    number = tl.program_id(0) % (together * blocks)
+    block = number // together
     if LONGEST_LAST:
-        block = blocks - 1 - block  # begin with what takes longest, so that no program is left over at the end
-    return (tl.program_id(0) // blocks).to(tl.int64), block * BLOCK
+        block = blocks - 1 - block
+    return (group * together + number % together).to(tl.int64), block * BLOCK
 
 
 # Forward: the online softmax.
@@ -211,11 +220,11 @@ def _forward_tile(
 
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _forward(
-    q, k, v, out, lse, n_q, n_k, scale,
+    q, k, v, out, lse, n_q, n_k, scale, together,
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head: rows of `out`, and their log-sum-exp. `scale` has LOG2_E in it."""
-    head, first = _place(n_q, BLOCK_Q, CAUSAL)
+    head, first = _place(n_q, together, BLOCK_Q, CAUSAL)
     q, k, v = q + head * n_q * D, k + head * n_k * D, v + head * n_k * D
     rows = _load(q, first, n_q, D, BLOCK_Q, BLOCK_D, False)
     acc = tl.zeros((BLOCK_Q, BLOCK_D), tl.float32)
@@ -262,11 +271,11 @@ def _queries_tile(
 
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _backward_queries(
-    q, k, v, out, d_out, lse, delta, dq, n_q, n_k, scale,
+    q, k, v, out, d_out, lse, delta, dq, n_q, n_k, scale, together,
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head: rows of `dq`, and of `delta`, for which it has O and dO at hand."""
-    head, first = _place(n_q, BLOCK_Q, CAUSAL)
+    head, first = _place(n_q, together, BLOCK_Q, CAUSAL)
     k, v = k + head * n_k * D, v + head * n_k * D
     rows = _load(q + head * n_q * D, first, n_q, D, BLOCK_Q, BLOCK_D, False)
     d_rows = _load(d_out + head * n_q * D, first, n_q, D, BLOCK_Q, BLOCK_D, False)
@@ -319,11 +328,11 @@ def _keys_tile(
 
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _backward_keys(
-    q, k, v, d_out, lse, delta, dk, dv, n_q, n_k, scale,
+    q, k, v, d_out, lse, delta, dk, dv, n_q, n_k, scale, together,
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One block of keys of one head: rows of `dk` and `dv`, from all queries that see some of it."""
-    head, first = _place(n_k, BLOCK_K, False)  # the first keys are seen by most queries
+    head, first = _place(n_k, together, BLOCK_K, False)  # the first keys are seen by most queries
     q, d_out, lse, delta = q + head * n_q * D, d_out + head * n_q * D, lse + head * n_q, delta + head * n_q
     key_rows = _load(k + head * n_k * D, first, n_k, D, BLOCK_K, BLOCK_D, False)
     value_rows = _load(v + head * n_k * D, first, n_k, D, BLOCK_K, BLOCK_D, False)
@@ -375,10 +384,23 @@ def _width(d):
     return max(16, triton.next_power_of_2(d))
 
 
+@functools.cache
+def _chip(device):
+    """Return what a device has. (To ask for it takes as long as a launch.)"""
+    return torch.cuda.get_device_properties(device)
+
+
 def _blocks(kernel, q):
-    if not q.is_cuda or torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin < SHARED:
+    if not q.is_cuda or _chip(q.device).shared_memory_per_block_optin < SHARED:
         return SMALL
     return TUNED[kernel, q.element_size()][_width(q.shape[3])]
+
+
+def _together(q, k):
+    """Return how many heads begin together: all, if the cache holds what they walk over (two matrices each), or 1."""
+    b, h, n_q, d = q.shape
+    cache = _chip(q.device).L2_cache_size if q.is_cuda else SMALL_CACHE
+    return b * h if 2 * b * h * max(n_q, k.shape[2]) * d * q.element_size() <= cache else 1
 
 
 def _run_backward_queries(q, k, v, out, lse, d_out, causal):
@@ -406,6 +428,7 @@ def _options(q, k, causal, blocks):
         "n_q": q.shape[2],
         "n_k": k.shape[2],
         "scale": math.log2(math.e) / math.sqrt(d),
+        "together": _together(q, k) if causal else 1,
         "CAUSAL": bool(causal),
         "D": d,
         "BLOCK_D": _width(d),

@@ -43,6 +43,7 @@ PARTS = {  # in the order of their worth
     "tests": "the tests that ask something of a device",
     "attention": "the kernel beside PyTorch's, over n",
     "leaderboard": "CS336's configuration",
+    "newest": "FlashAttention-4, where it is installed",
     "trace": "a step in the profiler",
     "accuracy": "errors by precision",
     "cache": "reading from the L2 cache",

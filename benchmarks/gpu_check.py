@@ -99,7 +99,9 @@ def kernel():
     """Check the kernel. On a device each case compiles three, which takes most of the time: on all cores."""
     if DEVICE == "cpu":
         return judged(itertools.chain(*map(checked, cases())))
-    with ProcessPoolExecutor(min(8, os.cpu_count()), get_context("spawn")) as pool:  # each takes memory of the device
+    with ProcessPoolExecutor(
+        min(14, os.cpu_count()), get_context("spawn")
+    ) as pool:  # each takes memory of the device
         return judged(itertools.chain(*pool.map(checked, cases())))
 
 

@@ -84,17 +84,30 @@ def step(kernel, width):
     return for_h100(made.get(kernel, variants._keys_described), flags, 2, **launch)
 
 
+def gluon(kernel, width, blocks):
+    """Compile a kernel of `hopper.py`, causal, in bfloat16; return what Triton made of it."""
+    import hopper
+
+    shape = {"CAUSAL": True, "D": width, "BLOCK_K": blocks.keys, "STAGES": blocks.stages}
+    if kernel == "forward":
+        return for_h100(hopper._forward, shape | {"GROUPS": blocks.queries // 64}, 2, num_warps=4)
+    return for_h100(hopper._backward_keys, shape | {"BLOCK_Q": blocks.queries}, 2, num_warps=blocks.warps)
+
+
 def for_h100(made, constants, size, **launch):
     """Compile a kernel for an H100 with these constants; its numbers have 2 bytes (bfloat16) or 4 (float32)."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
-    kinds = {"n_q": "i32", "n_k": "i32", "heads": "i32", "scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
+    kinds = dict.fromkeys(("n_q", "n_k", "heads", "together"), "i32")
+    kinds |= {"scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
     matrix = "*bf16" if size == 2 else "*fp32"
     types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names}
     aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
-    source = ASTSource(made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
+    kind = GluonASTSource if made.is_gluon() else ASTSource
+    source = kind(made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
     return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=launch)
 
 
@@ -178,6 +191,7 @@ def limits(record):
 def digests():
     """Return fingerprints of the files that are measured: results of another version are not those of this one."""
     files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
+    files |= {"gluon_code": "hopper.py"}
     # However git ends lines on this system.
     texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
     return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}

@@ -116,9 +116,16 @@ class Place:
         """Return what the script has under a name now, or None."""
         return self.names.get(name)
 
+    def code_of(self, name):
+        """Return None: what an author wrote is known to have kernels."""
+
+    def why_undefined(self, name):
+        """Return that it does not show: a script that defines less ends in an error of its own."""
+        return ""
+
     def instead(self, answers):
         """Leave the script as it is: of the author's, each function is looked at with the others."""
-        return contextlib.nullcontext()
+        return contextlib.nullcontext(set())
 
     def show(self, report):
         """Keep a report."""

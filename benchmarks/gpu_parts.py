@@ -29,10 +29,11 @@ import triton.language as tl
 import variants
 from flash_attention import flash_attention, flash_attention_forward
 from gpu_check import LIMITS, check
-from gpu_needs import Absent
+from gpu_needs import Absent, needs
 from gpu_tools import (
     BACKWARD,
     BOTH,
+    CALLS,
     DEVICE,
     DTYPES,
     FORWARD,
@@ -40,14 +41,18 @@ from gpu_tools import (
     LENGTHS,
     QUICK,
     REPEAT,
+    SHORT,
     SOME_LENGTHS,
+    TRIES,
     WIDTHS,
     WORK,
     distance,
     measured,
     measured_in_turns,
+    measured_short,
     naive,
     pairs,
+    per_call,
     precision,
     qkv,
     rate,
@@ -212,6 +217,7 @@ BACKENDS = {
     "flash": backend(SDPBackend.FLASH_ATTENTION),
     "efficient": backend(SDPBackend.EFFICIENT_ATTENTION),
 }
+LONGEST_MATH = 16384
 IMPLEMENTATIONS = {
     "kernel": flash_attention,
     "steps": variants.attention,
@@ -229,15 +235,23 @@ def attention_row(name, n, d, causal, dtype, direction, found):
 
 
 def attention():
-    """Time the kernel beside PyTorch's, over the length; causal or not, and other dtypes, at some lengths."""
+    """Time the kernel beside PyTorch's, over the length; causal or not, and other dtypes, at some lengths.
+
+    Of short texts each call is a CUDA graph.
+    """
 
     def case(n, d, causal, dtype):
         rows, inputs = [], qkv(1, HEADS, n, d, DTYPES[dtype])
         for name, attend in IMPLEMENTATIONS.items():
+            if name == "math" and n > LONGEST_MATH:
+                continue  # it takes seconds
             try:
                 todo = steps(functools.partial(attend, *inputs, causal), inputs)
                 for direction, run in todo.items():
-                    rows.append(attention_row(name, n, d, causal, dtype, direction, measured(run)))
+                    if n >= SHORT:
+                        rows.append(attention_row(name, n, d, causal, dtype, direction, measured(run)))
+                    elif direction != BACKWARD:  # by itself it is no graph: it begins with a call that is none
+                        rows.append(attention_row(name, n, d, causal, dtype, direction, measured_graph(run)))
             except RuntimeError as error:  # a backend that has none for this
                 refused(name, error)
             todo = None
@@ -268,6 +282,42 @@ def leaderboard():
         return {**about, "rows": rows}
 
     return each(case, [*IMPLEMENTATIONS, *([] if QUICK else ["flex"])])
+
+
+def newest():
+    """Time FlashAttention-4, and flex attention with its kernels, beside the kernel and cuDNN's."""
+    n = LEADERBOARD["n"]
+
+    def case(name, d):
+        needs("flash_attn", "cutlass")
+        inputs, rows = qkv(1, HEADS, n, d, torch.bfloat16), []
+        todo = steps(functools.partial(NEWEST[name], *inputs, True), inputs)
+        for direction, run in todo.items():
+            rows.append(attention_row(name, n, d, True, "bfloat16", direction, measured(run)))
+        return rows
+
+    return each(case, NEWEST, WIDTHS)
+
+
+def flash_four(q, k, v, causal):
+    """Attend with FlashAttention-4, which has the heads behind the tokens."""
+    from flash_attn.cute import flash_attn_func
+
+    found = flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=causal)
+    return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+
+
+def flex_flash(q, k, v, causal=True):
+    """Attend causally with flex attention, and with FlashAttention-4's kernels in it."""
+    return _flex(q.shape[-2], None)(q, k, v, kernel_options={"BACKEND": "FLASH"})
+
+
+NEWEST = {
+    "flash-attn-4": flash_four,
+    "kernel": flash_attention,
+    "cudnn": BACKENDS["cudnn"],
+    "flex, BACKEND=FLASH": flex_flash,
+}
 
 
 def window():
@@ -362,8 +412,7 @@ LAYERS = {
     "layer, naive": attending(naive),
 }
 COMPARED = ("layer", *gpu_tables.FASTEST)  # measured in turns
-GRAPHED = ("layer", "nn.MultiheadAttention", "nn.MultiheadAttention with weights")
-SHORT = [n for n in LENGTHS if n <= 4096]  # where launches may take longer than the work
+EAGER = ("layer", "nn.MultiheadAttention", "nn.MultiheadAttention with weights")
 ROUNDS = 4
 GRAPH, COMPILED = ", CUDA graph", ", compiled"
 D_MODEL = HEADS * WIDTHS[-1]
@@ -391,7 +440,10 @@ def layer_row(name, n, direction, found):
 
 
 def layer():
-    """Time the layer beside PyTorch's, with each backend, and beside its parts; short texts also without launches."""
+    """Time the layer beside PyTorch's, with each backend, and beside its parts.
+
+    Of short texts each is a CUDA graph. With the fewest tokens, some are launched from Python as well.
+    """
 
     def case(n):
         rows = measured_layers(COMPARED, n, ROUNDS if n <= 16384 else 1)
@@ -400,19 +452,25 @@ def layer():
                 rows += measured_layers([name], n, 2)
         return rows
 
-    def graphed(name, n):
-        rows, todo = [], steps(*made_layer(name, n))
-        for direction in (FORWARD, BOTH):
-            found = {**measured(captured(todo[direction])), "peak_bytes": None}
-            rows.append(layer_row(name + GRAPH, n, direction, found))
+    def short(name, n, graph):
+        rows = []
+        try:
+            todo = steps(*made_layer(name, n))
+            for direction in (FORWARD, BOTH):
+                found = (measured_graph if graph else measured_short)(todo[direction])
+                rows.append(layer_row(name + GRAPH * graph, n, direction, found))
+        except RuntimeError as error:
+            if name.endswith(COMPILED):
+                raise
+            refused(name, error)
         return rows
 
-    cases = {f"n = {n}": functools.partial(case, n) for n in LENGTHS}
-    cases |= {f"{name}{GRAPH}, n = {n}": functools.partial(graphed, name, n) for n in SHORT for name in GRAPHED}
-    name = "layer" + COMPILED
-    for n in sorted({min(SHORT), max(SHORT)}):  # compiling takes many times as long as measuring
-        cases[f"{name}, n = {n}"] = functools.partial(measured_layers, [name], n, ROUNDS)
-    return cases
+    cases = {f"n = {n}": functools.partial(case, n) for n in LENGTHS if n >= SHORT}
+    few = [n for n in LENGTHS if n < SHORT]
+    cases |= {f"{name}, n = {n}": functools.partial(short, name, n, False) for n in few[:1] for name in EAGER}
+    cases |= {f"{name}{GRAPH}, n = {n}": functools.partial(short, name, n, True) for n in few for name in LAYERS}
+    name, n = "layer" + COMPILED, min(LENGTHS)  # compiling takes many times as long as measuring
+    return cases | {f"{name}, n = {n}": functools.partial(short, name, n, False)}
 
 
 def measured_layers(names, n, rounds):
@@ -422,8 +480,6 @@ def measured_layers(names, n, rounds):
         try:
             todo[name] = steps(*made_layer(name, n))
         except RuntimeError as error:
-            if name.endswith(COMPILED):
-                raise
             refused(name, error)
     rows = []
     for direction in (FORWARD, BOTH):
@@ -432,8 +488,8 @@ def measured_layers(names, n, rounds):
     return rows
 
 
-def captured(run):
-    """Return a function that replays a call as one CUDA graph: its kernels, without launching each.
+def captured(run, calls=1):
+    """Return a function that replays calls as one CUDA graph: their kernels, without launching each.
 
     The call returns a tensor or several; what autograd does in it becomes part of the graph. On a CPU, it is the call
     itself. RuntimeError if the graph computes something else.
@@ -448,13 +504,19 @@ def captured(run):
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = run()
+        for _ in range(calls):
+            found = run()
     graph.replay()
     synchronize()
     pairs = [(found, expected)] if isinstance(found, torch.Tensor) else zip(found, expected, strict=True)
     if not all(distance(own, other) < LIMITS["bfloat16"] for own, other in pairs):
         raise RuntimeError("the CUDA graph computes something else than the call")
     return graph.replay
+
+
+def measured_graph(run):
+    """Return what a call takes, as one of `CALLS` in a row that are one CUDA graph."""
+    return per_call(measured_in_turns([captured(run, CALLS)], 1, REPEAT, TRIES)[0])
 
 
 STEP = "a step of the layer"
@@ -571,15 +633,18 @@ def tuning():
     return {name: functools.partial(case, *one) for name, one in named.items()}
 
 
+@functools.cache
+def processes():
+    """Return processes that compile, which are kept."""
+    return pebble.ProcessPool(min(14, os.cpu_count()), context=get_context("spawn"))
+
+
 def compiled(kernel, size, width, todo, patience=40):
-    """Compile a kernel with these block sizes on all cores; return those that were ready in time, in seconds."""
-    pool = pebble.ProcessPool(min(8, os.cpu_count()), context=get_context("spawn"))
-    futures = [pool.schedule(with_blocks, args=(kernel, size, width, blocks, 256)) for blocks in todo]
-    wait(futures, patience)
-    ready = [blocks for blocks, future in zip(todo, futures, strict=True) if future.done() and not future.exception()]
-    pool.stop()  # and what still compiles
-    pool.join()
-    return ready
+    """Compile a kernel with these block sizes on all cores; return those that took at most so many seconds."""
+    arguments = [(kernel, size, width, blocks, 256) for blocks in todo]
+    futures = [processes().schedule(with_blocks, args=one, timeout=patience) for one in arguments]
+    wait(futures)
+    return [blocks for blocks, future in zip(todo, futures, strict=True) if not future.exception()]
 
 
 def tuning_row(kernel, size, width, n, blocks, milliseconds):
@@ -624,6 +689,7 @@ PARTS = {
     "attention": attention,
     "layer": layer,
     "leaderboard": leaderboard,
+    "newest": newest,
     "trace": trace,
     "accuracy": accuracy,
     "timing": timing,

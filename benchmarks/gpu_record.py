@@ -8,9 +8,13 @@ from autograder.authoring import entries
 
 EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
 PARTS_OF = {
-    "kernels": ("check", "tests", "variants", "attention", "layer", "leaderboard", "accuracy", "trace"),
+    "kernels": (
+        *("check", "tests", "variants", "attention", "layer", "leaderboard", "newest", "accuracy", "trace"),
+        "tuning",
+    ),
     "layer_code": ("check", "layer", "trace"),
     "steps_code": ("variants",),
+    "gluon_code": ("variants",),
 }
 """The parts in which a file of this folder runs: of a changed one, they say nothing any more."""
 

@@ -5,6 +5,7 @@ In Triton's interpreter (TRITON_INTERPRET=1) all of it runs on the CPU, with siz
 
 import contextlib
 import functools
+import itertools
 import math
 import time
 
@@ -18,6 +19,8 @@ REPEAT = 80  # milliseconds that one thing is repeated for, and a fourth of it t
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
 WORK = {FORWARD: 1, BACKWARD: 2.5, BOTH: 3.5}  # matrix products of attention: 2 forward, 5 backward
+SHORT, CALLS = (20, 1) if QUICK else (4096, 20)  # below so many tokens, so many calls in a row are timed together
+TRIES = 6  # at most, to time a short call steadily
 LENGTHS = (16, 40) if QUICK else (4096, 16384, 512, 1024, 2048, 8192, 32768)  # those that tell the most come first
 SOME_LENGTHS = LENGTHS[:1] if QUICK else LENGTHS[:2]  # where causality and dtypes are compared
 HEADS, WIDTHS = (2, (16, 32)) if QUICK else (16, (64, 128))
@@ -38,26 +41,53 @@ def measured(run):
     return measured_in_turns([run], 1, REPEAT)[0]
 
 
-def measured_in_turns(runs, rounds, repeat):
+def measured_in_turns(runs, rounds, repeat, tries=2):
     """Return what each of several calls takes, as `measured` does.
 
     They take turns, each of `repeat` milliseconds, so that a device that grows warm, and a machine that is busy for a
-    while, meet all of them.
+    while, meet all of them. Those whose deciles are not `steady` are timed again, and the steadiest try counts.
     """
     found = [_once(run) for run in runs]
-    if DEVICE == "cpu":
-        return found
-    times = [[] for _ in runs]
-    for _ in range(rounds):
-        for run, own, taken in zip(runs, found, times, strict=True):
-            if "why" not in own:
-                taken += triton.testing.do_bench(run, warmup=repeat // 4, rep=repeat, return_mode="all")
-    for own, taken in zip(found, times, strict=True):
-        if taken:
-            low, middle, high = np.quantile(taken, [0.1, 0.5, 0.9])
-            own["milliseconds"] = round(float(middle), 4)
-            own["deciles"] = [round(float(low), 4), round(float(high), 4)]
+    for _ in range(tries if DEVICE == "cuda" else 0):
+        todo = [number for number, own in enumerate(found) if "why" not in own and not steady(own)]
+        times = {number: [] for number in todo}
+        for _, number in itertools.product(range(rounds), todo):
+            warmup = repeat // 4
+            times[number] += triton.testing.do_bench(runs[number], warmup=warmup, rep=repeat, return_mode="all")
+        for number in todo:
+            low, middle, high = (round(float(one), 4) for one in np.quantile(times[number], [0.1, 0.5, 0.9]))
+            before = found[number]["deciles"]
+            if before is None or high / low < before[1] / before[0]:
+                found[number] |= {"milliseconds": middle, "deciles": [low, high]}
     return found
+
+
+def measured_short(run):
+    """Return what a short call takes: the mean of `CALLS` in a row, so that no gap before the first one counts.
+
+    Its inputs stay in the cache. Where the deciles do not come together, there are no milliseconds, and "why".
+    """
+
+    def in_a_row():
+        for _ in range(CALLS):
+            run()
+
+    return per_call(measured_in_turns([in_a_row], 1, REPEAT, TRIES)[0])
+
+
+def per_call(found):
+    """Return what one of `CALLS` calls in a row takes."""
+    found = found | {"peak_bytes": None}
+    if DEVICE == "cpu" or "why" in found:
+        return found
+    for key in ("milliseconds", "deciles"):
+        found[key] = (np.array(found[key]) / CALLS).round(5).tolist()
+    return found if steady(found) else found | {"milliseconds": None, "why": "not steady"}
+
+
+def steady(found):
+    """Tell whether the deciles are within 10 %."""
+    return found["deciles"] is not None and found["deciles"][1] <= 1.1 * found["deciles"][0]
 
 
 def _once(run):
@@ -156,7 +186,8 @@ def distance(found, right):
 
 def refused(name, error):
     """Let a backend have no kernel for something; raise what is no refusal, but a fault of the device, again."""
-    if isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error):
+    fault = "CUDA error" in str(error) and "captur" not in str(error)  # what is no part of a graph is no fault
+    if isinstance(error, torch.OutOfMemoryError) or fault:
         raise error
     if DEVICE == "cuda":  # on a CPU most are refused
         print(f"{name} has no kernel for this: {str(error).splitlines()[0]}")

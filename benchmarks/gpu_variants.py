@@ -1,38 +1,45 @@
-"""The part `variants` of the benchmark: the steps of `variants.py`, compared with the kernels as they are.
+"""The part `variants` of the benchmark: the steps of `variants.py` and `hopper.py`, compared with the kernels.
 
-Attention is causal, in bfloat16. Each step is tried with several block sizes, and compared with float64 before it is
-timed.
+All are in bfloat16. Each step is tried with several block sizes, and compared with float64 before it is timed. Those
+of a case take turns, so that a device that grows warm meets all of them.
 """
 
 import functools
 import itertools
 import os
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import wait
 from multiprocessing import get_context
 
 import flash_attention as kernels
+import hopper
+import pebble
 import torch
-import triton
 import variants
 from gpu_check import LIMITS, exact
-from gpu_tools import HEADS, QUICK, distance, measured, qkv, synchronize
+from gpu_tools import HEADS, QUICK, distance, measured_in_turns, qkv, synchronize
 
-LENGTHS = (40,) if QUICK else (4096, 16384)
-PATIENCE = 60  # seconds for all block sizes of a kernel to be compiled
-BLOCKS = {  # by kernel, by the width of a head: those that came within 15 % of the fastest on an H200
-    ("forward", 64): "64x64 4 3, 64x128 4 2, 128x64 8 3",
-    ("forward", 128): "64x64 4 3, 128x64 8 3",
-    ("queries", 64): "64x64 4 2, 64x64 4 3",
-    ("queries", 128): "64x64 4 2, 128x64 8 3",
-    ("keys", 64): "64x64 4 2 168, 64x64 4 3, 32x64 4 2",
-    ("keys", 128): "64x64 4 2, 64x128 8 2, 32x64 4 3",
+PATIENCE = 45  # seconds for all block sizes of a kernel to be compiled
+TODAY, DESCRIPTORS, GLUON, ONE_PASS = "today", "descriptors", "gluon", "one pass"
+BLOCKS = {  # by kernel, step and width of a head: queries x keys, warps, stages and, for some, the most registers
+    ("forward", DESCRIPTORS, 64): "64x128 4 2, 64x64 4 3",
+    ("forward", DESCRIPTORS, 128): "64x64 4 3, 128x64 8 3",
+    ("forward", GLUON, 64): "128x128 4 2, 128x128 4 3, 192x128 4 2, 128x64 4 4",
+    ("forward", GLUON, 128): "128x128 4 2, 128x64 4 3, 128x64 4 4",
+    ("queries", DESCRIPTORS, 64): "64x64 4 3",
+    ("queries", DESCRIPTORS, 128): "128x64 8 3",
+    ("keys", TODAY, 64): "64x64 4 2, 64x128 8 2",
+    ("keys", TODAY, 128): "64x64 4 2, 64x128 8 2",
+    ("keys", DESCRIPTORS, 64): "64x64 4 2 168, 64x64 4 3, 64x128 8 3",
+    ("keys", DESCRIPTORS, 128): "64x64 4 2, 64x128 8 2",
+    ("keys", GLUON, 64): "64x64 4 3, 64x128 8 3, 64x128 8 4",
+    ("keys", GLUON, 128): "64x128 8 3, 64x64 4 3, 32x64 4 4",
+    ("backward", ONE_PASS, 64): "64x64 4 3",
+    ("backward", ONE_PASS, 128): "64x128 8 2",
 }
-
-
-def blocks_of(kernel, width):
-    """Return the block sizes to try: queries x keys, warps, stages and, for some, the most registers."""
-    listed = BLOCKS["keys" if kernel == "backward" else kernel, width].split(", ")
-    return [variants.Blocks(*map(int, one.replace("x", " ").split())) for one in listed]
+CASES = (
+    *(("forward", True), ("keys", False), ("forward", False), ("keys", True)),
+    *(("queries", False), ("queries", True), ("backward", False), ("backward", True)),
+)
 
 
 def with_tuned(kernel, call):
@@ -50,126 +57,120 @@ def with_tuned(kernel, call):
     return run
 
 
-BACKWARD = {  # by kernel: of `variants.py`, and today's; of inputs q, k, v, out, lse, delta, d_out
-    "queries": (
-        lambda own, blocks, across: variants.run_queries(*own[:5], own[6], True, blocks, across),
-        lambda *own: kernels._run_backward_queries(*own[:5], own[6], True),
-    ),
-    "keys": (
-        lambda own, blocks, across: variants.run_keys(*own[:3], *own[4:], True, blocks, across),
-        lambda *own: kernels._run_backward_keys(*own[:3], *own[4:], True),
-    ),
-}
-
-
-def _steps(kernel):
+def _steps(kernel, causal):
     """Return {step: a function (inputs, blocks) -> results}; inputs are q, k, v, out, lse, delta, d_out."""
     if kernel == "forward":
-        found = {"today": with_tuned(kernel, lambda q, k, v, *_: kernels.flash_attention_forward(q, k, v, True))}
-        found["descriptors"] = lambda own, blocks: variants.run_forward(*own[:3], True, blocks, across=False)
-        found["longest first"] = lambda own, blocks: variants.run_forward(*own[:3], True, blocks)
-        return found | {f"persistent, {count}": functools.partial(_persistent, count) for count in (2, 3)}
-    if kernel == "backward":
-        return {"one pass": lambda own, blocks: variants.run_once(*own[:5], own[6], True, blocks)}
-    step, today = BACKWARD[kernel]
-    return {
-        "today": with_tuned(kernel, today),
-        "descriptors": functools.partial(step, across=False),
-        "longest first": functools.partial(step, across=True),
-    }
+        return {
+            TODAY: with_tuned(kernel, lambda q, k, v, *_: kernels.flash_attention_forward(q, k, v, causal)),
+            DESCRIPTORS: lambda own, blocks: variants.run_forward(*own[:3], causal, blocks, False),
+            GLUON: lambda own, blocks: hopper.run_forward(*own[:3], causal, blocks),
+        }
+    if kernel == "queries":
+        return {
+            TODAY: with_tuned(kernel, lambda *own: kernels._run_backward_queries(*own[:5], own[6], causal)),
+            DESCRIPTORS: lambda own, blocks: variants.run_queries(*own[:5], own[6], causal, blocks, False),
+        }
+    if kernel == "keys":
+        return {
+            TODAY: with_tuned(kernel, lambda *own: kernels._run_backward_keys(*own[:3], *own[4:], causal)),
+            DESCRIPTORS: lambda own, blocks: variants.run_keys(*own[:3], *own[4:], causal, blocks, False),
+            GLUON: lambda own, blocks: hopper.run_keys(*own[:3], *own[4:], causal, blocks),
+        }
+    return {ONE_PASS: lambda own, blocks: variants.run_once(*own[:5], own[6], causal, blocks)}
 
 
-def _persistent(count, own, blocks):
-    return variants.run_forward(*own[:3], True, blocks, per_multiprocessor=count)
+def of_text(listed):
+    """Return the block sizes of an entry of `BLOCKS`."""
+    return [variants.Blocks(*map(int, one.replace("x", " ").split())) for one in listed.split(", ") if one]
 
 
-def candidates(kernel, width):
-    """Return what to try: (step, blocks) each."""
-    blocks = blocks_of(kernel, width)
-    steps = list(_steps(kernel))
-    found = [("today", kernels.TUNED[kernel, 2][width])] if "today" in steps else []
-    chosen = blocks[:1] if QUICK else blocks
-    return found + [(step, own) for step in steps if step != "today" for own in chosen]
+def candidates(kernel, causal, width):
+    """Return what to try: (step, blocks) each. Gluon has no interpreter."""
+    found = [] if kernel == "backward" else [(TODAY, kernels.TUNED[kernel, 2][width])]
+    for step in _steps(kernel, causal):
+        blocks = of_text(BLOCKS.get((kernel, step, width), ""))
+        found += [(step, one) for one in (blocks[:1] if QUICK else blocks) if not (QUICK and step == GLUON)]
+    return found
 
 
-def drawn(n, width, batch=1, heads=HEADS):
+def drawn(n, width, causal, batch=1, heads=HEADS):
     """Draw inputs of a kernel that fit each other: q, k, v, out, lse, delta, d_out."""
     q, k, v = (x.detach() for x in qkv(batch, heads, n, width, torch.bfloat16))
-    out, lse = kernels.flash_attention_forward(q, k, v, True)
+    out, lse = kernels.flash_attention_forward(q, k, v, causal)
     d_out = torch.randn_like(q)
     return q, k, v, out, lse, (out.float() * d_out.float()).sum(-1), d_out
 
 
-def error(kernel, step, width, blocks):
+def error(kernel, causal, width, step, blocks):
     """Return the largest distance of a step's results from float64, at an odd length; this compiles it."""
     torch.manual_seed(0)
-    variants.MULTIPROCESSORS = 3  # so that a persistent program has several blocks
-    inputs = q, k, v, _, _, delta, d_out = drawn(40 if QUICK else 333, width, 2, 2)
+    inputs = q, k, v, _, _, delta, d_out = drawn(40 if QUICK else 2049, width, causal, 1, 3)
     wide = [x.requires_grad_() for x in (q, k, v)]
-    right_out, right_lse, right = exact(wide, d_out, True)
+    right_out, right_lse, right = exact(wide, d_out, causal)
     for x in wide:
         x.requires_grad_(False)
     expected = {"forward": (right_out, right_lse), "queries": (right[0], delta), "keys": right[1:], "backward": right}
-    found = _steps(kernel)[step](inputs, blocks)
-    synchronize()
+    try:
+        found = _steps(kernel, causal)[step](inputs, blocks)
+        synchronize()
+    except RuntimeError as fault:
+        if "CUDA error" in str(fault):
+            os._exit(1)  # nothing more can be computed in this process
+        raise
     return max(distance(own, other) for own, other in zip(found, expected[kernel], strict=True))
 
 
 @functools.cache
-def pool():
-    """Return processes that compile, which are kept."""
-    return ProcessPoolExecutor(min(12, os.cpu_count()), get_context("spawn"))
+def asked():
+    """Have all candidates of all cases compiled and checked, each in a process that may hang; return the futures."""
+    pool = pebble.ProcessPool(min(12, os.cpu_count()), context=get_context("spawn"))
+    every = [(*case, width, *one) for case, width in kinds() for one in candidates(*case, width)]
+    return {one: pool.schedule(error, args=one, timeout=PATIENCE) for one in every}
 
 
-def compiled(kernel, width, todo):
-    """Compile and check all of `todo`; return those that are right, and compiled within `PATIENCE` seconds."""
-    asked = {one: pool().submit(error, kernel, one[0], width, one[1]) for one in todo}
-    wait(asked.values(), PATIENCE)
+def checked(kernel, causal, width):
+    """Return those candidates of a case that are right, and compiled within `PATIENCE` seconds."""
+    todo = candidates(kernel, causal, width)
+    if QUICK:
+        if max(error(kernel, causal, width, *one) for one in todo) > LIMITS["bfloat16"]:
+            raise RuntimeError(f"{kernel}, d = {width}: a step is wrong")
+        return todo
+    wait(asked().values())  # nothing is timed while they compute
     ready = []
-    for (step, blocks), future in asked.items():
-        if not future.done():
-            future.cancel()
-            print(f"{kernel}, {step}, {tuple(blocks)}: not compiled in {PATIENCE} s")
-        elif reason := future.exception():
-            print(f"{kernel}, {step}, {tuple(blocks)}: {type(reason).__name__}: {str(reason)[:200]}")
+    for step, blocks in todo:
+        future = asked()[kernel, causal, width, step, blocks]
+        about = f"{kernel}, d = {width}, {'causal, ' * causal}{step}, {tuple(blocks)}"
+        if reason := future.exception():
+            print(f"{about}: {type(reason).__name__}: {str(reason)[:300]}")
         elif not future.result() <= LIMITS["bfloat16"]:
-            print(f"{kernel}, {step}, {tuple(blocks)} is wrong by {future.result():.1e}")
+            print(f"{about} is wrong by {future.result():.1e}")
         else:
             ready.append((step, blocks))
     return ready
 
 
-def case(kernel, width):
-    """Return the fastest blocks of each step at each length."""
-    todo = candidates(kernel, width)
-    if not QUICK:
-        todo = compiled(kernel, width, todo)
-    elif max(error(kernel, step, width, blocks) for step, blocks in todo) > LIMITS["bfloat16"]:
-        raise RuntimeError(f"{kernel}, d = {width}: a step is wrong")
-    best = {}
-    for n in LENGTHS:
-        inputs = drawn(n, width)
-        for step, blocks in todo:
-            run = functools.partial(_steps(kernel)[step], inputs, blocks)
-            try:
-                if QUICK:
-                    milliseconds = measured(run)["milliseconds"]
-                else:
-                    run()
-                    synchronize()
-                    milliseconds = triton.testing.do_bench(run, warmup=8, rep=30, return_mode="median")
-            except triton.runtime.errors.OutOfResources:
-                continue
-            print(kernel, step, width, n, tuple(blocks), round(milliseconds, 4))
-            key = (step, n)
-            if key not in best or milliseconds < best[key]["milliseconds"]:
-                about = {"kernel": kernel, "step": step, "d_head": width, "n": n, "heads": HEADS, **blocks._asdict()}
-                best[key] = {**about, "milliseconds": round(milliseconds, 4)}
-    return list(best.values())
+def case(kernel, causal, width):
+    """Return a row for each step, block size and length."""
+    rows, todo = [], checked(kernel, causal, width)
+    for n in (40,) if QUICK else (16384, 4096) if causal else (16384,):
+        inputs = drawn(n, width, causal)
+        runs = [functools.partial(_steps(kernel, causal)[step], inputs, blocks) for step, blocks in todo]
+        times = measured_in_turns(runs, 3, 10 if n <= 4096 else 25, tries=1)
+        for (step, blocks), found in zip(todo, times, strict=True):
+            about = {"kernel": kernel, "step": step, "causal": causal, "d_head": width, "n": n, "heads": HEADS}
+            rows.append({**about, **blocks._asdict(), **found})
+            print(*rows[-1].values())
+    return rows
+
+
+def kinds():
+    """Return what there are cases of: (kernel, causal) and the width of a head."""
+    return list(itertools.product(CASES[::2] if QUICK else CASES, (64,) if QUICK else (64, 128)))
 
 
 def cases():
     """Return the cases of the part."""
-    widths = (64,) if QUICK else (64, 128)
-    named = itertools.product(widths, ("forward", "queries", "keys", "backward"))
-    return {f"{kernel}, d = {width}": functools.partial(case, kernel, width) for width, kernel in named}
+    return {
+        f"{kernel}{', causal' * causal}, d = {width}": functools.partial(case, kernel, causal, width)
+        for (kernel, causal), width in kinds()
+    }

@@ -180,8 +180,8 @@ def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
 
 def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, monkeypatch):
     """Right answers that do not take it are in every class: which listed ones could be the cause is remembered."""
-    tried, fails = [], diagnosis._fails.__wrapped__
-    monkeypatch.setattr(diagnosis, "_fails", functools.cache(lambda *asked: tried.append(asked) or fails(*asked)))
+    tried, fails = [], diagnosis._fails_as.__wrapped__
+    monkeypatch.setattr(diagnosis, "_fails_as", functools.cache(lambda *asked: tried.append(asked) or fails(*asked)))
     suite, counts = loader.load(folder).suite, []
     for seed in range(3):
         assert suite.examine("add", natural, 4, seed).results[-1].cause == "stretches"

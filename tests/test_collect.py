@@ -1,5 +1,6 @@
 """What schools hand over becomes `submitted/`: layouts, lists of a class, hostile archives, nothing half written."""
 
+import gzip
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import stat
 import struct
 import sys
+import tarfile
 import unicodedata
 import zipfile
 from datetime import UTC, datetime
@@ -23,18 +25,19 @@ from autograder.course.config import ROOT, Course, UserError
 from autograder.course.limits import Limits
 from autograder.grades import gradebook
 from autograder.sanitize import text
-from autograder.school import archives, roster
+from autograder.school import archives, hand_ins, roster
 from autograder.school.archives import opened
 from autograder.school.hand_ins import STAGE, Collector, Fate
-from autograder.school.layouts import Exercises
+from autograder.school.layouts import Exercises, whose
 from autograder.school.roster import Clues
 
 
-def notebook(*grade_ids, note=""):
+def notebook(*grade_ids, note="", solution=False):
     """Return the bytes of a notebook with cells of these grade ids."""
+    marks = {"solution": True} if solution else {}
     cells = [
-        {"cell_type": "code", "source": note, "metadata": {"nbgrader": {"grade_id": grade_id}}, "outputs": []}
-        for grade_id in grade_ids
+        {"cell_type": "code", "source": note, "metadata": {"nbgrader": {"grade_id": name, **marks}}, "outputs": []}
+        for name in grade_ids
     ]
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
@@ -57,6 +60,17 @@ def zip_of(path, files, **attributes):
 def zipped(files, **attributes):
     buffer = io.BytesIO()
     zip_of(buffer, files, **attributes)
+    return buffer.getvalue()
+
+
+def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
+    """Return the bytes of a tar.gz with these files, by name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as made:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.type, entry.linkname = len(data), kind, "/etc/passwd" * (kind != tarfile.REGTYPE)
+            made.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
 
@@ -83,7 +97,7 @@ def collect(course):
             (course.root / "students.csv").write_text(people, encoding="utf-8")
             known = roster.read(course.root / "students.csv")
         collector = Collector(Exercises(course.exercises()), known, only, course.submitted, Limits())
-        sources = [opened(path) for path in paths]
+        sources = [opened(path, whose) for path in paths]
         plan = collector.plan([source.__enter__() for source in sources])
         if write:
             collector.write(plan.to_write)
@@ -144,6 +158,12 @@ PEOPLE = (
         ("al1_01-qkv.ipynb.txt", "by name"),
         ("al1/01-qkv.ipynb.json", "by name"),
         ("lovelaceada_12345_67890_01-qkv.ipynb.txt", "Canvas"),
+        ("multi_feedback_HW1_08/Lovelace_Ada_al1_1234567/20261126091400_01-qkv.ipynb", "ILIAS"),
+        ("HW1/King_Ada_al1_7/20261126091400_Untitled.ipynb", "ILIAS"),
+        ("Task_2026-11-26/Lovelace_Ada_x7/2_submissions/01-qkv.ipynb", "OpenOLAT"),
+        ("Task_2026-11-26/King_Ada_al1/4_revisions/work/Untitled.ipynb", "OpenOLAT"),
+        ("Task/al1/2_submissions/01-qkv.ipynb", "by name"),
+        ("HW1/al1/20261126091400_01-qkv.ipynb", "by name"),
         ("lovelaceada_12345_67890_Team-Charles Babbage_2_assignsubmission_file_01-qkv.ipynb", "Canvas"),
         ("Ada Lovelace_12345_assignsubmission_file_hw_1_2_01-qkv.ipynb", "Moodle"),
     ],
@@ -227,6 +247,10 @@ def test_a_students_zip_is_opened_and_what_is_the_courses_stays_out(collect, tmp
         "lovelaceada_5_6_work.zip/submission_2/01-qkv.ipynb",
         "al1.zip/Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb",
         "al1.zip/cb2_01-qkv.ipynb",
+        "HW1/Lovelace_Ada_al1_7/20261126091400_Babbage_Charles_cb2_8/20261126091400_01-qkv.ipynb",
+        "HW1/Lovelace_Ada_al1/2_submissions/Babbage_Charles_cb2/4_revisions/01-qkv.ipynb",
+        "HW1/Lovelace_Ada_x_cb2/2_submissions/01-qkv.ipynb",
+        "HW1/Babbage_Charles_x_cb2_8/20261126091400_01-qkv.ipynb",
         "al1/cb2_01-qkv.ipynb",
     ],
 )
@@ -397,6 +421,82 @@ def test_of_several_attempts_the_last_is_kept(collect, course, tmp_path, path):
     plan = collect(zip_of(tmp_path / "class.zip", files | extra), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format(10)]
     assert [(hand_in.student, hand_in.exercise) for hand_in, _ in plan.chosen] == [("al1", "01-qkv")]
+
+
+ATTEMPTS = {
+    "Blackboard": "HW1_al1_attempt_2026-11-{:02}-09-17-36_01-qkv.ipynb",
+    "Brightspace": "397063-2557369 - Ada Lovelace - Nov {}, 2026 926 PM/01-qkv.ipynb",
+    "Canvas": "lovelaceada_5_{:05}_01-qkv.ipynb",
+    "ILIAS": "HW1/Lovelace_Ada_al1_7/202611{:02}091400_01-qkv.ipynb",
+    "OpenOLAT": "HW1/Lovelace_Ada_al1/{}_submissions/01-qkv.ipynb",
+}
+GIVEN = notebook("project", note="def project():\n    ...", solution=True)
+WRITTEN = notebook("project", note="def project():\n    return 1", solution=True)
+
+
+@pytest.fixture
+def given_answers(course):
+    """A course whose exercise 01-qkv has an answer cell."""
+    (course.root / "exercises" / "01-qkv" / "01-qkv.ipynb").write_bytes(GIVEN)
+
+
+@pytest.mark.usefixtures("given_answers")
+@pytest.mark.parametrize("path", [path for name, path in ATTEMPTS.items() if name != "OpenOLAT"])
+@pytest.mark.parametrize(
+    "attempts, counts, reason",
+    [
+        ([WRITTEN, GIVEN], 0, "has no answer; all.zip: "),
+        ([GIVEN, GIVEN + b" "], 1, "submitted a newer one"),
+        ([GIVEN, WRITTEN], 1, "submitted a newer one"),
+        ([WRITTEN, WRITTEN + b" ", GIVEN], 1, "submitted a newer one"),
+        ([WRITTEN, b"{"], 1, "submitted a newer one"),  # which is named in its feedback
+    ],
+)
+def test_the_newest_attempt_with_an_answer_counts_and_all_others_are_named(
+    collect, tmp_path, path, attempts, counts, reason
+):
+    paths = [path.format(8 + 2 * at) for at in range(len(attempts))]
+    files = dict(zip(reversed(paths), reversed(attempts), strict=True))
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [paths[counts]]
+    assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == attempts[counts]
+    others = [one for one in paths if one != paths[counts]]
+    assert sorted(place.partition(": ")[2] for place, _ in plan.unplaced) == sorted(others)
+    assert reason in dict(plan.unplaced)[f"all.zip: {others[0]}"]
+
+
+@pytest.mark.usefixtures("given_answers")
+def test_an_answer_is_one_wherever_it_was_written(collect, tmp_path):
+    bare = json.loads(WRITTEN)
+    bare["cells"][0]["metadata"] = {}
+    files = {ATTEMPTS["Canvas"].format(1): WRITTEN, ATTEMPTS["Canvas"].format(2): json.dumps(bare)}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert [hand_in.order for hand_in, _ in plan.chosen] == [2]
+    files = {"al1/01-qkv.ipynb": GIVEN, "al1/01-qkv.zh.ipynb": WRITTEN}
+    plan = collect(zip_of(tmp_path / "all.zip", files))
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == ["al1/01-qkv.zh.ipynb"]
+    assert list(reasons(plan)) == ["al1/01-qkv.ipynb"]
+
+
+@pytest.mark.usefixtures("given_answers")
+def test_no_blank_notebook_replaces_an_answer_whichever_is_collected_first(collect, tmp_path):
+    older = zip_of(tmp_path / "monday.zip", {"al1_01-qkv.ipynb": WRITTEN})
+    blank = zip_of(tmp_path / "tuesday.zip", {"al1_01-qkv.ipynb": GIVEN}, date_time=(2026, 11, 3, 9, 0, 0))
+    there = tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb"
+    assert [collect(path).chosen[0][1] for path in (older, blank)] == [Fate.NEW, Fate.BLANK]
+    assert there.read_bytes() == WRITTEN
+    shutil.rmtree(tmp_path / "course/submitted")
+    assert [collect(path).chosen[0][1] for path in (blank, older)] == [Fate.NEW, Fate.ANSWERED]
+    assert there.read_bytes() == WRITTEN
+
+
+def test_a_revision_in_openolat_is_newer_and_a_tutors_file_is_no_submission(collect, tmp_path):
+    path = "HW1/Lovelace_Ada_al1/{}/01-qkv.ipynb"
+    files = {path.format(step): notebook("project", note=step) for step in ("2_submissions", "4_revisions")}
+    files |= {path.format(step): QKV for step in ("1_tasks", "3_corrections", "5_revisions_corrections")}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format("4_revisions")]
+    assert "OpenOLAT has no submissions" in reasons(plan)[path.format("3_corrections")] and len(plan.unplaced) == 4
 
 
 def test_of_what_canvas_counts_the_last_is_kept(collect, tmp_path):
@@ -619,6 +719,22 @@ def test_two_of_one_name_are_told_apart_by_the_systems_number_alone(collect, tmp
     assert not (tmp_path / "course/submitted/b@example.edu/01-qkv/timestamp.txt").exists()
 
 
+@pytest.mark.parametrize("other", ["ada lovelace", "\u200bAda Lovelace", "Ada\u00ad Lovelace"])
+def test_without_a_list_a_name_that_looks_like_anothers_is_refused_and_says_what_to_do(collect, tmp_path, other):
+    moodle = "{}_{}_assignsubmission_file_/01-qkv.ipynb"
+    files = {
+        moodle.format("Ada Lovelace", 1): QKV,
+        moodle.format(other, 2): QKV,
+        moodle.format("Ada-Lovelace", 3): QKV,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files))
+    assert set(placed(plan)) == {("Ada-Lovelace", "01-qkv")}  # another folder, which nobody confuses
+    assert len(plan.unplaced) == 2 and all("--roster" in reason for _, reason in plan.unplaced)
+    plan = collect(zip_of(tmp_path / "loose.zip", {"Ada Lovelace/01-qkv.ipynb": QKV, f"{other}/01-qkv.ipynb": QKV}))
+    assert not plan.chosen and len(plan.unplaced) == 2
+    assert all("look like one name: name a roster with --roster" in reason for _, reason in plan.unplaced)
+
+
 def test_the_worksheet_of_another_assignment_places_nobody(collect, tmp_path):
     files = {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
     sheet = "Identifier,Full name,Email address\nParticipant 1,Charles Babbage,cb@example.edu\n"
@@ -726,24 +842,158 @@ def test_a_students_hostile_zip_is_theirs_alone(collect, tmp_path, line):
     assert list(reasons(plan)) == ["Ada Lovelace_1_assignsubmission_file_/work.zip"]
 
 
-def test_a_zip_in_a_students_zip_is_not_opened(collect, tmp_path):
+def other_compression(path):
+    """A zip whose file says that it has 9 bytes, and unpacks to 100 MB at once."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as made:
+        made.writestr("al1_01-qkv.ipynb", bytes(100_000_000))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = struct.pack("<I", 9)
+    path.write_bytes(data)
+    return path
+
+
+HOSTILE["unusual compression"] = other_compression
+
+
+def negative(data):
+    """A tar.gz whose file has a negative size."""
+    raw = bytearray(gzip.decompress(data))
+    raw[124:136] = b"\xff" * 10 + b"\xfe\x00"
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw[:512])
+    return gzip.compress(bytes(raw))
+
+
+NAME = "01-qkv.ipynb"
+HOSTILE_TARS = {
+    "outside of it": lambda: tar_of({NAME: QKV, "../../evil.ipynb": QKV}),
+    "whose path leads outside": lambda: tar_of({"/etc/evil.ipynb": QKV}),
+    "has a link or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.SYMTYPE),
+    "a link or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.LNKTYPE),
+    "link or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.CHRTYPE),
+    "or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.FIFOTYPE),
+    "device, 01-qkv": lambda: tar_of({NAME: bytes(512)}, tarfile.GNUTYPE_SPARSE, tarfile.GNU_FORMAT),
+    "two files named": lambda: gzip.compress(gzip.decompress(tar_of({NAME: QKV}))[:-10240].rstrip(b"\0") + b"\0"),
+    "has more than 3 files": lambda: tar_of({f"{n}.txt": b"" for n in range(4)}),
+    "unpacks to more than 1 MB": lambda: tar_of({"zeros": bytes(2_000_000)}),
+    "cut off, or has more": lambda: tar_of({NAME: QKV})[:-30],
+    "more than one part": lambda: tar_of({NAME: QKV}) * 2,
+    "is cut off": lambda: gzip.compress(gzip.decompress(tar_of({NAME: QKV * 50}))[:5000]),
+    "nested folders": lambda: tar_of({"a/" * 30 + NAME: QKV}),
+    "description is too long": lambda: tar_of({"1" * 90_000: QKV}),
+    "name or description is too long": lambda: tar_of({"1" * 90_000: QKV}, form=tarfile.GNU_FORMAT),
+    "cannot be unpacked": lambda: gzip.compress(b"Dear sir"),
+    "cannot be unpacked: ": lambda: b"Dear sir",
+    "01-qkv.ipynb is cut off": lambda: negative(tar_of({NAME: QKV})),
+}
+del HOSTILE_TARS["two files named"]
+
+
+@pytest.mark.parametrize("line", HOSTILE_TARS)
+def test_a_students_hostile_tar_is_theirs_alone(collect, tmp_path, monkeypatch, line):
+    monkeypatch.setattr(archives, "MOST_ENTRIES_OF_ONE", 3)
+    monkeypatch.setattr(archives, "MOST_MB_OF_ONE", 1)
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/work.tar.gz": HOSTILE_TARS[line](),
+        "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("cb2", "01-qkv")}
+    ((path, reason),) = reasons(plan).items()
+    assert path == "Ada Lovelace_1_assignsubmission_file_/work.tar.gz" and line in reason
+    assert sorted(tree(tmp_path / "course/submitted")) == ["cb2/01-qkv/01-qkv.ipynb"]
+
+
+def test_a_tar_and_a_gzipped_notebook_are_unpacked_and_a_tar_of_data_stays(collect, tmp_path):
+    inner = {"./work/01-qkv.ipynb": QKV, "./work/data/numbers.csv": b"1,2", "./._01-qkv.ipynb": b"x"}
+    data = tar_of({"numbers.csv": b"1,2"})
+    files = {
+        "397063-6203 - Ada Lovelace - Sep 14, 2018 926 PM/01-qkv.tar.gz": tar_of(inner),
+        "397064-6203 - Charles Babbage - Sep 14, 2018 926 PM/01-qkv.ipynb.gz": gzip.compress(QKV),
+        "397065-6203 - Jörg Müller - Sep 14, 2018 926 PM/01-qkv.ipynb": QKV,
+        "397065-6203 - Jörg Müller - Sep 14, 2018 926 PM/data.tgz": data,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert {student for student, _ in placed(plan)} == {"al1", "cb2", "jm3"} and not plan.unplaced
+    there = tree(tmp_path / "course/submitted")
+    assert sorted(there) == [
+        "al1/01-qkv/01-qkv.ipynb", "al1/01-qkv/data/numbers.csv", "cb2/01-qkv/01-qkv.ipynb",
+        "jm3/01-qkv/01-qkv.ipynb", "jm3/01-qkv/data.tgz",
+    ]  # fmt: skip
+    assert there["al1/01-qkv/01-qkv.ipynb"][0] == there["cb2/01-qkv/01-qkv.ipynb"][0] == QKV
+    assert there["jm3/01-qkv/data.tgz"][0] == data
+    plan = collect(zip_of(tmp_path / "loose.zip", {"gus_01-qkv.tgz": tar_of({"hal_01-qkv.ipynb": QKV})}))
+    assert set(placed(plan)) == {("gus", "01-qkv")}
+
+
+def test_a_packed_file_is_unpacked_once(collect, tmp_path, monkeypatch):
+    listed, unzip = [], archives._of_zip
+    monkeypatch.setattr(archives, "_of_zip", lambda *zips: listed.append(1) or unzip(*zips))
+    inner = zipped({"01-qkv.ipynb": QKV, **{f"{n}.txt": b"x" for n in range(50)}})
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/all.zip": bytes(3_000_000) + inner,
+        "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV,
+    }
+    for _ in range(2):
+        listed.clear()
+        plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+        assert len(placed(plan)) == 2 and len(listed) == 2  # with the archive itself
+    assert len(tree(tmp_path / "course/submitted")) == 52
+
+
+@pytest.mark.parametrize(
+    "limit, reason", [("MOST_MB_OF_ONE", "10 MB in all"), ("MOST_ENTRIES_OF_ONE", "5 files in all")]
+)
+def test_one_student_with_many_packed_files_takes_the_room_of_nobody(tmp_path, monkeypatch, limit, reason):
+    monkeypatch.setattr(archives, limit, 1)
+    inner = zipped({"zeros": bytes(900_000)})
+    files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)}
+    files |= {"lovelaceada_1_99_01-qkv.ipynb": QKV, "zbabbagecharles_2_7_work.zip": zipped({NAME: QKV})}
+    with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
+        refused = dict(source.refused)
+        assert len(source.files) == 7  # five of hers, and two notebooks
+    assert len(refused) == 4 and all(reason in line for line in refused.values())
+
+
+def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MOST_MB", 1)
+    files = {f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED) for n in range(3)}
+    with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
+        assert [path for path, _ in source.refused] == ["al1_work.zip", "al2_work.zip"]
+        assert all("collect it separately" in reason for _, reason in source.refused) and len(source.files) == 1
+
+
+def test_very_many_notebooks_of_one_student_are_not_read(collect, tmp_path, monkeypatch):
+    monkeypatch.setattr(hand_ins, "MOST_NOTEBOOKS", 3)
+    files = {f"lovelaceada_1_{n}_01-qkv.ipynb": QKV for n in range(4)} | {"babbagecharles_2_7_01-qkv.ipynb": QKV}
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    assert set(placed(plan)) == {("cb2", "01-qkv")}
+    assert list(reasons(plan).values()) == ["is one of 4 notebooks of lovelaceada_1; at most 3 are read"]
+
+
+def test_a_packed_file_in_a_packed_file_is_not_opened(collect, tmp_path):
     inner = zipped({"more.zip": zipped({"01-qkv.ipynb": QKV})})
     plan = collect(
         zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}), people=PEOPLE
     )
     where = "all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip/more.zip"
-    why = "is a zip in a zip, which is not opened: unpack it, and collect the folder"
+    why = "is packed twice, and is not opened: unpack it, and collect the folder"
     assert not plan.chosen and plan.unplaced == [(where, why)]
     plan = collect(zip_of(tmp_path / "all.zip", {"al1_01-qkv.zip": inner, "cb2_01-qkv.ipynb": QKV}))
     assert reasons(plan) == {"al1_01-qkv.zip/more.zip": why} and len(plan.chosen) == 1
 
 
 @pytest.mark.parametrize("path", ["Ada Lovelace_1_assignsubmission_file_/{}", "al1_{}", "lovelaceada_5_6_{}"])
-@pytest.mark.parametrize("name", ["01-qkv.rar", "01-qkv.html", "01-qkv.pdf"])
+@pytest.mark.parametrize("name", ["01-qkv.rar", "01-qkv.7z", "01-qkv.tar.xz", "01-qkv.html", "01-qkv.pdf"])
 def test_what_is_handed_in_without_a_notebook_is_named(collect, tmp_path, path, name):
     files = {path.format(name): b"x", "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV}
-    (reason,) = reasons(collect(zip_of(tmp_path / "all.zip", files))).values()
-    assert "has no notebook among these files: " in reason and reason.endswith(name)
+    ((where, reason),) = reasons(collect(zip_of(tmp_path / "all.zip", files))).items()
+    assert where == path.format(name)
+    if name.endswith((".html", ".pdf")):
+        assert "has no notebook among these files: " in reason and reason.endswith(name)
+    else:
+        assert "unpack it into a folder next to it, and collect the folder" in reason
 
 
 def test_what_macos_adds_to_a_zip_is_passed_over(collect, tmp_path):

@@ -22,7 +22,7 @@ from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
 from autograder import cli, nbgrader_plugin
-from autograder.authoring import sentences, translations, verified
+from autograder.authoring import packages, sentences, translations, verified
 from autograder.authoring.release import release
 from autograder.checking import Message, suite, words
 from autograder.course import archive, catalogues, seeds
@@ -143,7 +143,8 @@ def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
         "$$", "a + b", "$$", "",
         r"$$※ a + b \text{ in all} $$", "",
         "| ※Points | ※For |", "|---|---|", "| 1 | ※a proof |", "",
-        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>",
+        "<details><summary>※An answer</summary>", "", "※Four.", "", "</details>", "",
+        f"※{packages.ALONE}",
     ]  # fmt: skip
 
 
@@ -420,7 +421,8 @@ def test_collect_takes_it_for_the_exercise(course, exercise, tmp_path):
         "bob/01-toy.zh.ipynb": (zh, WRONG), "bob/01-toy.ipynb": (en, {}),
         "cai/01-toy.zh (1).ipynb": (zh, WRONG),
     })  # fmt: skip
-    assert sorted(found) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")] and not unplaced
+    assert sorted(found) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")]
+    assert [path for path, _ in unplaced] == ["handed.zip: bob/01-toy.ipynb"] and "has no answer" in unplaced[0][1]
     assert all(words.language_of(json.loads(text)) == "zh_CN" for text in found.values())
 
 

@@ -13,6 +13,8 @@ import torch
 from conftest import toy_course
 
 from autograder.authoring.release import release
+from autograder.checking.expect import describe
+from autograder.checking.subject import Stopwatch
 from autograder.checking.words import Message
 from autograder.course.cells import is_check, points_of
 from autograder.course.config import ROOT
@@ -401,6 +403,36 @@ def loop():
     d = {}; d['d'] = d
     return d
 """
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("np.ones(2, complex)", "an array of complex128"),
+        ("np.array([object()])", "an array of Python objects"),
+        ("np.array(['a'])", "an array of text"),
+        ("torch.ones(2).to_sparse()", "a sparse_coo tensor"),
+        ("object()", "a value of type object"),
+    ],
+)
+def test_an_array_without_real_numbers_is_named_by_what_it_has(asked_on, expression, kind):
+    odd = asked_on(ODD + f"def odd():\n    return {expression}").lookup("odd")()
+    assert str(describe(odd)) == kind
+
+
+def test_the_seconds_that_a_guest_computes_count_and_those_that_it_sleeps_hardly(asked_on):
+    own = asked_on(
+        "import time\n"
+        "def computes():\n    begun = time.process_time()\n    while time.process_time() - begun < 0.6: pass\n"
+        "def sleeps():\n    time.sleep(0.6)"
+    )
+    seconds = {}
+    for name in ("computes", "sleeps"):
+        function = own.lookup(name)
+        watch = Stopwatch(function)
+        function()
+        seconds[name] = watch.seconds
+    assert seconds["computes"] > seconds["sleeps"] > 0
 
 
 @pytest.mark.parametrize("expression", ODD_RESULTS)

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import answer_trials, loader, source
-from autograder.checking import machine
+from autograder.checking import helpers, machine
 from autograder.checking.expect import RTOL
 from autograder.checking.subject import attempt
 from autograder.course import archive
@@ -211,6 +211,26 @@ def test_every_check_is_earned(folder, subject):
     if any(check.on in answer_trials.GPU for check in checks):
         failed |= {name for _wrong, found in caught(folder, subject, WRONG_SEEDS[0]) for name, _cause in found}
     assert {check.__name__ for check in checks} <= failed
+
+
+MEASURING = {"expect_held", "launches", "outside", "TorchDispatchMode"}
+"""What checks use that measure where the function under test runs."""
+
+
+@each_exercise
+def test_checks_that_measure_say_so(folder):
+    """Their outcome is the word of a student's process; the record and the book mark them."""
+    text = (folder / "checks.py").read_text(encoding="utf8")
+    tree = ast.parse(text)
+    for function in tree.body:
+        function.decorator_list = []  # they name other checks
+    for check in loaded(folder).suite.checks:
+        body = check.__name__.removeprefix(f"{check.subject}_")  # of one that several functions have
+        defined = helpers.definitions([tree], check.__name__) or helpers.definitions([tree], body)
+        assert defined, check.__name__
+        code = [part for node in defined for part in ast.walk(node)]
+        names = {getattr(part, field, None) for part in code for field in ("id", "attr", "name")}
+        assert check.measured == bool(names & MEASURING), check.__name__
 
 
 @each_exercise

@@ -7,9 +7,10 @@ from conftest import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Subject
+from autograder.checking import helpers as helper_functions
 from autograder.checking.diagnosis import same_call
 from autograder.checking.expect import Failed, expect_all_agree, expect_dtypes
-from autograder.checking.helpers import CALLED, called_by
+from autograder.checking.helpers import names_used
 from autograder.checking.modules import Step, run_remote
 from autograder.checking.responses import seen_by_parts
 from autograder.course.config import ROOT
@@ -178,8 +179,14 @@ def test_what_a_check_makes_around_a_function_is_asked_without_being_foreseen():
 def test_what_a_function_calls_is_found_where_it_lives(judge):
     """Of two functions of one name, it is the notebook's own that is looked for."""
     helpers = {name: judge.lookup(name) for name in ("half", "Doubled", "ends")}
-    assert called_by(judge.lookup("halves"), helpers) == {"half": CALLED}
-    assert called_by(judge.lookup("other"), helpers) == {}
+    assert names_used(judge.lookup("halves"), helpers) == ["half"]
+    assert names_used(judge.lookup("other"), helpers) == []
+
+
+def test_a_guest_may_say_anything_about_what_its_code_names(monkeypatch):
+    for said, names in [([np.zeros(2), "add"], ["add"]), ("add", []), ([["add"]], []), ({"add": "called"}, [])]:
+        monkeypatch.setattr(helper_functions, "run_remote", lambda *asked, said=said: said)
+        assert helper_functions.names_used(len, {"add": sum}) == names
 
 
 def test_what_parts_of_a_module_take_and_return_is_told_from_where_it_lives(judge):

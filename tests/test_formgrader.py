@@ -98,7 +98,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
             page.keyboard.press("Tab")
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
 
-    # Grading again leaves it alone, and so does grading with force, which only asks for another look.
+    # Grading again leaves it alone, and so does grading with force: the answer is the one that was read.
     assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
     assert run(course, "export", "--into", course.root).exit_code == 0
@@ -119,4 +119,4 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         run(course, "grade", "--force", "--submitted", course.root / "submitted", "--into", course.root).exit_code
         == 0
     )
-    assert gradebook_of(course, "ada") == (score + given, most, True, (None, given))
+    assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))

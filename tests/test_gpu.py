@@ -138,6 +138,59 @@ def test_the_steps_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
         assert units == ["True", "True"] and int(registers) <= 255 and int(local) <= 64, line
 
 
+COMPILED_GLUON = """
+import re
+
+import gpu_compile
+import gpu_variants
+
+for (kernel, step, width), listed in gpu_variants.BLOCKS.items():
+    if step == gpu_variants.GLUON:
+        blocks = gpu_variants.of_text(listed)[0]
+        made = gpu_compile.gluon(kernel, width, blocks)
+        print(kernel, *("wgmma.mma_async" in made.asm["ptx"], "cp.async.bulk.tensor" in made.asm["ptx"]),
+              max(map(int, re.findall(r"wgmma.wait_group.sync.aligned\\s+(\\d)", made.asm["ptx"]))),
+              *gpu_compile.resources(made))
+"""
+
+
+@pytest.mark.slow
+def test_the_kernels_in_gluon_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
+    """For an H100: products run while others are not yet waited for: one forward, two backward."""
+    shown = python("-c", COMPILED_GLUON, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
+    assert len(shown) == 4
+    for line in shown:
+        kernel, tensor_cores, copies, pending, registers, _local = line.split()
+        assert (tensor_cores, copies) == ("True", "True") and int(registers) <= 255, line
+        assert pending == {"forward": "1", "keys": "2"}[kernel], line
+
+
+TOGETHER = """
+import itertools
+
+import flash_attention as kernels
+import torch
+from gpu_check import LIMITS, exact
+from gpu_tools import distance
+
+for cache, (n_q, n_k) in itertools.product((1, 2**20), ((40, 40), (37, 70), (50, 17))):
+    kernels.SMALL_CACHE = cache
+    drawn = [torch.randn(1, 3, n, 16).requires_grad_() for n in (n_q, n_k, n_k)]
+    d_out = torch.randn(1, 3, n_q, 16)
+    right_out, right_lse, right = exact(drawn, d_out, True)
+    out = kernels.flash_attention(*drawn, True)
+    for own, other in zip([out, *torch.autograd.grad(out, drawn, d_out)], [right_out, *right], strict=True):
+        assert distance(own, other) < LIMITS["float32"], (cache, n_q, n_k)
+    print(kernels._together(*drawn[:2]))
+"""
+
+
+@pytest.mark.slow
+def test_heads_in_turn_and_all_together_are_right(triton):
+    """What the cache holds decides the order of the blocks, and each block is still done once."""
+    assert python("-c", TOGETHER, TRITON_INTERPRET="1").split() == ["1"] * 3 + ["3"] * 3
+
+
 REFUSED = """
 import torch
 from flash_attention import flash_attention

@@ -290,6 +290,92 @@ def test_a_manual_grade_outlives_a_regrading(graded):
         book.db.commit()
 
 
+@pytest.fixture
+def by_hand(isolated, toy, tmp_path):
+    """Return functions that submit, grade, and give points as the formgrader does."""
+    root = tmp_path / "course"
+    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    course = Course(root=root, into=root)
+
+    def submit(proof, **answers):
+        answers = {**RIGHT, **answers} | ({"proof": proof} if proof else {})
+        hand_in(root / "submitted", "ada", answers, toy=course)
+
+    def grade(*options):
+        """Return what each of those who read a grade is told: the score, and whether a person still has to look."""
+        printed = run(course, "grade", *options, "--into", root).output
+        run(course, "report", "--into", root)
+        run(course, "export", "--into", root)
+        with (root / "grades.csv").open(newline="") as file:
+            (row,) = csv.DictReader(file)
+        page = BeautifulSoup((root / "feedback/ada/01-toy/01-toy.html").read_text(), "html.parser").get_text(" ")
+        shown = rows_of((root / "report.html").read_text())["ada", "01-toy"]
+        with Gradebook(course.db_url, course.course_id) as book:
+            own = book.find_submission("01-toy", "ada")
+            comments = [comment.auto_comment or "" for notebook in own.notebooks for comment in notebook.comments]
+            score, waits = own.score, own.needs_manual_grade
+        top = nbformat.read(root / "autograded/ada/01-toy/01-toy.ipynb", as_version=4).cells[0].source
+        assert float(row["score"]) == score == shown["score"]
+        assert f"{score:g} of 9 points" in " ".join(page.split())
+        assert (row["needs_manual_grade"] == "True") == waits == ("+ needs a manual grade" in printed)
+        assert waits == any(words in page for words in ("still to be graded", "still has to", "still have to"))
+        assert not any("proof" in words or "person" in words for words in [*comments, top])
+        table = " ".join(printed.split())
+        for reason in shown["reasons"]:
+            assert reason in table
+        return score, waits, shown["reasons"], " ".join(page.split())
+
+    def give(points, cell="proof"):
+        with Gradebook(course.db_url, course.course_id) as book:
+            own = book.find_grade(cell, "01-toy", "01-toy", "ada")
+            own.manual_score, own.needs_manual_grade = points, False
+            book.db.commit()
+
+    return submit, grade, give
+
+
+READ = "A person grades proof; until then it has 0 points."
+CONFIRM = "A person gave 2 of 3 points for proof, and has to confirm them: it was graded again since."
+LOST = "proof −1: graded by a person"
+
+
+@pytest.mark.slow
+def test_all_who_read_a_grade_agree_on_what_a_person_graded(by_hand):
+    submit, grade, give = by_hand
+    submit("Because.")
+    assert grade()[:3] == (6.0, True, [READ])
+    give(2.0)
+    for options in ((), ("--force",)):  # the answer is the one that the person read
+        score, waits, reasons_shown, page = grade(*options)
+        assert (score, waits, reasons_shown) == (8.0, False, [LOST])
+        assert "These points were given by a person." in page and "until then" not in page
+    submit("Because.", twice="def twice(a):\n    return 2 * a")
+    assert grade()[:3] == (8.0, False, [LOST])
+    submit("Because it commutes.")
+    score, waits, reasons_shown, page = grade()
+    assert (score, waits, reasons_shown) == (8.0, True, [LOST, CONFIRM])
+    assert "proof : a person gave 2 of 3 points, and still has to confirm them." in page
+    assert grade("--force")[:3] == (8.0, True, [LOST, CONFIRM])  # nobody has looked yet
+    submit("")
+    score, waits, reasons_shown, page = grade()
+    assert (score, waits, reasons_shown) == (8.0, True, [LOST, CONFIRM]) and "No response." in page
+    give(0.0)
+    assert grade()[:3] == (6.0, False, ["proof −3: graded by a person"])
+
+
+@pytest.mark.slow
+def test_points_given_for_a_function_are_in_the_comment_after_the_next_run(by_hand):
+    submit, grade, give = by_hand
+    submit("", add="def add(a, b):\n    return a - b")
+    assert any("subtracted" in reason for reason in grade()[2])
+    give(4.0, "check_add")
+    for options in ((), ("--force",)):
+        assert grade(*options)[:3] == (6.0, False, ["proof −3: no response"])
+    submit("")
+    score, waits, reasons_shown, _ = grade()  # other points by the checks than those that the person saw
+    assert (score, waits) == (6.0, True) and any("4 of 4 points for add" in reason for reason in reasons_shown)
+
+
 @pytest.mark.slow
 def test_late_penalties_are_nbgraders(toy, tmp_path):
     plugin = "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = 'zero'\n"
@@ -638,7 +724,7 @@ def test_large_arguments_of_callbacks_end_at_a_limit(toy):
         judge.begin(seed=1)
         judge.notebook.guest = guest = guests.guest(Budget(limits))
         guest.request({"op": "start", "seed": 1, "files": []})
-        text = b"import numpy as np\ndef f(g):\n    while True:\n        g(np.ones(1_000_000))"
+        text = b"import numpy as np\ndef f(g):\n    while True:\n        g(np.ones(10_000))"
         guest.request({"op": "cell"}, [text])
         taken = []
         with pytest.raises(Ended) as ended:

@@ -123,6 +123,8 @@ def judged(case, record, page, notebook, grader=None):
     points = {name: record.cells[name].points for name in ("check_add", "check_twice")}
     if points != case.points:
         wrong.append(f"points {points}, not {case.points}")
+    if record.pending:
+        wrong.append(f"{record.pending} points are pending")
     if record.kind not in (case.kind, case.may):
         wrong.append(f"kind {record.kind}, not {case.kind}")
     said = "\n".join(reasons.of(record, record.penalty))
@@ -228,6 +230,30 @@ def test_what_submissions_started_is_gone(corpus):
     running = [" ".join(own.info["cmdline"] or []) for own in psutil.process_iter(["cmdline"])]
     left = [line for line in running if "hostile_mark" in line]
     assert not left  # what holds these submissions, tests/conftest.py asks for
+
+
+@pytest.mark.slow
+def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobody_else_waits(isolated, tmp_path):
+    """Nothing in a process can interrupt such a call, so the kernel ends that process, and the grade is complete."""
+    course = toy_course(tmp_path / "course", QUICK.replace("judge_seconds = 5", "judge_seconds = 1"))
+    checks = course.sources()[0].solution / "checks.py"
+    slow = "    if result[0] < 0:\n        np.ones((4000, 4000), np.float16) @ np.ones((4000, 4000), np.float16)\n"
+    text = checks.read_text().replace(
+        "    expect_close(twice(a), a + a)\n", f"    result = twice(a)\n{slow}    expect_close(result, a + a)\n"
+    )
+    checks.write_text(text)
+    released = release(course, course.sources()[0]) / "01-toy.ipynb"
+    submitted = tmp_path / "submitted"
+    for name, sign in (("negative", "-"), ("other", "")):
+        twice = f"import numpy as np\ndef twice(a):\n    return {sign}(1 + np.abs(a))"
+        cases.Case(name, 44, "", cases.ALL, Kind.LIMIT, cells={"twice": twice}).write(released, submitted)
+    grade_class(course, submitted, "--jobs", "1")
+    stopped, other = (batch.record_of(course, name, "01-toy") for name in ("negative", "other"))
+    assert (stopped.kind, str(stopped.reason)) == (Kind.LIMIT, "it kept the judge computing for more than 1 seconds.")
+    assert [stopped.cells[name].points for name in cases.ALL] == [0, 0]
+    assert (other.kind, other.cells["check_add"].points) == (Kind.WRONG, 4)
+    page = course.graded("negative", "01-toy").page.read_text()
+    assert "it kept the judge computing" in page and "np.abs(a)" in page
 
 
 @pytest.mark.sweep

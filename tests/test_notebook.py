@@ -108,12 +108,16 @@ TEXT = json.dumps(RELEASED, indent=1)
         (b"\xef\xbb\xbf<html>", "is a web page (HTML)"),
         (
             TEXT.replace(' "cells"', '<<<<<<< HEAD\n "cells"').encode(),
-            "merge conflict markers, the first in line 5.",
+            "Git's merge conflict markers, the first in line 5: `<<<<<<<`. Keep one side",
         ),
+        (TEXT.replace(' "cells"', '  <<<<<<< HEAD\r\n "cells"').encode(), "first in line 5: `<<<<<<<`."),
+        (TEXT.replace(' "cells"', '=======\r\n "cells"').encode(), "first in line 5: `=======`."),
+        (TEXT.replace(' "cells"', '>>>>>>> theirs\n "cells"').encode(), "first in line 5: `>>>>>>>`."),
+        (f"<<<<<<< HEAD\n{TEXT}=======\n{TEXT}>>>>>>> theirs\n".encode(), "first in line 1: `<<<<<<<`."),
         (TEXT[: len(TEXT) // 2].encode("utf-16"), "it is not valid JSON, line"),
         (TEXT.encode("utf-16")[:-1], "is not UTF-8 text."),
     ],
-    ids=range(12),
+    ids=range(16),
 )
 def test_what_it_is_instead_and_how_to_mend_it_is_said(data, says):
     assert problem(data).startswith("01-toy.ipynb ") and says in problem(data)

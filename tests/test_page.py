@@ -58,7 +58,8 @@ def graded(tmp_path_factory):
     with gradebook.opened(course) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
-        writer.save(exercise.name, STUDENT, outcome, None, "The reasons, which the page tells in its own way.")
+        comment = "The reasons, which the page tells in its own way."
+        writer.save(exercise.name, STUDENT, outcome, None, lambda saved: comment)
         book.find_comment("proof", exercise.name, exercise.name, STUDENT).manual_comment = COMMENT
         book.db.commit()
         saved = writer.saved(exercise.name, STUDENT)
@@ -166,9 +167,9 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
     return body(render(notebook, saved, assignment="01-sums", student="ada"))
 
 
-def said_of(kind, reason, notes=(), evidence=(), stops=(), to_read=()):
+def said_of(kind, reason, notes=(), evidence=(), stops=()):
     """Return the cell at a graded notebook's head."""
-    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)), list(to_read))
+    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)))
 
 
 def said(element):
@@ -195,6 +196,16 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     assert "more checks" not in said(first) and "the report" not in said(page) and "The reasons." not in said(page)
 
 
+def test_what_follows_from_another_failure_is_on_its_card():
+    earlier = Result("early", "Sums are added.", 1, "failed", "add raised TypeError.", follows="value")
+    page = page_with(earlier, *FAILED[:1])
+    (card,) = page.select(".card")
+    assert said(card).startswith("add −6 Entry i is a_i + b_i.")
+    assert "These failed for the same reason: Sums are added." in said(card)
+    (line,) = page.select('[id$=".early"]')
+    assert "Probably the same mistake as in value : b taken away. It makes this check fail as well." in said(line)
+
+
 def test_a_relation_is_told_where_a_check_found_one():
     found = copy.copy(FAILED[2])
     found.relation = Message("Yours is {times} times as large.", times="2.65")
@@ -219,7 +230,7 @@ def test_a_function_that_is_not_written_says_so_once():
 def test_what_happened_is_said_first_and_at_its_cell():
     reason, note = Message("a locked cell was altered."), Message("The cell `x` was put back.")
     stops = [("add", Message("it took too long."))]
-    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops, [Message("waits")])
+    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops)
     page = page_with(PASSED, *FAILED, head_cell=own, penalty=1.5, seconds_late=2 * 86400 + 5.0)
     top = said(page.select_one(".sum"))
     for part in ("hostile: a locked cell was altered.", "The cell x was put back.", "+ <b>2"):

@@ -26,6 +26,10 @@ CLASS = {
     "cai": {**RIGHT, "twice": "import os\nos._exit(0)"},  # the worker goes on with another guest
     "dee": {},
     "eve": {**RIGHT, "twice": ZERO["twice"]},
+    "eli": {
+        "add": f"%matplotlib widget\nimport absent_one\n{RIGHT['add']}",
+        "twice": "from absent_one import two\ndef twice(a):\n    return two(a)",
+    },
     "fay": {**RIGHT, "add": "import random\n\n\ndef add(a, b):\n    return a + b + (random.random() < 2)"},
 }
 SECRET = "one for both\n"
@@ -44,7 +48,7 @@ bubblewrap.missing = missing
 
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
-    """The toy course with the course's own nbgrader_config.py, and a class of six."""
+    """The toy course with the course's own nbgrader_config.py, and a class of seven."""
     root = tmp_path_factory.mktemp("plugin") / "course"
     own = toy_course(root)
     (root / ".course-secret").write_text(SECRET)
@@ -149,4 +153,12 @@ def test_nbgrader_gives_the_grades_of_grade(course, by_nbgrader, tmp_path):
     ours = points(into)
     assert ours == theirs and set(ours) == set(CLASS)
     checks = {student: (found["check_add"], found["check_twice"]) for student, found in ours.items()}
-    assert checks == {"ada": (4, 2), "bob": (1, 0), "cai": (4, 0), "dee": (0, 0), "eve": (4, 0), "fay": (1, 2)}
+    assert checks == {
+        "ada": (4, 2),
+        "bob": (1, 0),
+        "cai": (4, 0),
+        "dee": (0, 0),
+        "eli": (4, 0),
+        "eve": (4, 0),
+        "fay": (1, 2),
+    }

@@ -171,6 +171,11 @@ def page(course):
     return (course.into / "race.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", [race.COURSE, "The Course’s Own", "the course's\u200b own "])
+def test_a_student_who_takes_the_name_of_the_courses_own_is_marked(name):
+    assert race._name_of(name).lower().rstrip().endswith("own (a student)") and race._name_of("ada") == "ada"
+
+
 def test_each_student_who_is_left_out_is_named_with_the_reason(raced, course):
     reasons = {row["entrant"]: row["reason"] for row in rows(course) if not row["rank"]}
     assert reasons.keys() == {"chen", "dora", "emil", "fritz", "grit", "hugo"}

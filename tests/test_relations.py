@@ -67,6 +67,14 @@ HOLDS = {
     "Each element of the result is the expected one truncated to an integer.": lambda e, sizes: np.trunc(e),
     "The transpose of the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
     "The axes of the result are in the wrong order.": lambda e, sizes: e.T,
+    "The axes of the result are in the wrong order, and `reshape` or `view` gave it the right shape.": (
+        lambda e, sizes: e.transpose(1, 0, 2).reshape(e.shape)
+    ),
+    "Along axis -1, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(e, 1, -1),
+    "Along axis -2, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(e, 1, -2),
+    "All numbers of the result are right, but in the wrong places.": (
+        lambda e, sizes: np.random.default_rng(0).permutation(e.ravel()).reshape(e.shape)
+    ),
     "Along axis -1, the result is in reverse order.": lambda e, sizes: e[..., ::-1],
     "Each row of the result is the same, but they should differ.": lambda e, sizes: np.broadcast_to(
         np.cos(e.sum(-2, keepdims=True)), e.shape
@@ -110,6 +118,7 @@ def test_a_relation_of_weights_is_said_where_it_holds(start):
 
 
 NOTHING = {
+    "other places and one other number": lambda e, sizes: np.roll(one_wrong(e, (0, 0, 0)), 1, -1),
     "right": lambda e, sizes: e,
     "right up to rounding": lambda e, sizes: e * (1 + 1e-6),
     "another function": lambda e, sizes: np.sin(7 * e),
@@ -411,6 +420,13 @@ def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
         return Mismatch(e, np.where(wrong, 0, e), wrong=wrong)
 
     assert relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]).text == "The wrong elements of {what} are all 0."
+
+
+def test_that_few_numbers_are_in_other_places_says_nothing():
+    """Of zeros and ones, as a mask has them, many arrangements come by chance."""
+    e = np.array([[1.0, 0, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0]])
+    own = Mismatch(e, np.roll(e, 2, -1))
+    assert "wrong order" not in str(relate(own, lambda: [own, own]))
 
 
 def test_elements_of_a_vector_are_not_called_completely_wrong():

@@ -14,7 +14,7 @@ from test_page import AXE
 from autograder.checking import Status
 from autograder.checking.words import Message
 from autograder.course.config import Course
-from autograder.grades import records, report
+from autograder.grades import reasons, records, report
 from autograder.grades.records import CODEC
 from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
@@ -90,6 +90,31 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
     (nameless,) = report.write(course, path, anonymous=True).assignments
     assert {name.split()[0] for met in nameless.misconceptions for name in met.who} == {"Student"}
     assert "ada" not in path.read_text(encoding="utf-8")
+
+
+def test_packages_that_are_not_installed_are_grouped(monkeypatch, tmp_path):
+    """Most first, with who imports them; without students' names, none that only one student imports."""
+
+    def importing(student, *packages):
+        notes = [Message(reasons.NOT_INSTALLED, package=package, cells="add") for package in packages]
+        return dataclasses.replace(record(student, "01-toy", 1), repairs=[Message("Another note."), *notes])
+
+    graded = [importing("ada", "einops", "adas_tools"), importing("ben", "einops"), importing("cem")]
+    monkeypatch.setattr(records, "all_of", lambda course: graded)
+    course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
+    (own,) = report.write(course, path).assignments
+    said = "2 students import packages that are not installed here: `einops` (2), `adas_tools` (1)."
+    assert (own.missed.said, own.missed.who) == (said, ["ada", "ben"])
+    warning = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").find(class_="warning")
+    assert said.replace("`", "") in warning.get_text() and [link.text for link in warning.find_all("a")] == [
+        "ada",
+        "ben",
+    ]
+    (nameless,) = report.write(course, path, anonymous=True).assignments
+    assert nameless.missed.said == said.replace("`adas_tools` (1)", "…")
+    assert "adas_tools" not in path.read_text(encoding="utf-8")
+    graded[:] = [importing("cem")]
+    assert report.write(course, path).assignments[0].missed is None
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from autograder.checking import Suite, right
-from autograder.checking.expect import expect_agrees
+from autograder.checking import Failed, Suite, backward, noncontiguous, right
+from autograder.checking.expect import expect_agrees, expect_close
 
 SEED = 3
 AGAIN = (
@@ -181,12 +181,111 @@ def test_what_takes_long_is_not_asked_again_and_again():
 
     def slowly(Q, K, V):
         calls.append(1)
-        time.sleep(0.1)
+        begun = time.process_time()
+        while time.process_time() - begun < 0.1:
+            pass
         return hidden(Q, K, V, lambda i, j: j < 3)
 
     suite = suite_of("attend", attend, of_attention)
     assert said(suite, "attend", slowly) == ""
     assert len(calls) < 30
+
+
+# Rounding, and results of 0
+
+
+SPECIAL = {
+    "all zero": lambda x: np.zeros_like(x),
+    "zero but for rounding": lambda x: (x + 0.1) - x - 0.1,
+    "all equal": lambda x: np.full_like(x, 0.25),
+    "one number": lambda x: np.array([x.mean()]),
+    "a scalar": lambda x: np.asarray(x.sum()),
+    "partly zero": lambda x: np.where(x > 1, x, 0.0),
+    "partly NaN": lambda x: np.where(x > 1, x, np.nan),
+    "tiny": lambda x: x * 1e-30,
+    "of a size of 1": lambda x: x[:1, :1] * 3,
+    "usual": lambda x: softmax(x) @ x.T,
+}
+NOISE = {
+    "none": lambda y: y,
+    "of rounding": lambda y: y * (1 + 3e-16 * np.cos(np.arange(y.size)).reshape(y.shape)),
+    "around 0": lambda y: (
+        y + 2e-16 * np.abs(np.nan_to_num(y)).max(initial=0) * np.sin(np.arange(y.size)).reshape(y.shape)
+    ),
+    "in single precision": lambda y: y.astype(np.float32).astype(float),
+}
+
+
+def rejected(answer):
+    """Return a suite whose only check rejects everything, with the expected numbers and what came."""
+    own = suite_of("f", answer, lambda draw: [draw.array(*draw.sizes(2))])
+
+    def body(f, draw):
+        x = draw.array(*draw.sizes(2))
+        expected, got = answer(x), f(x)
+        raise Failed("It is not exactly right.", (), expected, got, np.ones(np.shape(got), bool))
+
+    body.__dict__.update(vars(own.checks[0]))
+    body.__name__ = "body"
+    own.checks[0] = body
+    return own
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_right_answer_up_to_rounding_differs_in_nothing(kind, noise):
+    answer = SPECIAL[kind]
+    assert said(rejected(answer), "f", lambda x: NOISE[noise](answer(x))) == ""
+
+
+@pytest.mark.parametrize("kind", ["all zero", "zero but for rounding"])
+@pytest.mark.parametrize("wrong", [np.zeros_like, np.ones_like, lambda x: x - x.mean(), lambda x: 0 * x + x.shape[0]])
+def test_of_a_result_that_is_0_no_multiple_is_told(kind, wrong):
+    told = said(rejected(SPECIAL[kind]), "f", wrong)
+    assert "Doubling" not in told and "should change" not in told
+
+
+def test_a_result_of_rounding_alone_responds_to_nothing():
+    def gap(x):
+        return np.array([float(x.shape[0])])
+
+    def pooled(x):
+        return np.array([np.abs(x[::-1].mean(0) - x.mean(0)).max()]) + 1e-17
+
+    assert said(rejected(gap), "f", pooled) == ""
+
+
+def of_a_transposed_array(draw):
+    return [noncontiguous(draw.array(*draw.sizes(2)))]
+
+
+def in_memory(x):
+    """Return the rows of an array as if it were contiguous."""
+    flat = np.lib.stride_tricks.as_strided(x, (x.size,), (x.itemsize,))
+    return flat.reshape(x.shape) * 1.0
+
+
+def test_a_second_call_is_made_with_the_same_layout_and_another_one_is_told():
+    suite = suite_of("f", lambda x: 1.0 * x, of_a_transposed_array)
+    assert said(suite, "f", in_memory) == (
+        "For a contiguous copy of `x`, the result is right: it should not depend on the memory layout."
+    )
+
+
+def test_of_tensors_too_the_layout_stays():
+    suite = suite_of(
+        "f", lambda x: x * 1.0, lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT]
+    )
+    assert said(suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0).startswith(
+        "For a contiguous"
+    )
+
+
+def test_an_effect_between_none_and_a_clear_one_is_not_told():
+    """The scores hide a token all but wholly: what is left of it is neither nothing nor an influence."""
+    suite = suite_of("attend", attend, of_attention)
+    told = said(suite, "attend", lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) - 15 * np.eye(Q.shape[-2])) @ V)
+    assert "should depend" not in told
 
 
 # Modules
@@ -254,6 +353,29 @@ class OwnNorm(Layer):
 class WithoutNorm(Layer):
     def forward(self, x):
         return x + self.two(torch.tanh(self.one(x)))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (
+            lambda x: 3 * x.sin(),
+            "The result of the forward pass is wrong here as well, so its gradients are wrong too.",
+        ),
+        (lambda x: x.sin() + (x - x.detach()), ""),
+    ],
+)
+def test_that_gradients_follow_from_a_wrong_result_is_told(function, told):
+    own = suite_of("f", lambda x: x.sin(), lambda draw: [])
+
+    @own.check()
+    def gradients(f, draw):
+        """Gradients flow."""
+        x, upstream = torch.tensor(draw.array(3, 4)), torch.tensor(draw.array(3, 4))
+        expect_close(backward(f, x, upstream=upstream)[1][0], upstream * x.cos())
+
+    del own.checks[0]
+    assert said(own, "f", function) == told
 
 
 @pytest.fixture

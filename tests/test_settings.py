@@ -18,9 +18,11 @@ from autograder.grading.worker_config import WorkerConfig
 
 FAULTS = {
     "gpu = ": "is not TOML",
-    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, race,",
+    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, packages,",
     "title = 'x'": "has title, but there is no such key. The title is the first heading of the exercise's notebook",
     "gpu = 'yes'": "gpu should be true or false, but is 'yes'.",
+    "packages = 'einops'": "packages should be a list, but is 'einops'.",
+    "packages = ['scikit-learn']": "packages should name packages as Python imports them, such as 'einops', but has",
     "[race]\nrival = 3": "race.rival should be text, but is 3.",
     "[race]\nvalues = [32, 'x']": "race.values should be a list of whole numbers, but is [32, 'x'].",
     "[race]\nrival = 'x'": "[race] has no functions. It needs: functions, rival, setting, values, lengths,",

@@ -1,5 +1,7 @@
 """Tells whether the points of an answer, and the first cause that feedback names, depend on the drawn inputs."""
 
+import copy
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,8 @@ def listed(folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes
     exercise = loader.load(folder)
     for subject in exercise.subjects:
         for answer in exercise.suite.listed("wrong_for", subject) if subject in subjects else ():
-            yield _drawn(exercise, subject, answer.__name__, lambda answer=answer: answer, seeds, with_causes)
+            define = functools.partial(copy.copy, answer)  # a function is its own copy
+            yield _drawn(exercise, subject, answer.__name__, define, seeds, with_causes)
 
 
 def written(folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes: bool) -> Iterator[Drawn]:

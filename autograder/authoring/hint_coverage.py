@@ -78,7 +78,7 @@ def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Res
     named = next(answer for answer in listed if answer.__name__ == result.cause)
     for seed in OTHER_SEEDS:
         made = attempt(check, wrong, seed)
-        if made.failure and not alike(check, named, seed, made.calls):
+        if made.failure and not alike(check, named, seed, made):
             return True
     return False
 

@@ -151,6 +151,7 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
     tools = [
         HERE / "release.py",
         HERE / "source.py",
+        HERE / "packages.py",
         HERE / "published.py",
         HERE / "translations.py",
         Path(catalogues.__file__),

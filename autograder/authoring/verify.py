@@ -295,9 +295,16 @@ class _Author:
         """Return what the script has under a name now, or None."""
         return self.names.get(name)
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+    def why_undefined(self, name: str) -> str:
+        """Return that it does not show: a script that defines less ends in an error of its own."""
+        return ""
+
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
         """Leave the script unchanged: its failures have been reported."""
-        return contextlib.nullcontext()
+        return contextlib.nullcontext(set())
+
+    def code_of(self, name: str) -> None:
+        """Return None: checks do not look at an author's text."""
 
     def show(self, report: "Report") -> None:
         """Look at a report, and at those of the other seeds."""

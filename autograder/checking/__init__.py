@@ -29,7 +29,7 @@ from .expect import (
 )
 from .kept import left_as_it_was
 from .memory import expect_held
-from .modules import Module, backward, expect_gradients, expect_module, expect_parameters
+from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
 from .subject import Subject
 from .suite import Suite, placed
@@ -45,6 +45,7 @@ SHOWS = (
     "responses.py",
     "show.py",
     "sums.py",
+    "undefined.py",
     "words.py",
     "checking.mo",
 )
@@ -52,6 +53,7 @@ SHOWS = (
 
 __all__ = [
     "COMMON",
+    "CUTS",
     "MIME",
     "SHOWS",
     "Draw",

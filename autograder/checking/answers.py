@@ -295,7 +295,7 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "cut off from autograd": (
         _parts(lambda part: part.detach()),
-        "No gradient flows through the result. Leave out `detach`, `.data` and `torch.no_grad`: "
+        "No gradient flows through the result. Leave out `detach`, `.data`, `torch.no_grad` and `torch.tensor(...)`: "
         "training needs the backward pass.",
     ),
     "integers instead of booleans": (

@@ -15,17 +15,21 @@ import numpy as np
 from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere, said
 from .mismatch import Mismatch
 from .relations import relate, single
-from .subject import Attempt, Call, Check, Subject, attempt, called, run_check
+from .subject import Attempt, Call, Check, Subject, attempt, called, run_check, twin
 from .words import Message
 
 QUICK = 0.5
-"""Seconds within which a check must have failed to be run again for a relation: hints must not use up a limit."""
+"""Seconds within which a check must have failed to be run again for a hint: hints must not use up a limit."""
 
-DRAWS = 8
-"""In how many other draws a single number is looked at: where it is a small one, many mistakes come to it."""
+OTHER_SEEDS = tuple(range(1_000_001, 1_000_009))
+"""Other draws, the same for everyone: what is named must not depend on what a student's own seed is followed by."""
+
+FOR_A_CAUSE, FOR_A_RELATION = 3, 2
+"""In so many of them a cause or a relation has to be right; in all where a single number came, as with many mistakes.
+"""
 
 MOST_SECONDS = 1.0
-"""For all of these draws."""
+"""For all of these draws, of computing."""
 
 MOST_SEARCHED = 15.0
 """Seconds of computing for listed answers: they count as the judge's, of which a check cell may use 20."""
@@ -33,16 +37,23 @@ MOST_SEARCHED = 15.0
 ROUNDINGS = 16
 """Where similar numbers cancel, the remainder may be this many times the rounding of one number."""
 
-PASSES, FAILS = "passes", "fails"
+PASSES, FAILS, FAILS_BY_VALUE = "passes", "fails", "fails by value"
+"""What a listed answer does in a check if it is alike: by value, where its results only have other dtypes."""
+
+FORWARD_IS_WRONG = "The result of the forward pass is wrong here as well, so its gradients are wrong too."
 
 
 class Finding(NamedTuple):
-    """The reason why a check failed: the listed wrong answer in `cause`, or else a relation between the results."""
+    """The reason why a check failed: the listed wrong answer in `cause`, or else a relation between the results.
+
+    `follows` names a failed check whose cause makes this one fail as well.
+    """
 
     cause: str = ""
     label: str = ""
     hint: str = ""
     relation: str | Message = ""
+    follows: str = ""
 
 
 class Diagnosis:
@@ -98,22 +109,30 @@ class Diagnosis:
         plain : callable, optional
             Returns what the function should, quickly, where right answers are slow.
         """
-        named = dict(self._causes(checks, function, attempts, wrong_answers, seed))
+        again = functools.cache(lambda check, other: attempt(check, function, other))
+        named = dict(self._causes(checks, function, attempts, wrong_answers, seed, again))
         yield from named.items()
         answer = plain or own_answer(right_answers)
-        for check in checks:
+        failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
+        causes = {wrong.__name__: wrong for wrong in wrong_answers}
+        graded = [check.__name__ for check in failed if check.weight and check.__name__ in named]
+        for check in [check for check in failed if check.__name__ not in named]:
             name = check.__name__
-            if name in attempts and attempts[name].failure is not None and name not in named:
+            fails_as = None if check.on else _way_to_fail(attempts[name])
+            same = (one for one in graded if fails_as and _fails_as(check, causes[named[one].cause]) == fails_as)
+            if follows := next(same, ""):
+                yield name, Finding(follows=follows)
+            else:
                 quick = plain is not None or not check.on
-                yield name, Finding(relation=self._relation(check, function, attempts[name], answer, seed, quick))
+                yield name, Finding(relation=self._relation(check, attempts[name], answer, seed, quick, again))
 
     def _relation(
-        self, check: Check, function: Any, made: Attempt, answer: Any, seed: int, quick: bool
+        self, check: Check, made: Attempt, answer: Any, seed: int, quick: bool, again: Callable[..., Attempt]
     ) -> str | Message:
         """Return a relation between the result and the expected one in a failed check, if other draws agree; else "".
 
         Right answers for kernels are kernels themselves, and without a GPU too slow to call a hundred times: `quick`
-        tells whether this one is fast enough.
+        tells whether this one is fast enough. `again` runs the check in another draw.
         """
         if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
             return ""
@@ -121,19 +140,16 @@ class Diagnosis:
             return made.failure.relation
         if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
             return ""
+        if quick and answer is not None and _forward_is_wrong(check, made, answer, seed):
+            return Message(FORWARD_IS_WRONG)
 
         first = _mismatch(check, made, answer, seed, quick)
 
-        def again() -> list[Mismatch]:
-            others: list[Mismatch] = []
-            begun = time.perf_counter()
-            for other in range(seed + 1, seed + 1 + (DRAWS if single(first) else 2)):
-                others.append(_mismatch(check, attempt(check, function, other), answer, other, quick))
-                if len(others) > 1 and time.perf_counter() - begun > MOST_SECONDS:
-                    break
-            return others
+        def mismatches() -> list[Mismatch]:
+            others = _within(again, check, len(OTHER_SEEDS) if single(first) else FOR_A_RELATION)
+            return [_mismatch(check, came, answer, other, quick) for other, came in others]
 
-        return self._relate(first, again)
+        return self._relate(first, mismatches)
 
     def _causes(
         self,
@@ -142,6 +158,7 @@ class Diagnosis:
         attempts: Mapping[str, Attempt],
         wrong_answers: Sequence[Any],
         seed: int,
+        again: Callable[[Check, int], Attempt],
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
 
@@ -150,7 +167,8 @@ class Diagnosis:
         that does so in most of all checks explains most; of equals, the one listed first. It has to behave alike in
         another draw as well. Where a check came to less than two numbers, such as an error, one number, or the same
         one everywhere, many mistakes come to that: then it has to behave alike in more draws, in which that changes,
-        or in all the other checks, and to be told the same.
+        or in all the other checks, and to be told the same. One whose results are the same to the dtype explains
+        better than one that is alike by value.
         """
         failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
         others = [check for check in checks if check.__name__ in attempts and check not in failed]
@@ -160,7 +178,7 @@ class Diagnosis:
 
         @functools.cache
         def alike_in(check: Check, wrong: Any) -> str:
-            return self._alike(check, wrong, seed, attempts[check.__name__].calls)
+            return self._alike(check, wrong, seed, attempts[check.__name__])
 
         # To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to
         # no number, only one that is alike in all the other checks can be the cause: those are asked first.
@@ -175,7 +193,8 @@ class Diagnosis:
                 return
             if wrong not in self.without:
                 asked = [check for check in failed if check.weight or _fails(check, wrong)]
-                same = {check.__name__ for check in asked if may_be(check, wrong) and alike_in(check, wrong) == FAILS}
+                ways = {check.__name__: alike_in(check, wrong) for check in asked if may_be(check, wrong)}
+                same = {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}
                 if same:
                     agreed.append((wrong, same))
 
@@ -199,9 +218,10 @@ class Diagnosis:
             made = attempts[check.__name__]
             places = [place for place, (_, same) in enumerate(agreed) if check.__name__ in same]
             while places:
+                exactly = [place for place in places if agreed[place][1][check.__name__] == FAILS]
                 # Only where several could be the cause does it matter how much more each of them explains.
-                best = places[0]
-                for place in places[1:]:
+                best, *rest = exactly or places
+                for place in rest:
                     if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
                         best = place
                 wrong = agreed[best][0]
@@ -210,48 +230,64 @@ class Diagnosis:
                 enough = not says_little(made.calls) or (
                     explained(best) == len(failed) + len(others) and _said_alike(check, wrong, seed, made)
                 )
-                again = self._alike_again if enough else self._alike_in_many
-                if wrong is function or again(check, function, wrong, seed, made):
+                confirmed = self._alike_again if enough else self._alike_in_many
+                if wrong is function or confirmed(check, wrong, made, again):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
                 places.remove(best)
 
     @staticmethod
-    def _alike_again(check: Check, function: Any, wrong: Any, seed: int, made: Attempt) -> bool:
-        """Tell whether a wrong answer also does what the function does in another draw, as far as time allows."""
+    def _alike_again(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:
+        """Tell whether a wrong answer also does what the function does in other draws, where those are quick."""
         if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
             return True
-        calls, failure, _seconds = attempt(check, function, seed + 1)
-        return failure is None or bool(alike(check, wrong, seed + 1, calls))
+        return all(_does_as(check, wrong, other, came) for other, came in _within(again, check, FOR_A_CAUSE))
 
     @staticmethod
-    def _alike_in_many(check: Check, function: Any, wrong: Any, seed: int, made: Attempt) -> bool:
+    def _alike_in_many(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:
         """Tell whether a wrong answer does what the function does in other draws, and that is not always the same."""
         if made.seconds > QUICK or made.calls[-1].error is not None:
             return False
-        came, begun = [evidence(made.calls)], time.perf_counter()
-        for other in range(seed + 1, seed + 1 + DRAWS):
-            calls, failure, _seconds = attempt(check, function, other)
-            if failure is None:
-                continue
-            if not alike(check, wrong, other, calls):
+        seen = [evidence(made.calls)]
+        for other, came in _within(again, check, len(OTHER_SEEDS)):
+            if not _does_as(check, wrong, other, came):
                 return False
-            came.append(evidence(calls))
-            if time.perf_counter() - begun > MOST_SECONDS:
-                break
-        return len(came) > 2 and len(set().union(*came)) > 1
+            if came.failure is not None:
+                seen.append(evidence(came.calls))
+        return len(seen) > 2 and len(set().union(*seen)) > 1
 
-    def _alike(self, check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
+    def _alike(self, check: Check, wrong: Any, seed: int, made: Attempt) -> str:
         # Most listed answers differ in the first call, which is had without what the check does around it.
-        first = self._first_call(check, seed) if calls else None
-        if first and not same_call(calls[0], self._first_answer(wrong, first)):
+        first = self._first_call(check, seed) if made.calls else None
+        if first and not same_call(made.calls[0], self._first_answer(wrong, first), by_value=True):
             return ""
         if self._attempt is None:
-            return alike(check, wrong, seed, calls)
-        made, failure, _seconds = self._attempt(check, wrong, seed)
-        if len(made) != len(calls) or not all(map(same_call, calls, made)):
+            return alike(check, wrong, seed, made)
+        own = self._attempt(check, wrong, seed)
+        if len(own.calls) != len(made.calls):
             return ""
-        return FAILS if failure else PASSES
+        if all(map(same_call, made.calls, own.calls)):
+            return FAILS if own.failure else PASSES
+        by_value = all(same_call(*pair, by_value=True) for pair in zip(made.calls, own.calls, strict=True))
+        return _way_by_value(own, made) if by_value else ""
+
+
+def _within(again: Callable[[Check, int], Attempt], check: Check, most: int) -> Iterator[tuple[int, Attempt]]:
+    """Yield other draws of a check and what the function does there, as long as that may take."""
+    seconds = 0.0
+    for other in OTHER_SEEDS[:most]:
+        came = again(check, other)
+        yield other, came
+        seconds += came.seconds
+        if seconds > MOST_SECONDS:
+            return
+
+
+def _does_as(check: Check, wrong: Any, seed: int, came: Attempt) -> bool:
+    """Tell whether a wrong answer does in a draw what the function does: passes too, or is alike."""
+    if alike(check, wrong, seed, came):
+        return True
+    return came.failure is None and attempt(check, wrong, seed).failure is None
 
 
 def own_answer(right_answers: Sequence[Any]) -> Any:
@@ -259,21 +295,55 @@ def own_answer(right_answers: Sequence[Any]) -> Any:
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
-def alike(check: Check, wrong: Any, seed: int, calls: list[Call]) -> str:
-    """Tell whether a listed wrong answer does in a check what was done in `calls`: `PASSES` or `FAILS`, else ""."""
+def alike(check: Check, wrong: Any, seed: int, made: Attempt) -> str:
+    """Tell whether a listed wrong answer does in a check what a function did.
+
+    Returns
+    -------
+    str
+        `PASSES`, `FAILS` or `FAILS_BY_VALUE`; "" if it does something else.
+    """
+    following = _Following(check.subject, wrong, made.calls)
     try:
-        made, failure, _seconds = run_check(check, _Following(check.subject, wrong, calls), seed)
+        own = run_check(check, following, seed)
     except _Unlike:
         return ""
-    if len(made) != len(calls):
+    if len(own.calls) != len(made.calls):
         return ""
-    return FAILS if failure else PASSES
+    if not following.exact:
+        return _way_by_value(own, made)
+    return FAILS if own.failure else PASSES
+
+
+def _way_by_value(own: Attempt, made: Attempt) -> str:
+    """Return what a listed answer does whose results are those of a function but for the dtype.
+
+    It is alike only if the check says the same of both: otherwise the dtype matters there.
+    """
+    if own.failure is None or made.failure is None:
+        return PASSES if own.failure is made.failure else ""
+    return FAILS_BY_VALUE if str(own.failure.message) == str(made.failure.message) else ""
+
+
+def _fails(check: Check, wrong: Any) -> bool:
+    """Tell whether a listed wrong answer fails a check, as it shows in some draw."""
+    return bool(_fails_as(check, wrong))
 
 
 @functools.cache
-def _fails(check: Check, wrong: Any) -> bool:
-    """Tell whether a listed wrong answer fails a check, as it shows in some draw."""
-    return attempt(check, wrong, 0).failure is not None
+def _fails_as(check: Check, wrong: Any) -> tuple[str, ...]:
+    """Return in which way a listed wrong answer fails a check in some draw; empty if it passes."""
+    return _way_to_fail(attempt(check, wrong, 0))
+
+
+def _way_to_fail(made: Attempt) -> tuple[str, ...]:
+    """Return in which way a check failed, without the numbers: the kind of error, or the sentence; empty if not."""
+    if made.failure is None:
+        return ()
+    if made.failure.raised and made.calls:
+        return "raised", type(made.calls[-1].error).__name__
+    said = made.failure.message
+    return "told", said.text if isinstance(said, Message) else said
 
 
 def _speaks(made: Attempt) -> bool:
@@ -329,12 +399,15 @@ class _Following(Subject):
 
     def __init__(self, name: str, function: Any, like: list[Call]):
         super().__init__(name, function)
-        self.like = like
+        self.like, self.exact = like, True
 
     def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
         call = super().call(arguments, function, what, must_raise)
         place = len(self.calls) - 1
-        if place >= len(self.like) or not same_call(self.like[place], call):
+        if place >= len(self.like):
+            raise _Unlike
+        self.exact = self.exact and same_call(self.like[place], call)
+        if not (self.exact or same_call(self.like[place], call, by_value=True)):
             raise _Unlike
         return call
 
@@ -399,16 +472,17 @@ def _is_plain(value: Any) -> bool:
 # Whether two functions did the same.
 
 
-def same_call(a: Call, b: Call) -> bool:
+def same_call(a: Call, b: Call, by_value: bool = False) -> bool:
     """Tell whether two functions did the same in a call: results, exceptions, changed arguments.
 
-    Without arguments, a result was worked out by hand: equal numbers are the same in any container.
+    Without arguments, a result was worked out by hand: equal numbers are the same in any container. `by_value` is as
+    in `same`.
     """
     if not (a.arguments or b.arguments or a.error or b.error):
         x, y = as_numbers(a.result), as_numbers(b.result)
         if x is not None and y is not None:
             return x.size == y.size and bool(np.all(np.abs(x - y) <= BY_HAND))
-    return _same_error(a, b) and same(a.result, b.result) and same(a.arguments, b.arguments)
+    return _same_error(a, b) and same(a.result, b.result, by_value=by_value) and same(a.arguments, b.arguments)
 
 
 def _same_error(a: Call, b: Call) -> bool:
@@ -418,14 +492,16 @@ def _same_error(a: Call, b: Call) -> bool:
     return (a.must_raise and b.must_raise) or said(a.error) == said(b.error)
 
 
-def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
+def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
     """Tell whether two values are the same, numbers up to rounding.
 
     Of several arrays, one may hold only rounding errors, such as a gradient that is 0 by the formula: it differs from
-    processor to processor. Differences up to `unseen` are ignored.
+    processor to processor. Differences up to `unseen` are ignored. With `by_value`, numbers may have any dtype, and
+    may be in lists, tuples or arrays.
     """
     pairs: list[tuple[Any, Any]] | None = None
-    if isinstance(a, (tuple, list)) and type(a) is type(b):
+    sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))
+    if sequences and (by_value or type(a) is type(b)):
         if len(a) != len(b):
             return False
         pairs = list(zip(a, b, strict=True))
@@ -434,14 +510,16 @@ def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
             return False
         pairs = [(item, b[name]) for name, item in a.items()]
     if pairs is not None:
-        if all(same(x, y, unseen) for x, y in pairs):
+        if all(same(x, y, unseen, by_value) for x, y in pairs):
             return True
         unseen = unseen or _rounding_of(a)
-        return bool(unseen) and all(same(x, y, unseen) for x, y in pairs)
+        return bool(unseen) and all(same(x, y, unseen, by_value) for x, y in pairs)
+    if by_value and (isinstance(a, (tuple, list)) or isinstance(b, (tuple, list))):
+        a, b = _as_one_array(a), _as_one_array(b)
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
-    if x.shape != y.shape or not _same_kind(x, y):
+    if x.shape != y.shape or not (_same_kind(x, y) or (by_value and "b" not in x.dtype.kind + y.dtype.kind)):
         return False
     if not x.size or np.array_equal(x, y):
         return True
@@ -450,6 +528,16 @@ def same(a: Any, b: Any, unseen: float = 0.0) -> bool:
         scale = np.abs(y[np.isfinite(y)]).max(initial=0.0) or 1.0
         close = np.abs(x - y) <= max(RTOL * scale, unseen)
         return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def _as_one_array(value: Any) -> Any:
+    """Return a list of numbers, or of lists of equal length, as an array; what is none as it is."""
+    if not isinstance(value, (tuple, list)) or as_numbers(value) is None:
+        return value
+    try:
+        return np.array([as_plain(_as_one_array(item)) for item in value])
+    except (TypeError, ValueError):
+        return value
 
 
 def _rounding_of(values: Any) -> float:
@@ -487,6 +575,18 @@ def _same_kind(x: Any, y: Any) -> bool:
 # What holds between a result and the expected one.
 
 
+def _forward_is_wrong(check: Check, made: Attempt, answer: Any, seed: int) -> bool:
+    """Tell whether a check of gradients failed whose last call also returned a wrong result, as an answer shows."""
+    last = made.calls[-1]
+    if last.what != "backward" or last.error is not None or not isinstance(last.result, tuple):
+        return False
+    asked = _asked(check, answer, len(made.calls) - 1, seed)
+    if asked is None:
+        return False
+    right = called(asked[0], asked[2])
+    return right.error is None and not same(right.result[0], last.result[0], by_value=True)
+
+
 def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
     """Return the mismatch of a failed check, in which relations are searched for; an empty one if it passed."""
     calls, failure, _seconds = made
@@ -505,9 +605,10 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
     if changed:
         what = Message("the argument `{name}`", name=changed)
     names = list(inspect.signature(getattr(answer, "forward", answer)).parameters) if answer else []
-    arguments = dict(zip([*names, *map(str, range(len(names), len(call.arguments)))], call.arguments, strict=False))
-    given, function = _numpy(arguments), _in_numpy(call.function, call.arguments)
-    answer = _in_numpy(answer, call.arguments) if answer else None
+    drawn = [twin(argument, {}, alone=True) for argument in call.drawn]
+    arguments = dict(zip([*names, *map(str, range(len(names), len(drawn)))], drawn, strict=False))
+    given, function = _numpy(arguments), _in_numpy(call.function, call.drawn)
+    answer = _in_numpy(answer, call.drawn) if answer else None
     parts = failure.parts
     place: int | None = 0
     usable = answer and quick and not (changed or call.error or failure.dtypes or _draws(call.arguments))
@@ -526,8 +627,9 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
         else:
             place = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
     return Mismatch(
-        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, parts,
-        answer if usable else None, lambda *arguments: called(function, arguments).result, failure.wrong, changed,
+        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, tuple(drawn),
+        same(call.arguments, tuple(drawn)), parts, answer if usable else None,
+        lambda *arguments: called(function, arguments).result, call.function, failure.wrong, changed,
         _numpy(call.result), place, modules,
     )  # fmt: skip
 
@@ -543,16 +645,32 @@ def _numpy(value: Any) -> Any:
 
 def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
     """Return a function that takes arrays, and returns some, in the place of one that was called with tensors."""
-    if not any(hasattr(type(argument), "detach") for argument in arguments):
+    if not any(map(_has_tensors, arguments)):
         return function
 
-    def called_with_tensors(*arguments: Any) -> Any:
-        import torch
-
-        tensors = [torch.tensor(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
-        return _numpy(function(*tensors))
+    def called_with_tensors(*arrays: Any) -> Any:
+        return _numpy(function(*[_like(own, drawn) for own, drawn in zip(arrays, arguments, strict=True)]))
 
     return called_with_tensors
+
+
+def _has_tensors(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(map(_has_tensors, value))
+    return hasattr(type(value), "detach")
+
+
+def _like(value: Any, drawn: Any) -> Any:
+    """Return a value with tensors where `drawn` has some: of the same layout in memory, where torch has such."""
+    if type(drawn) in (list, tuple) and type(value) is type(drawn):
+        return type(drawn)([_like(*pair) for pair in zip(value, drawn, strict=True)])
+    if not (isinstance(value, np.ndarray) and hasattr(type(drawn), "detach")):
+        return value
+    import torch
+
+    as_it_lies = value.flags.writeable and min(value.strides, default=0) >= 0
+    tensor = torch.from_numpy(value if as_it_lies else value.copy())
+    return tensor.to(drawn.dtype) if drawn.dtype == torch.bfloat16 else tensor
 
 
 def _draws(arguments: Sequence[Any]) -> bool:

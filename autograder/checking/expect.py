@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .draw import read_only
+from .shared import unusual_kind
 from .words import Message, counted, joined
 
 # Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32
@@ -20,6 +21,12 @@ RTOL = 1e-4
 BY_HAND = 0.0051
 
 THE_RESULT = Message("the result")
+
+NOT_IN_NUMPY = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
+"""The dtypes of tensors that arrays cannot have."""
+
+VALUES = {"object": "Python objects", "structured": "records", "str": "text", "bytes": "bytes"}
+"""What elements are called that are no numbers."""
 
 
 class Failed(AssertionError):
@@ -90,8 +97,10 @@ def as_plain(value: Any) -> Any:
     """Return `value` as a plain numpy array, a view where it can be, or None when it is no array and no number."""
     if type(value) is not np.ndarray:
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
-            value = value.detach().cpu()
-            value = value.float().numpy() if str(value.dtype) == "torch.bfloat16" else value.numpy()
+            if unusual_kind(value):
+                return None
+            value = value.detach().cpu().resolve_neg()
+            value = value.float().numpy() if str(value.dtype) in NOT_IN_NUMPY else value.numpy()
         if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
             return None
         value = np.asarray(value)
@@ -128,13 +137,23 @@ def describe(value: Any) -> Message:
     """Return a few words that name a value's type, and its shape where it has one: a `Message`."""
     if value is None:
         return Message("None (is a `return` missing?)")
+    name = type(value).__name__
+    kind = _unusual(value)
+    if kind and (name in ("Tensor", "Parameter") or hasattr(type(value), "detach")):  # by name: it may live elsewhere
+        return Message("a {kind} tensor", kind=kind)
+    if kind:
+        return Message("an array of {kind}", kind=Message(VALUES[kind]) if kind in VALUES else kind)
     array = as_plain(value)
     if array is None or not hasattr(value, "shape") or isinstance(value, np.generic):
-        name = type(value).__name__
         if isinstance(value, (tuple, list)):
             return Message("a {type} of {size}", type=name, size=len(value))
         return Message("a value of type {type}", type=name)
     return Message("an array of shape {shape}", shape=str(array.shape))
+
+
+def _unusual(value: Any) -> str:
+    """Do as `unusual_kind`, also for an array that lives in another process."""
+    return getattr(type(value), "_kind_of_values", "") if lives_elsewhere(value) else unusual_kind(value)
 
 
 def said(error: BaseException | None) -> str | Message:
@@ -180,6 +199,8 @@ def expect_array(
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
         message = "Expected {what} to be an array, got {found}."
+        if _unusual(got):
+            message = "Expected {what} to contain real numbers, got {found}."
         raise Failed(Message(message, what=what, found=describe(got)), explained=True)
     if shape is not None and array.shape != tuple(shape):
         held = []

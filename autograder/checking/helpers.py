@@ -1,31 +1,78 @@
-"""Which functions of a notebook another one calls."""
+"""Which functions of a notebook the code of another one names, in its process or in the text of its cells."""
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .modules import run_remote
 
-CALLED, INHERITED = "called", "inherited"
 
+def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
+    """Return the names of those helpers that the code of a function uses, or what it calls of its own module.
 
-def called_by(function: Any, helpers: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of those helpers that a function, or what it calls of its own module, takes from there.
-
-    Each is `CALLED`, if its name is looked up as the function runs; or `INHERITED`, if a class is derived from it. A
-    helper that is None is one that the module does not have. Another function of the same name, in a module that was
-    imported, is none of them.
+    They are in the order of `helpers`. A helper that is None is one that the module does not have. Another function
+    of the same name, in a module that was imported, is not one of them. A student's process can answer anything, and
+    code may name what it never calls: only which functions are looked at may depend on this.
     """
     try:
-        found = run_remote(names_taken, function, (dict(helpers),))
+        found = run_remote(globals_used, function, (dict(helpers),))
     except Exception:  # of what lives in a student's process anything may come
-        return {}
-    if type(found) is not dict:
-        return {}
-    return {name: how for name, how in found.items() if name in helpers and how in (CALLED, INHERITED)}
+        return []
+    names = {name for name in found if type(name) is str} if type(found) is list else set()
+    return [name for name in helpers if name in names]
 
 
-def names_taken(target: "Any", helpers: "dict[str, Any]") -> "dict[str, str]":
-    """Return the names of those helpers that the code of a function or a class takes from its module, and how.
+def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
+    """Return what defines a name in the code of cells, and what defines each name that this uses, and so on.
+
+    A name that several statements define has all of them: which one counts is known only to who runs them.
+    """
+    defined: dict[str, list[ast.AST]] = {}
+    for tree in trees:
+        for bound, node in _bindings(tree):
+            defined.setdefault(bound, []).append(node)
+    found: list[ast.AST] = []
+    seen, waiting = {name}, [name]
+    walked: set[int] = set()
+    while waiting:
+        for node in defined.get(waiting.pop(), ()):
+            if id(node) in walked:  # one statement may bind many names
+                continue
+            walked.add(id(node))
+            found.append(node)
+            used = _names_read(node) - seen
+            seen |= used
+            waiting += used
+    return found
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield each name that code binds in its module, with the statement or, of an import, the part that does."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield part.name, part
+        elif isinstance(part, ast.alias):
+            yield part.asname or part.name.partition(".")[0], part
+        elif isinstance(part, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            for target in ast.walk(part):
+                if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store):
+                    yield target.id, part
+        else:
+            yield from _bindings(part)
+
+
+def _names_read(node: ast.AST) -> set[str]:
+    """Return the names that code reads from its module; a name that a function binds is its own."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    read = {part.id for part in names if isinstance(part.ctx, ast.Load)}
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return read
+    parameters = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+    return read - parameters - {part.id for part in names if isinstance(part.ctx, ast.Store)}
+
+
+def globals_used(target: "Any", helpers: "dict[str, Any]") -> "list[str]":
+    """Return the names of those helpers that the code of a function or a class takes from its module.
 
     What else it takes from there is looked into as well. This runs where the function lives, and goes there as text.
     """
@@ -33,21 +80,17 @@ def names_taken(target: "Any", helpers: "dict[str, Any]") -> "dict[str, str]":
 
     most = 1000
     seen: set[str] = set()
-    found: dict[str, str] = {}
+    used: list[str] = []
     waiting = [target]
     while waiting and len(seen) < most:
-        own = waiting.pop()
-        if isinstance(own, type):
-            waiting += [part for part in vars(own).values() if isinstance(part, types.FunctionType)]
-            waiting += [part.__func__ for part in vars(own).values() if isinstance(part, (staticmethod, classmethod))]
-            for base in own.__bases__:
-                if base.__module__ == own.__module__:
-                    waiting.append(base)
-                    if base is helpers.get(base.__name__):
-                        found[base.__name__] = "inherited"
-        if not isinstance(own, types.FunctionType):
+        value = waiting.pop()
+        if isinstance(value, type):
+            parts = [getattr(part, "__func__", part) for part in vars(value).values()]
+            waiting += [part for part in parts if isinstance(part, types.FunctionType)]
+            waiting += [base for base in value.__bases__ if base.__module__ == value.__module__]
+        if not isinstance(value, types.FunctionType):
             continue
-        codes = [own.__code__]
+        codes = [value.__code__]
         while codes:
             code = codes.pop()
             codes += [part for part in code.co_consts if isinstance(part, types.CodeType)]
@@ -55,9 +98,9 @@ def names_taken(target: "Any", helpers: "dict[str, Any]") -> "dict[str, str]":
                 if name in seen:
                     continue
                 seen.add(name)
-                value = own.__globals__.get(name)
-                if name in helpers and value is helpers[name]:
-                    found.setdefault(name, "called")
-                if value is not None and getattr(value, "__module__", None) == own.__module__:
-                    waiting.append(value)
-    return found
+                part = value.__globals__.get(name)
+                if name in helpers and part is helpers[name]:
+                    used.append(name)
+                if part is not None and getattr(part, "__module__", None) == value.__module__:
+                    waiting.append(part)
+    return used

@@ -144,6 +144,21 @@ def _put_back(places: list[Any]) -> Iterator[None]:
 # What a function's kernels do.
 
 
+def written_in(code: list[Any] | None) -> bool:
+    """Tell whether code, as `Suite.code_of` returns it, has a kernel of Triton's; True if the code is not known."""
+    import ast
+
+    if code is None:
+        return True
+    imported = {part.asname or part.name for part in code if isinstance(part, ast.alias) and part.name == "jit"}
+    for part in (part for node in code for part in ast.walk(node)):
+        used = [part.func] if isinstance(part, ast.Call) else getattr(part, "decorator_list", [])
+        for name in used:
+            if getattr(name, "attr", None) == "jit" or getattr(name, "id", None) in imported:
+                return True
+    return False
+
+
 def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] | None:
     """Return how many numbers kernels read and wrote outside of the tensors that they were given; None of no result.
 

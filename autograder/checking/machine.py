@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from . import kernels
 from .words import Message
 
-PERSON = "person"
 LACKS = {
     "gpu": Message("This check needs a GPU that PyTorch can use, and there is none here."),
     "triton": Message("This check needs Triton, which runs on Linux and is not installed here."),
@@ -29,10 +28,8 @@ NAMES = {
     "bf16": Message("a GPU with bfloat16"),
     "compile": Message("torch.compile"),
     "own": Message("versions with which the course's own answer passes"),
-    PERSON: Message("a person"),
 }
-"""The same in a few words, and what points wait for if the course's own answer also fails a check, or if a function
-is built on another one that fails."""
+"""The same in a few words, and what points wait for if the course's own answer also fails a check."""
 
 _tried: dict[str, str] = {}
 """For each thing that was tried, why it does not work; "" if it does."""
@@ -40,7 +37,7 @@ _tried: dict[str, str] = {}
 
 def has(what: str) -> bool:
     """Tell whether this machine has what `on=` names, as far as is known without a trial."""
-    if what in ("own", PERSON):  # nobody knows before the course's own answer, or somebody, is asked
+    if what == "own":  # nobody knows before the course's own answer is asked
         return True
     return _installed(what) and not _tried.get(what)
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .subject import twin
 from .words import Message
 
 Claims: TypeAlias = Iterable[tuple[Any, Message]]
@@ -24,12 +25,14 @@ class Mismatch:
 
     `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
     numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
-    likewise. `arguments` are those of the last call, by name, `result` is what it returned, and `part` the place of
+    likewise. `arguments` are those of the last call, by name, as arrays; `drawn` are the same as they were given, and
+    `intact` says whether they still are what the function got. `result` is what it returned, and `part` the place of
     `got` among the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
-    right answer, or None, and `call` calls the function under test. `modules` are the right module and the one under
-    test, where what was called is a module of torch. `wrong` tells which elements are wrong. `changed` names the
-    argument that was changed in place. `steady` tells whether the same results come again; None where nobody asked
-    yet, `wavers` whether the right one does and the other does not, and `seconds` how long was asked.
+    right answer, or None, and `call` calls `function`, the one under test, with arrays. `modules` are the right one
+    and the one under test, where what was called is a module of torch. `wrong` tells which elements are wrong.
+    `changed` names the argument that was changed in place. `steady` tells whether the same results come again; None
+    where nobody asked yet, and `wavers` whether the right one does and the other does not. `expected_again` is the
+    right answer's own second result, and `seconds` is how long was computed for all that.
     """
 
     expected: np.ndarray | None = None
@@ -39,9 +42,12 @@ class Mismatch:
     shapes: tuple[Any, ...] | None = None
     dtypes: tuple[Any, ...] | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+    drawn: tuple[Any, ...] = ()
+    intact: bool = True
     parts: list[tuple[str | Message, Any]] = field(default_factory=list)
     answer: Any = None
     call: Any = None
+    function: Any = None
     wrong: np.ndarray | None = None
     changed: str = ""
     result: Any = None
@@ -49,6 +55,7 @@ class Mismatch:
     modules: tuple[Any, Any] | None = None
     steady: bool | None = None
     wavers: bool = False
+    expected_again: np.ndarray | None = None
     seconds: float = 0.0
 
 
@@ -93,8 +100,14 @@ def arrays_of(result: Any) -> Any:
 
 
 def twins_of(arguments: Any) -> Any:
-    """Return copies of arguments, by name."""
-    return {
-        name: argument.copy() if isinstance(argument, np.ndarray) else argument
-        for name, argument in arguments.items()
-    }
+    """Return copies of arguments, by name, with the same layout in memory."""
+    twins: dict[int, Any] = {}
+    return {name: twin(argument, twins, alone=True) for name, argument in arguments.items()}
+
+
+def refilled(array: Any, numbers: Any) -> Any:
+    """Return a copy of an array with other numbers and the same layout; None if its elements share memory."""
+    copied = twin(array, {})
+    copied.flags.writeable = True
+    copied[...] = numbers
+    return copied if np.array_equal(copied, numbers, equal_nan=True) else None

@@ -34,6 +34,8 @@ class Step(NamedTuple):
 
 MOST_NAMES, MOST_NAME = 4, 60
 CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
+CUTS = Message("`detach`, `.data`, `torch.no_grad`, `torch.tensor(...)` or NumPy")
+"""What cuts gradients off."""
 
 
 def kept(function: Any, module: Any) -> Any:

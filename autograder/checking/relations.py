@@ -123,6 +123,9 @@ def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             last = back == (*range(-e.ndim, -2), -1, -2)
             text = "The transpose of {what} is right." if last else "The axes of {what} are in the wrong order."
             yield ("order", back), Message(text, what=mismatch.what)
+        elif e.shape == g.shape and equal(g, e.transpose(order).reshape(e.shape)) and not equal(g, e):
+            text = "The axes of {what} are in the wrong order, and `reshape` or `view` gave it the right shape."
+            yield ("reshaped", tuple(axis - e.ndim for axis in order)), Message(text, what=mismatch.what)
 
 
 @same_shape
@@ -162,6 +165,20 @@ def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     if g.shape != e.shape and g.size == e.size and equal(g.ravel(), e.ravel()):
         message = "The elements of {what} are right and in the right order, but the shape is wrong."
         yield "reshaped", Message(message, what=mismatch.what)
+
+
+@same_shape
+def misplaced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
+    """All numbers are there, but in other places: in each row or column, or in the whole."""
+    if len(np.unique(e)) <= e.size / 2:  # few numbers, each many times, are in other places by chance
+        return
+    for axis in range(-1, -e.ndim - 1, -1):
+        if e.shape[axis] > 2 and equal(np.sort(g, axis), np.sort(e, axis)):
+            message = "Along axis {axis}, {what} has the right numbers in the wrong order."
+            yield ("along", axis), Message(message, axis=axis, what=mismatch.what)
+    if e.ndim > 1 and equal(np.sort(g, None), np.sort(e, None)):
+        message = "All numbers of {what} are right, but in the wrong places. Look at the order of the axes."
+        yield "somewhere", Message(message, what=mismatch.what)
 
 
 @same_shape
@@ -508,6 +525,7 @@ def _in_brackets(names: Any) -> str:
 
 RELATIONS = [
     responses.another_time,
+    responses.memory_layout,
     not_finite,
     a_number,
     multiple,
@@ -521,6 +539,7 @@ RELATIONS = [
     transformed,
     unnormalised,
     reversed_along,
+    misplaced,
     sums,
     rows_scaled,
     each_alone,

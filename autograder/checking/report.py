@@ -1,6 +1,7 @@
 """Results of checks: a `Result` for each check, a `Report` for a function, with its points."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -54,8 +55,10 @@ class Result:
 
     `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
     `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
-    is none, `relation` may say how the result differs from the expected one. `raised` is true if the function raised
-    an error where none was expected, `explained` if `message` says what is wrong, and not only that numbers differ.
+    is none, `relation` may say how the result differs from the expected one, and `follows` may name another failed
+    check whose cause makes this one fail as well. `raised` is true if the function raised an error where none was
+    expected, `explained` if `message` says what is wrong, and not only that numbers differ.
+    `measured` is true if the check takes the word of the process in which the function runs.
     """
 
     name: str
@@ -72,6 +75,12 @@ class Result:
     on: str = ""
     raised: bool = False
     explained: bool = False
+    measured: bool = False
+    follows: str = ""
+
+    def enter(self, finding: tuple[Any, ...]) -> None:
+        """Enter a `Finding`."""
+        self.cause, self.label, self.hint, self.relation, self.follows = finding
 
 
 @dataclass
@@ -136,6 +145,23 @@ def finding(result: Any) -> str:
     if not label:  # a record from before there were labels
         return hint
     return str(Message("{label}. {hint}", label=label, hint=hint)).rstrip()
+
+
+def follows(result: Any, results: Iterable[Any]) -> str:
+    """Return the sentence that says which failed check among `results` has the cause of this one; "" if none has.
+
+    Either both have the same cause, and the other one comes first, or this one `follows` the other.
+    """
+    for other in results:
+        if other is not result and result.follows and other.name == result.follows:
+            text = "Probably the same mistake as in `{check}`: {label}. It makes this check fail as well."
+            return str(Message(text, check=other.name, label=likely(other.label, "")[0]))
+        if other is result and not result.follows:
+            return ""
+        if result.cause and other.cause == result.cause:
+            text = "The same likely cause as in `{check}`: {label}."
+            return str(Message(text, check=other.name, label=likely(other.label, "")[0]))
+    return ""
 
 
 def _json(value: Any) -> Any:

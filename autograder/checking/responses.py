@@ -6,27 +6,30 @@ reverse, the relation is reported. Further relations say where in a module the f
 results differ from call to call.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from .mismatch import MOST, Claims, Mismatch, arrays_of, equal, twins_of
+from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, equal, refilled, twins_of
 from .modules import ask, run_remote
+from .subject import Stopwatch, twin
 from .words import Message
 
 MOST_ROWS = 8
 """Of an argument with more rows, only the first and the last ones, half as many each, are changed."""
 
 MOST_SECONDS = 0.5
-"""For all of these relations in one draw: hints must not use up a limit."""
+"""For all of these relations in one draw, of computing: hints must not use up a limit."""
 
-ROUNDING = 1e-13
-"""Below this share of the largest expected magnitude, a number counts as rounding error."""
+ROUNDINGS = 500
+"""Up to so many roundings of the largest number, a number or a change may be nothing but rounding."""
 
-NOTICED = 1e-7
-"""From which share of the largest magnitude on, an element counts as changed."""
+COARSE = 1e-5
+"""With a greater rounding, as float16 has, an element's change is not told from rounding."""
+
+NOTICED, UNNOTICED = 1e-6, 1e-9
+"""From which share of the largest magnitude on an element has changed, and up to which it has not."""
 
 
 class Responses:
@@ -41,25 +44,37 @@ class Responses:
         self.mismatch = mismatch
         self.what = mismatch.what
         self.expected, self.got = (np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got))
-        self.rounding = ROUNDING * np.abs(self.expected).max(initial=0.0)
-        self.got = self._without_rounding(self.got)
+        self.eps = max(map(_rounding_of, (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn)))
+        self.exact = self.eps < UNNOTICED
+        self.rounding = self._rounding()
+        self.got, self.expected = map(self._without_rounding, (self.got, self.expected))
         self.part: Any = mismatch.part
-        self.exact = np.asarray(mismatch.got).dtype == np.float64
         self.random = np.random.default_rng(0)
+
+    def _rounding(self) -> float:
+        """Return up to which magnitude a number of the results may be rounding alone.
+
+        An expected result may be so itself, as a difference is that is 0 by the formula: then the arguments count.
+        """
+        given = [np.abs(argument[np.isfinite(argument)]).max(initial=0.0) for _name, argument in self.arguments()]
+        largest, unit = np.abs(self.expected).max(initial=0.0), max(given, default=0.0) or 1.0
+        share = ROUNDINGS * self.eps
+        return share * float(largest if largest > share * unit else unit)
 
     def __call__(self, name: str, changed: Any) -> Any:
         """Return both results, the expected one first, with one argument changed; None if there are none."""
-        return self.results({**self.mismatch.arguments, name: changed})
+        filled = refilled(self.mismatch.arguments[name], changed)  # another layout must make no difference
+        return None if filled is None else self.results({**self.mismatch.arguments, name: filled})
 
     def results(self, arguments: dict[str, Any]) -> Any:
         """Return both results for these arguments; None if there are none of the shape of before, or no time."""
         if self.mismatch.seconds > MOST_SECONDS:
             return None
-        begun = time.perf_counter()
+        watch = Stopwatch(self.mismatch.function)
         try:
             return self._results(arguments)
         finally:
-            self.mismatch.seconds += time.perf_counter() - begun
+            self.mismatch.seconds += watch.seconds
 
     def _results(self, arguments: dict[str, Any]) -> Any:
         results = []
@@ -77,9 +92,15 @@ class Responses:
         """Return numbers with rounding errors set to 0, because those change with any argument."""
         return np.where(np.abs(numbers) <= self.rounding, 0.0, numbers)
 
-    def changed(self, came: Any) -> tuple[bool, bool]:
-        """Tell for both results whether they have changed."""
-        return not equal(came[0], self.expected), not equal(came[1], self.got)
+    def changed(self, came: Any) -> tuple[bool | None, bool | None]:
+        """Tell for both results whether they have changed: None where it may be rounding."""
+        return self._has_changed(came[0], self.expected), self._has_changed(came[1], self.got)
+
+    def _has_changed(self, after: Any, before: Any) -> bool | None:
+        by, unit = np.abs(after - before).max(), max(np.abs(before).max(), np.abs(after).max())
+        if by <= ROUNDINGS * self.eps * unit:
+            return False
+        return True if by > CLOSE * unit else None
 
     def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
         """Yield the arrays among the arguments, of a kind of number and with so many axes or more, by name."""
@@ -91,6 +112,14 @@ class Responses:
         """Return other numbers of the size of an argument's."""
         scale = np.abs(argument).mean() or 1.0
         return (argument + scale * self.random.normal(size=argument.shape)).astype(argument.dtype)
+
+
+def _rounding_of(value: Any) -> float:
+    """Return the relative rounding of a value's numbers; 0 of what is no array of floating-point numbers."""
+    if getattr(value, "dtype", None) is not None and str(value.dtype) == "torch.bfloat16":
+        return 2.0**-8
+    numbers = value if isinstance(value, np.ndarray) else None
+    return float(np.finfo(numbers.dtype).eps) if numbers is not None and numbers.dtype.kind == "f" else 0.0
 
 
 def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Callable[[Mismatch], Claims]:
@@ -112,11 +141,16 @@ def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Ca
         ):
             return ()
         asked = Responses(mismatch)
+        if asked.eps > COARSE:
+            return ()
         if mismatch.steady is None:
             came = asked.results(mismatch.arguments)
             again = came is not None and equal(came[0], asked.expected)
-            mismatch.steady = again and equal(came[1], asked.got)
-            mismatch.wavers = again and not mismatch.steady
+            changed = asked.changed(came)[1] if again else None
+            mismatch.steady, mismatch.wavers = changed is False, changed is True and mismatch.intact
+            mismatch.expected_again = came[0] if again else None
+        if mismatch.expected_again is not None:
+            asked.expected = mismatch.expected_again
         return relation(asked) if (mismatch.steady if steady else mismatch.wavers) else ()
 
     looked_at.__doc__, looked_at.__name__ = relation.__doc__, relation.__name__
@@ -135,6 +169,19 @@ another_time = answered(_another_time, steady=False)
 
 
 @answered
+def memory_layout(asked: Responses) -> Claims:
+    """The result is right for the same arguments without gaps in memory."""
+    arguments = asked.mismatch.arguments
+    scattered = [name for name, own in asked.arguments() if not own.flags.c_contiguous]
+    if not scattered or equal(asked.got, asked.expected):
+        return
+    came = asked.results({**arguments, **{name: np.ascontiguousarray(arguments[name]) for name in scattered}})
+    if came is not None and equal(came[1], asked.expected):
+        message = "For a contiguous copy of `{name}`, {what} is right: it should not depend on the memory layout."
+        yield "layout", Message(message, name=scattered[0], what=asked.what)
+
+
+@answered
 def any_numbers(asked: Responses) -> Claims:
     """An argument has no influence, or one that it should not have."""
     for name, argument in asked.arguments():
@@ -142,10 +189,10 @@ def any_numbers(asked: Responses) -> Claims:
         if came is None:
             continue
         wanted, found = asked.changed(came)
-        if wanted and not found:
+        if wanted and found is False:
             message = "Changing the numbers in `{name}` should change {what}, but does not."
             yield ("none", name), Message(message, name=name, what=asked.what)
-        if found and not wanted:
+        if found and wanted is False:
             message = "Changing the numbers in `{name}` should not change {what}, but does."
             yield ("some", name), Message(message, name=name, what=asked.what)
 
@@ -204,7 +251,7 @@ def parts_reached(asked: Responses) -> Claims:
     modules = asked.mismatch.modules
     if modules is None or equal(asked.got, asked.expected):
         return
-    arguments = list(asked.mismatch.arguments.values())
+    arguments = [twin(argument, {}, alone=True) for argument in asked.mismatch.drawn]
     try:
         if not _have_the_same(*modules):
             return
@@ -273,7 +320,7 @@ def _alike(wanted: Any, came: Any) -> bool | None:
 
 
 def _reach(asked: Responses, name: str, argument: Any) -> Any:
-    """Return which rows of both results change with which row of an argument, and these rows of it."""
+    """Return how much the rows of both results change with the rows of an argument, and these rows of it."""
     count, half = argument.shape[-2], MOST_ROWS // 2
     places = list(range(count)) if count <= MOST_ROWS else [*range(half), *range(count - half, count)]
     others = tuple(axis for axis in range(asked.expected.ndim) if axis != asked.expected.ndim - 2)
@@ -285,7 +332,7 @@ def _reach(asked: Responses, name: str, argument: Any) -> Any:
         if came is None:
             return None
         for own, before, into in zip(came, (asked.expected, asked.got), reached, strict=True):
-            into.append((np.abs(own - before) > NOTICED * (np.abs(before).max() or 1.0)).any(others))
+            into.append((np.abs(own - before) / (np.abs(before).max() or 1.0)).max(others))
     return (*(np.stack(own, axis=1) for own in reached), places)
 
 
@@ -297,10 +344,13 @@ def rows_reached(asked: Responses) -> Claims:
     examples = []
     for name, argument in asked.arguments(axes=2):
         found = _reach(asked, name, argument)
-        if found is None or np.array_equal(*found[:2]):
+        if found is None:
             continue
-        wanted, came, places = found
-        more, fewer = came & ~wanted, wanted & ~came
+        wanted, came = (by > NOTICED for by in found[:2])
+        more, fewer = came & (found[0] <= UNNOTICED), wanted & (found[1] <= UNNOTICED)
+        if not (more.any() or fewer.any()):
+            continue
+        places = found[2]
         row, place = np.argwhere(more if more.any() else fewer)[0]
         later = np.arange(len(wanted))[:, None] < np.array(places)
         values = {"name": name, "what": asked.what}
@@ -325,12 +375,11 @@ def one_added(asked: Responses) -> Claims:
         if came is None:
             continue
         values = {"name": name, "what": asked.what}
-        stays = equal(came[1], asked.got)
-        if equal(came[0], asked.expected):
-            if not stays:
-                message = "Adding 1 to all of `{name}` should not change {what}, but does."
-                yield ("plus", name, "stays"), Message(message, **values)
-        elif stays:
+        wanted, found = asked.changed(came)
+        if wanted is False and found:
+            message = "Adding 1 to all of `{name}` should not change {what}, but does."
+            yield ("plus", name, "stays"), Message(message, **values)
+        elif wanted and found is False:
             message = "Adding 1 to all of `{name}` should change {what}, but does not."
             yield ("plus", name, "changes"), Message(message, **values)
 
@@ -343,6 +392,8 @@ def doubled(asked: Responses) -> Claims:
         if came is None:
             continue
         wanted, found = (_times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True))
+        if wanted is None or found is None:
+            continue
         values = {"name": name, "what": asked.what}
         if wanted == "1" and found != "1":
             message = "Doubling `{name}` should not change {what}, but does."
@@ -359,10 +410,11 @@ def doubled(asked: Responses) -> Claims:
             yield ("twice as", name, found), Message(message, **values, found=found)
 
 
-def _times(after: Any, before: Any) -> str:
-    """Return by which one number a result was multiplied, as text; "" if by none."""
-    square = float((before * before).sum())
-    factor = float((before * after).sum()) / square if square else 0.0
+def _times(after: Any, before: Any) -> str | None:
+    """Return by which one number a result was multiplied, as text: "" if by none, None if any number would do."""
+    if not before.any():
+        return None  # 0, whatever multiplies it
+    factor = float((before * after).sum()) / float((before * before).sum())
     return f"{factor:.3g}" if abs(factor) > 1e-9 and equal(after, factor * before) else ""
 
 

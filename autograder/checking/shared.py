@@ -97,6 +97,25 @@ def _send_back(result: Any, upstream: Any) -> None:
         result.backward(upstream)
 
 
+def unusual_kind(value: Any) -> str:
+    """Return what kind of values an array has that are no real numbers, such as "complex128", "object" or "str".
+
+    Of a tensor, it may also be a kind of memory, such as "sparse_coo". "" for real numbers, and for what is no array.
+    """
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "biuf":
+            return ""
+        return {"U": "str", "S": "bytes", "V": "structured"}.get(value.dtype.kind, str(value.dtype))
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return ""
+    if value.is_quantized or value.is_complex():
+        return str(value.dtype).removeprefix("torch.")
+    if value.is_nested or value.is_meta:
+        return "nested" if value.is_nested else "meta"
+    return "" if value.layout is torch.strided else str(value.layout).removeprefix("torch.")
+
+
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
     """Return the first and the last byte (exclusive) that an array touches, relative to its first element.
 

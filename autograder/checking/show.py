@@ -4,7 +4,7 @@ import html
 import sys
 from typing import Any
 
-from .report import Report, Result, Status, finding
+from .report import Report, Result, Status, finding, follows
 from .words import Message, between, joined, lead, shown
 from .words import translated as _
 
@@ -138,7 +138,6 @@ def text(report: Report) -> str:
         return "\n".join([*lines, f"  {shown(unwritten(report))}"])
     if report.instead:
         lines.append(f"  {shown(instead(report))}")
-    hinted = set()
     for result in ordered(report):
         note = (
             f"`{result.name}`"
@@ -160,8 +159,9 @@ def text(report: Report) -> str:
             continue
         if result.held:
             lines.append(f"          {held(result)}")
-        if result.cause and result.cause not in hinted:
-            hinted.add(result.cause)
+        if cause := follows(result, ordered(report)):
+            lines.append(f"          {cause}")
+        elif result.cause:
             lines.append(f"          {lead('Likely cause:')}{finding(result)}")
         if result.relation:
             lines.append(f"          {shown(result.relation)}")
@@ -205,7 +205,6 @@ def as_html(report: Report) -> str:
     if report.instead:
         parts.append(f'<p style="margin:0 0 .4em">{_inline(instead(report))}</p>')
     parts.append('<ul style="list-style:none;margin:0;padding:0">')
-    hinted = set()
     for result in ordered(report):
         colour = COLOUR[result.status]
         parts.append(
@@ -216,8 +215,9 @@ def as_html(report: Report) -> str:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
                 parts.append(f"<br>{_code(held(result))}")
-            if result.cause and result.cause not in hinted:
-                hinted.add(result.cause)
+            if cause := follows(result, ordered(report)):
+                parts.append(f'<p style="margin:.4em 0">{_code(cause)}</p>')
+            elif result.cause:
                 likely = html.escape(lead("Likely cause:"))
                 parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(finding(result))}</p>')
             if result.relation:

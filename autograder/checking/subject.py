@@ -12,7 +12,7 @@ import numpy as np
 
 from .draw import Draw
 from .expect import Failed, describe, is_module, lives_elsewhere, said, shapes
-from .modules import CUT_OFF, Module, Step, backward, expect_module, kept, prepare, run_remote
+from .modules import CUT_OFF, CUTS, Module, Step, backward, expect_module, kept, prepare, run_remote
 from .shared import quiet, span
 from .words import Message
 
@@ -22,6 +22,8 @@ KEEPS = (list, dict, set)
 """The containers in which a class may keep state."""
 GIVEN_AS_THEY_ARE = ("", "forward", "backward", "memory")
 """The kinds of `Call` that use the arguments of the function under test itself."""
+IDLE = 0.2
+"""How much a second counts in which nothing is computed: on a busy machine, functions wait for their turn."""
 
 
 @dataclass
@@ -30,7 +32,8 @@ class Call:
 
     `function` is what was called. Where that is not the function under test itself but something that it made, `what`
     says how: "forward", "backward", or the name of what else was asked of a `Module`. `given` says in words for what,
-    where the arguments are those of a function of the check's own.
+    where the arguments are those of a function of the check's own. `drawn` are the arguments as the check gave them:
+    the function gets copies, and cannot change these.
     """
 
     arguments: tuple[Any, ...]
@@ -40,6 +43,7 @@ class Call:
     function: Any = None
     what: str = ""
     given: str | Message = ""
+    drawn: tuple[Any, ...] = ()
 
 
 class Subject:
@@ -132,7 +136,7 @@ class Subject:
         """Make a `Call` and remember it: of the function itself, or of something that it made; see `Call`."""
         target = self.function if function is None else function
         call = self._foreseen(target, arguments, what, must_raise) or called(target, arguments, must_raise)
-        call.what = what
+        call.what, call.drawn = what, tuple(arguments)
         self.calls.append(call)
         return call
 
@@ -156,6 +160,9 @@ class Subject:
         if getattr(call.error, "ended", False):
             message = Message("{function} did not finish: {error}", function=name, error=str(call.error))
             raise Failed(message, explained=True)
+        if CUT_OFF in str(call.error):
+            text = "The result of {function} is cut off from autograd: look for {cuts} on the way to it."
+            raise Failed(Message(text, function=name, cuts=CUTS), explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
             message = Message("{function} raised {kind} for {given}: {error}", **values, given=call.given)
@@ -173,12 +180,6 @@ class Subject:
         """Do as `backward`, of the function itself or of a module that it made."""
         target, name = self.function if function is None else function, name or self.name
         call = self.call(arguments, lambda *arguments: backward(target, *arguments, upstream=upstream), "backward")
-        if call.error is not None and CUT_OFF in str(call.error):
-            message = (
-                "The result of {function} is cut off from autograd: look for `detach`, `.data`, `torch.no_grad`, "
-                "`torch.tensor(...)` or NumPy on the way to it."
-            )
-            raise Failed(Message(message, function=name), explained=True)
         return self.result(call, name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
@@ -291,8 +292,31 @@ def _strided_copy(array: Any) -> Any:
     return copied
 
 
+class Stopwatch:
+    """Measures the seconds that a function computes: here, and where it lives.
+
+    What feedback says must not depend on how busy the machine is.
+
+    Parameters
+    ----------
+    function : callable
+    """
+
+    def __init__(self, function: Any):
+        self._elsewhere = getattr(type(function), "_computed", None) and function._computed
+        self._begun, self._started = self._computed(), time.perf_counter()
+
+    def _computed(self) -> float:
+        return time.process_time() + (self._elsewhere() if self._elsewhere else 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since this was made."""
+        return max(self._computed() - self._begun, IDLE * (time.perf_counter() - self._started))
+
+
 class Attempt(NamedTuple):
-    """The run of a function in a check: its calls, the `Failed` or None, and the seconds that it took."""
+    """The run of a function in a check: its calls, the `Failed` or None, and the seconds by a `Stopwatch`."""
 
     calls: list[Call]
     failure: Failed | None
@@ -309,6 +333,7 @@ class Check(Protocol):
     subject: str
     title: str
     on: str
+    measured: bool
 
     def __hash__(self) -> int:
         """Be a key of what is remembered."""
@@ -330,7 +355,7 @@ def attempt(check: Check, function: Any, seed: int) -> Attempt:
 
 def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
     """Run a check on a `Subject`."""
-    failure, begun = None, time.perf_counter()
+    failure, watch = None, Stopwatch(under_test.function)
     try:
         check(under_test, Draw(seed, check.__name__))
     except Failed as error:
@@ -345,4 +370,4 @@ def run_check(check: Check, under_test: Subject, seed: int) -> Attempt:
             error=str(error),
         )
         failure = Failed(message, explained=True)
-    return Attempt(under_test.calls, failure, time.perf_counter() - begun)
+    return Attempt(under_test.calls, failure, watch.seconds)

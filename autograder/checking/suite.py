@@ -1,5 +1,6 @@
 """Suites: declare checks, run them on a function, and show what they found."""
 
+import ast
 import contextlib
 import importlib
 import inspect
@@ -10,7 +11,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -19,11 +20,13 @@ import numpy as np
 
 from . import machine, show, words
 from .answers import answers_in
-from .diagnosis import Diagnosis, Finding, own_answer
+from .diagnosis import Diagnosis, own_answer
 from .expect import describe, lives_elsewhere
-from .helpers import CALLED, called_by
+from .helpers import names_used
 from .report import MIME, Report, Result, Status, first_wrong
+from .stand_ins import noting
 from .subject import Attempt, Call, Check, attempt
+from .undefined import Ran, why_undefined
 from .words import Message, joined
 
 
@@ -37,8 +40,14 @@ class Place(Protocol):
     def lookup(self, name: str) -> Any:
         """Return the object with a name, or None."""
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why there is no object with a name; "" if that does not show."""
+
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
+
+    def code_of(self, name: str) -> list[ast.AST] | None:
+        """Return what defines a name in the text of the cells that ran, and what it uses; None if that is unknown."""
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
@@ -56,23 +65,48 @@ class Here:
         """Return what the running notebook has under a name, or None."""
         return vars(sys.modules["__main__"]).get(name)
 
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why the running notebook does not have a name; "" outside of IPython, or if it does not show."""
+        return why_undefined(name, _cells_here())
+
     @contextlib.contextmanager
-    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Replace these names of the running notebook with the course's answers for the duration of the context."""
+    def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
+        """Replace these names of the running notebook with the course's answers within the context.
+
+        Yield the names of those that were called, so far.
+        """
         names = vars(sys.modules["__main__"])
         before = {name: names[name] for name in answers if name in names}
-        names.update(answers)
+        answered: set[str] = set()
+        names.update({name: noting(name, answer, answered) for name, answer in answers.items()})
         try:
-            yield
+            yield answered
         finally:
             for name in answers:
                 names.pop(name, None)
             names.update(before)
 
+    def code_of(self, name: str) -> None:
+        """Return None: which cells a student ran, and in what order, is not known here."""
+
     def show(self, report: Report) -> None:
         """Show a `Report` to the student who runs the check, in the language of the notebook."""
         with words.use(_language_here()):
             show.report(report, MIME)
+
+
+def _cells_here() -> list[Ran]:
+    """Return the cells that the running notebook has run; of the last one before this check also its error."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cells: list[Ran] = []
+    with contextlib.suppress(Exception):  # whatever another version of IPython keeps, a check is shown
+        for number, source in enumerate(shell.history_manager.input_hist_raw):
+            cells.append(Ran(f"[{number}]", source))
+        last = shell.last_execution_result
+        error = last.error_before_exec or last.error_in_exec
+        if error is not None and cells[-2].source == last.info.raw_cell:
+            cells[-2] = replace(cells[-2], kind=type(error).__name__, error=str(error)[:MOST_ERROR])
+    return cells
 
 
 def _language_here() -> str:
@@ -91,6 +125,7 @@ class Points(float):
         return ""
 
 
+MOST_ERROR = 200
 OWN_FAILS = "With the versions that are installed here, the course's own answer fails this check as well: {said}"
 
 _HERE: Place = Here()
@@ -143,7 +178,11 @@ class Suite:
         self.answers: list[ModuleType] = []  # modules of listed answers; without any, `misconceptions` is imported
 
     def check(
-        self, weight: float = 1, needs: str | Callable[..., Any] | Sequence[Any] = (), on: str = ""
+        self,
+        weight: float = 1,
+        needs: str | Callable[..., Any] | Sequence[Any] = (),
+        on: str = "",
+        measured: bool = False,
     ) -> Callable[[Any], Any]:
         """Declare a check: its first parameter names the function under test, its docstring is its title.
 
@@ -151,7 +190,9 @@ class Suite:
         cost nothing. `needs` are the checks that must pass before this one is useful, the functions themselves or
         their names; until they pass, this one is blocked. `on` is what it needs from the machine, one of
         `machine.LACKS`, such as "gpu". If that is absent, or the course's own code fails with it, neither this check
-        nor those that need it are run, and their points are pending until a machine has it.
+        nor those that need it are run, and their points are pending until a machine has it. `measured` says that the
+        check takes the word of the process in which the function runs, such as for how much memory it held: a
+        result can be compared with the right one, a measurement cannot.
 
         Raises
         ------
@@ -186,12 +227,15 @@ class Suite:
                     )
             function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
             function.on = machine.known(on, f"the check {name}")
+            function.measured = measured
             self.checks.append(function)
             return function
 
         return declare
 
-    def check_each(self, *subjects: str, weight: float = 1, needs: Sequence[str] = ()) -> Callable[[Any], Any]:
+    def check_each(
+        self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
+    ) -> Callable[[Any], Any]:
         """Declare a check of each of these functions: `values` of the function NAME is the check `NAME_values`.
 
         `needs` are names of checks that were declared in the same way before, without the function's.
@@ -199,7 +243,8 @@ class Suite:
 
         def declare(body: Any) -> Any:
             for subject in subjects:
-                self.check(weight, [f"{subject}_{need}" for need in needs])(_check_of(subject, body))
+                needed = [f"{subject}_{need}" for need in needs]
+                self.check(weight, needed, measured=measured)(_check_of(subject, body))
             return body
 
         return declare
@@ -207,6 +252,14 @@ class Suite:
     def of(self, subject: str) -> list[Check]:
         """Return the checks of one function, in the order in which they were declared."""
         return [check for check in self.checks if check.subject == subject]
+
+    @staticmethod
+    def code_of(subject: str) -> list[ast.AST] | None:
+        """Return the code that defines a function under test, and what it uses, as a notebook's cells have it.
+
+        It is None where that cannot be known, as in a student's own notebook.
+        """
+        return _place.get().code_of(subject)
 
     def listed(self, kind: str, subject: str) -> list[Any]:
         """Return the answers listed for `subject`; `kind` is `wrong_for` or `right_for`.
@@ -245,45 +298,53 @@ class Suite:
     def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
         """Return the report on a function without what earlier functions that it calls do wrong.
 
-        These are examined in order, each with the course's answers in place of those before it that failed; then the
-        function, with the course's answer in place of each that failed. The better of its two reports counts.
-        Where that cannot be done, its points are pending until a person grades them.
+        The earlier functions that its code names are examined in order, each with the course's answers in place of
+        those before it that failed. Then the function is, with the course's answer in place of each that failed. The
+        better of its two reports counts, if the function did call one of these answers.
         """
-        earlier = list(dict.fromkeys(check.subject for check in self.checks))
-        failing: list[str] = []
         try:
-            helpers = {name: place.lookup(name) for name in earlier[: earlier.index(report.subject)]}
-            called = called_by(function, helpers) if helpers else {}
-            for name in [name for name in helpers if name in called]:
-                with self.with_own(failing, place):
-                    own = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
-                if any(result.status.costs_points for result in own.results):
-                    if self._answer(name) is None or called[name] != CALLED:
-                        return _left_to_a_person(report, name)
-                    failing.append(name)
-            if not failing:
-                return report
-            with self.with_own(failing, place):
-                again = self.examine(report.subject, function, report.points, report.seed)
+            failing = self._failing_helpers(report, function, place)
+            with self.with_answers(failing, place) as answered:
+                again = self.examine(report.subject, function, report.points, report.seed) if failing else report
         except Exception as error:  # of a guest that ended on the way, the first report is what there is
             if not getattr(error, "ended", False):
                 raise
             return report
-        if again.score + again.pending < report.score + report.pending:
-            return report
-        again.instead = failing
-        return again
+        again.instead = [name for name in failing if name in answered]
+        gained = again.score + again.pending >= report.score + report.pending
+        return again if again.instead and gained else report
+
+    def _failing_helpers(self, report: Report, function: Any, place: Place) -> list[str]:
+        """Return the earlier functions that a function's code names, that fail, and that the course can replace.
+
+        The code is in a student's process, so this only saves examining the others: `place` sees what is called. A
+        function that the course has no answer for, such as a pencil question, is judged as it is, and so is a class
+        that inherits from one that fails: its own code cannot be told from what it inherits.
+        """
+        subjects = list(dict.fromkeys(check.subject for check in self.checks))
+        earlier = subjects[: subjects.index(report.subject)]
+        helpers = {name: place.lookup(name) for name in earlier if self._answer(name) is not None}
+        failing: list[str] = []
+        for name in names_used(function, helpers) if helpers else ():
+            with self.with_answers(failing, place):
+                helper = self.examine(name, helpers[name], seed=report.seed, diagnosis=False)
+            if any(result.status.costs_points for result in helper.results):
+                failing.append(name)
+        return failing
 
     @contextlib.contextmanager
-    def with_own(self, names: Sequence[str], place: Place) -> Iterator[None]:
-        """Replace these names of a notebook with the course's answers; checks see them in `instead`."""
+    def with_answers(self, names: Sequence[str], place: Place) -> Iterator[set[str]]:
+        """Replace these names of a notebook with the course's answers; checks see them in `instead`.
+
+        The context's value is the set of those that were called so far.
+        """
         if not names:
-            yield
+            yield set()
             return
         self.instead = frozenset(names)
         try:
-            with place.instead({name: self._answer(name) for name in names}):
-                yield
+            with place.instead({name: self._answer(name) for name in names}) as answered:
+                yield answered
         finally:
             self.instead = frozenset()
 
@@ -334,7 +395,7 @@ class Suite:
                 plain = self.plain.get(subject)
                 for name, finding in finder.findings(checks, function, found.attempts, wrong, right, seed, plain):
                     result = found.results[name]
-                    result.cause, result.label, result.hint, result.relation = finding
+                    result.enter(finding)
         results = list(found.results.values())
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results if result.status == Status.PASSED)
@@ -354,7 +415,7 @@ class Suite:
     ) -> None:
         """Run a check, unless it waits for another one or for another machine; enter its result."""
         name = check.__name__
-        result = found.results[name] = Result(name, check.title, check.weight)
+        result = found.results[name] = Result(name, check.title, check.weight, measured=check.measured)
         if found.blocks(check, result):
             return
         lacks = found.lacks(check)
@@ -450,26 +511,11 @@ def _check_of(subject: str, body: Any) -> Any:
     return own
 
 
-def _left_to_a_person(report: Report, helper: str) -> Report:
-    """Return a report in which the lost points are pending, because a function that it is built on also fails."""
-    message = "`{function}` is built on `{helper}`, whose checks fail: fix `{helper}` first."
-    for result in report.results:
-        if result.status.costs_points:
-            result.status, result.on = Status.UNVERIFIED, machine.PERSON
-            result.message = Message(message, function=report.subject, helper=helper)
-            result.held, result.where = [], None
-            result.cause, result.label, result.hint, result.relation = Finding()
-    total = sum(result.weight for result in report.results) or 1
-    lost = sum(result.weight for result in report.results if result.status == Status.UNVERIFIED)
-    report.pending = round(report.points * lost / total, 2)
-    return report
-
-
 def _unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
         message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
-        return Message(message, function=subject)
+        return _place.get().why_undefined(subject) or Message(message, function=subject)
     if not callable(function):
         return Message(
             "Expected {function} to be a function, got {found}.", function=subject, found=describe(function)

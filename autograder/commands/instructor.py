@@ -75,7 +75,7 @@ def collect(
     from autograder.school import roster as rosters
     from autograder.school.archives import opened
     from autograder.school.hand_ins import Collector
-    from autograder.school.layouts import Exercises
+    from autograder.school.layouts import Exercises, whose
 
     where = course_at(course, into, db)
     known = where.exercises()
@@ -84,7 +84,7 @@ def collect(
     target = submitted or where.submitted
     collector = Collector(Exercises(known), people, exercise, target, Limits.configured(where.config))
     with ExitStack() as held:
-        plan = collector.plan([held.enter_context(opened(archive)) for archive in archives])
+        plan = collector.plan([held.enter_context(opened(archive, whose)) for archive in archives])
         _show_plan(plan, anonymous)
         count = len(plan.to_write)
         if count and not yes:

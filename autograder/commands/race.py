@@ -84,6 +84,7 @@ def _show(contest: "Contest") -> None:
             str(own.lap.value),
             score_of(contest, own.score),
             conditions_of(own.lap.conditions) if timed else launches,
+            style="dim" if own.entrant.course else None,
         )
     out.print(table)
     if contest.left_out:

@@ -1,8 +1,10 @@
 """Submissions that try to use time or memory that no limit sees, or to make the grader at fault (rows 44, 46, 50)."""
 
+import textwrap
+
 import nbformat
 
-from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, Case, code, find
+from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, ZERO, Case, code, find
 from autograder.grades.results import Kind
 
 # How a cell finds its guest's end of the wire.
@@ -34,6 +36,12 @@ def before_the_checks(*texts):
         notebook.cells[place:place] = [nbformat.v4.new_code_cell(code(text)) for text in texts]
 
     return edit
+
+
+def asks(name, row, does, text, **more):
+    """Return a case whose `add` is wrong, so that the course's stands in for it while the wrong `twice` calls it."""
+    twice = "import numpy as np\ndef twice(a):\n" + textwrap.indent(code(text), "    ") + "\n    return 0"
+    return Case(name, row, does, NONE, cells={**ZERO, "twice": twice}, **more)
 
 
 CASES = [
@@ -157,7 +165,54 @@ while time.monotonic() < end:
             time.sleep(0.02)
         """,
     ),
+    asks(
+        "course-answer-slow",
+        44,
+        "has the course's own `add` multiply matrices for minutes, in one call of NumPy",
+        "add(np.ones((1900, 1900), np.float16), 0)",
+        kind=Kind.LIMIT,
+        says="it kept the judge computing for more than 5 seconds",
+    ),
+    asks(
+        "course-answer-slow-again-and-again",
+        44,
+        "has the course's own `add` multiply smaller matrices, in many calls of several threads",
+        """
+        import threading
+        def work():
+            for _ in range(1000):
+                add(np.ones((600, 600), np.float16), 0)
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """,
+        kind=Kind.LIMIT,
+        says="it kept the judge computing for more than 5 seconds",
+    ),
+    asks(
+        "course-answer-too-large",
+        44,
+        "gives the course's own `add` more numbers than any check has",
+        """
+        try:
+            result = add(np.ones((2100, 2100), np.float16), 0)
+        except ValueError as error:
+            result = 0 if "numbers" in str(error) else None
+        if type(result) is not int:  # neither one's own nor refused
+            raise SystemExit
+        """,
+        kind=Kind.WRONG,
+    ),
     # 46: memory that no limit sees
+    asks(
+        "course-answer-memory",
+        46,
+        "has the course's own `add` make a matrix of 1.8 GB",
+        "add(np.ones((30_000, 1), np.float16), 0)",
+        kind=Kind.WRONG,
+    ),
     holds(
         "shared-map",
         46,

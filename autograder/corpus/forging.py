@@ -1,8 +1,11 @@
-"""Submissions that try to get points they have not earned (rows 1 to 17)."""
+"""Submissions that try to get points they have not earned (rows 1 to 17, and 52).
+
+In row 52, they try to gain by the course's answer that stands in for a function of theirs which fails.
+"""
 
 import nbformat
 
-from autograder.corpus.case import ALL, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
+from autograder.corpus.case import ALL, LEFT, LIVE, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
 from autograder.grades.results import Kind
 
 
@@ -885,6 +888,21 @@ CASES = [
         points=SHAPE,
         twice="def twice(a):\n    a[...] = 0\n    return a",
     ),
+    forged(
+        "lies-about-what-is-missing",
+        16,
+        "says that packages, and odder things, are not installed",
+        f"""
+        import sys
+        entries = get_ipython().lacking.entries
+        entries += [("numpy", ""), ("\\x1b[2J", ""), ("", "<script>{LIVE}()</script>\\u202e"), (1, 2), 3]
+        entries += [("a" * 10_000, ""), ("a" * 10**8, "")]
+        sys.modules["torch"] = None
+        import torch
+        raise ModuleNotFoundError("\\x1b[2J<script>{LIVE}()</script>", name="<script>{LIVE}()</script>")
+        """,
+        says="The cell add, which should define it, raised ModuleNotFoundError",
+    ),
     # 17: the library does it
     Case(
         "library-function",
@@ -904,5 +922,62 @@ CASES = [
         ALL,
         Kind.RIGHT,
         cells={"add": "from operator import add"},
+    ),
+    # 52: the course's answer in the place of a student's
+    forged(
+        "names-a-failing-function",
+        52,
+        "names a function that fails in a line that never runs",
+        ZERO["add"],
+        twice="def twice(a):\n    if 0:\n        add(a, a)\n    return 0",
+    ),
+    forged(
+        "names-an-unwritten-function",
+        52,
+        "names a function that is not written in a line that never runs",
+        LEFT["add"],
+        twice="def twice(a):\n    return 0\n    add(a, a)",
+    ),
+    forged(
+        "derived-from-a-failing-class",
+        52,
+        "derives a class that does nothing right from one that fails",
+        "class add:\n    def __new__(cls, a, b):\n        return 0",
+        twice="class twice(add):\n    def __new__(cls, a):\n        return 0",
+    ),
+    forged(
+        "calls-and-throws-away",
+        52,
+        "calls a function that fails, and returns something else that is wrong",
+        ZERO["add"],
+        twice="def twice(a):\n    add(a, a)\n    return 0",
+    ),
+    forged(
+        "says-what-it-is-built-on",
+        52,
+        "answers itself, for the guest, which functions its code names",
+        """
+        import gc
+        for found in gc.get_objects():
+            if type(found).__name__ == "Responder":
+                for name in [name for name in dir(type(found)) if name.startswith("do_")]:
+                    def do(self, message, blobs, reply, out, before=getattr(type(found), name)):
+                        if "globals_used" in str(message):
+                            reply["value"] = {"t": "list", "v": ["add"]}
+                            return
+                        return before(self, message, blobs, reply, out)
+                    setattr(type(found), name, do)
+        def add(a, b):
+            return 0
+        """,
+        may=Kind.HOSTILE,
+    ),
+    Case(
+        "built-on-a-failing-function",
+        52,
+        "gets one function wrong that another one, which is right, is built on",
+        TWICE,
+        Kind.WRONG,
+        cells={"add": ZERO["add"], "twice": "def twice(a):\n    return add(a, a)"},
     ),
 ]

@@ -118,6 +118,97 @@ CASES = [
     own("installs-a-package", "installs a package, without success", "!pip install --no-index nothing-at-all"),
     own("magics", "times things and asks for help", "%timeit -n 10 -r 1 add(1, 2)\nadd?\n%matplotlib inline\n%who"),
     odd("timed-cell", "times its solution cell", "%%time\ndef add(a, b):\n    return a + b", row=35),
+    # 35: what the grader's machine lacks
+    odd(
+        "packages-not-used",
+        "imports packages that are not installed, and does without them",
+        """
+        import numpy as np, absent_frames as pd
+        from absent_einsum import rearrange
+        from absent_parts import *
+        import absent_style as style
+        style.set_theme()
+        def add(a, b):
+            return np.add(a, b)
+        """,
+        row=35,
+        says="`absent_frames` is neither installed",
+    ),
+    odd(
+        "package-used",
+        "uses a package that is not installed",
+        "from absent_einsum import einsum\n\ndef add(a, b):\n    return einsum(a, b, 'i j, i j -> i j')",
+        row=35,
+        points=TWICE,
+        kind=Kind.WRONG,
+        says="absent_einsum",
+    ),
+    odd(
+        "package-in-its-place",
+        "imports its answer from a package that is not installed",
+        "from absent_answers import add",
+        row=35,
+        points=TWICE,
+        kind=Kind.WRONG,
+        says="absent_answers",
+    ),
+    odd(
+        "package-asked-for",
+        "does without a package that is not installed if it does not find it",
+        """
+        import importlib.util
+        try:
+            import absent_einsum
+        except ImportError:
+            absent_einsum = None
+        if importlib.util.find_spec("absent_einsum") is None and absent_einsum is None:
+            def add(a, b):
+                return a + b
+        """,
+        row=35,
+    ),
+    odd(
+        "package-in-a-block",
+        "imports a package that is not installed inside a block",
+        "if True:\n    import absent_einsum\n\ndef add(a, b):\n    return a + b",
+        row=35,
+        points=TWICE,
+        kind=Kind.WRONG,
+        says="absent_einsum",
+    ),
+    odd(
+        "magics-for-display",
+        "has magics and a window that are not there",
+        """
+        %matplotlib widget
+        %matplotlib qt
+        %load_ext line_profiler
+        %no_such_magic
+        import matplotlib
+        matplotlib.use("TkAgg")
+        def add(a, b):
+            return a + b
+        """,
+        row=35,
+        says="`%no_such_magic` does not work",
+    ),
+    *(
+        odd(
+            f"magic-{magic}",
+            f"begins its solution cell with %%{magic}",
+            f"%%{magic}{more}\ndef add(a, b):\n    return a + b",
+            row=35,
+            points=points,
+            kind=kind,
+            says=says,
+        )
+        for magic, more, points, kind, says in (
+            ("capture", "", ALL, Kind.RIGHT, ""),
+            ("timeit", " -n 1 -r 1", TWICE, Kind.WRONG, "%%timeit"),
+            ("bash", "", TWICE, Kind.WRONG, "%%bash"),
+            ("writefile", " add.py", TWICE, Kind.WRONG, "%%writefile"),
+        )
+    ),
     own(
         "writes-a-module",
         "writes a module in one cell and uses it in the next",

@@ -119,6 +119,8 @@ class Settings:
         What a submission may use, where it differs from the rest of the course; see `autograder.course.limits`.
     rehearsal : str
         Code that runs once before a class is graded, if it is slow the first time; guests get what it loads.
+    packages : list of str
+        The packages that notebooks may import, besides those of the course; as they are imported.
     race : Race, optional
         What `race` compares.
     """
@@ -126,6 +128,7 @@ class Settings:
     gpu: bool = False
     rehearsal: str = ""
     limits: dict[str, Any] = field(default_factory=dict)
+    packages: list[str] = field(default_factory=list)
     race: Race | None = None
 
     @classmethod
@@ -146,15 +149,17 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, {"gpu": bool, "limits": dict, "race": dict, "rehearsal": str})
+            _expect(named, key, value, _KEYS)
         usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
             _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
+        _expect_packages(named, said.get("packages", []))
         if "race" in said:
             said["race"] = Race.read(named, said["race"])
         return cls(**said)
 
 
+_KEYS = {"gpu": bool, "limits": dict, "packages": list, "race": dict, "rehearsal": str}
 _IN_WORDS = {
     str: "text",
     bool: "true or false",
@@ -176,6 +181,16 @@ def _expect(named: str, key: str, value: Any, kinds: dict[str, type], within: st
     if not right or (kinds[key] in (int, float) and not value > 0):
         above = " above 0" if kinds[key] in (int, float) else ""
         raise UserError(f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, but is {value!r}.")
+
+
+def _expect_packages(named: str, names: Iterable[Any], within: str = "") -> None:
+    """Raise `UserError` unless these are names that Python can import."""
+    for name in names:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise UserError(
+                f"{named}: {within}packages should name packages as Python imports them, such as 'einops', but has "
+                f"{name!r}."
+            )
 
 
 def _meant(close: Sequence[str]) -> str:
@@ -363,6 +378,9 @@ class Course:
             fault = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
             raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}.") from None
         check_limits(said)
+        for key, value in said.Course.items():
+            _expect(CONFIG, key, value, {"packages": list}, within="c.Course.")
+            _expect_packages(CONFIG, value, within="c.Course.")
         return said
 
     @cached_property
@@ -374,6 +392,15 @@ class Course:
         config.CourseDirectory.autograded_directory = str(self.autograded)
         config.CourseDirectory.feedback_directory = str(self.feedback)
         return config
+
+    @cached_property
+    def packages(self) -> list[str]:
+        """The packages that notebooks of this course may import, besides those that it needs itself."""
+        return list(self._configured.Course.get("packages", [])) if (self.root / CONFIG).exists() else []
+
+    def packages_of(self, exercise: Exercise) -> list[str]:
+        """Return the packages that the course and the author of an exercise add for its notebooks."""
+        return list(dict.fromkeys([*self.packages, *Settings.read(exercise.solution).packages]))
 
     @property
     def course_id(self) -> str:

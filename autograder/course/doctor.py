@@ -1,5 +1,6 @@
 """What this machine has and lacks: each item with its purpose, or with how to fix it."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -16,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from autograder.checking import machine
+from autograder.course import imports
 from autograder.course.config import CONFIG, ROOT, Course, Exercise, UserError
 
 PACKAGE = "attention-by-hand"
@@ -41,7 +43,7 @@ class Finding:
 
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed items first; `root` is the course's folder."""
-    course = [_exercises(root), *_configuration(root), _writable(root)]
+    course = [_exercises(root), *_configuration(root), *_packages_of_course(root), _writable(root)]
     return [*_python(), *packages(), *_torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
 
 
@@ -191,6 +193,22 @@ def _configuration(root: Path) -> Iterator[Finding]:
             _ = Course(root).config
     except UserError as error:
         yield Finding("Configuration", "missing", f"an error in {CONFIG}", str(error))
+
+
+def _packages_of_course(root: Path) -> Iterator[Finding]:
+    """Yield whether the packages are here that this course adds for its notebooks, if it adds any."""
+    course = Course(root)
+    own = [name for exercise in course.released() for name in exercise.settings.packages]
+    with contextlib.suppress(UserError):  # `_configuration` reports it
+        own += course.packages
+    names = sorted(set(own))
+    absent = [name for name in names if not imports.is_installed(name)]
+    if absent:
+        fix = f"{Path(sys.executable)} -m pip install {' '.join(absent)} (or take them off `packages`)"
+        yield Finding("Packages of the course", "missing", f"without {', '.join(absent)}", fix)
+    elif names:
+        note = "notebooks may import them; `grade` loads them in advance"
+        yield Finding("Packages of the course", "ok", ", ".join(names), note)
 
 
 def _writable(root: Path) -> Finding:

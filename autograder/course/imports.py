@@ -2,7 +2,10 @@
 
 import ast
 import functools
+import importlib.machinery
+import importlib.util
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,25 @@ def modules(released: Path) -> list[str]:
     given = [{"source": source} for source, marks in marked[:end] if not marks.get("solution")]
     names = [name for line in of(given) for name in _names(ast.parse(line).body[0])]
     return list(dict.fromkeys(names))
+
+
+@functools.lru_cache(1000)
+def is_installed(module: str) -> bool:
+    """Tell whether Python finds a module here, such as `google.colab`; nothing is imported.
+
+    What a package makes only as it is imported, such as `os.path`, counts as there.
+    """
+    first, *parts = module.split(".")
+    try:
+        found = importlib.util.find_spec(first)
+        for place in range(1, len(parts) + 1):
+            if found is None or found.submodule_search_locations is None:
+                break
+            name = ".".join([first, *parts[:place]])
+            found = importlib.machinery.PathFinder.find_spec(name, found.submodule_search_locations)
+    except (ImportError, ValueError):  # of a module that somebody has put in another's place
+        return first in sys.modules
+    return found is not None
 
 
 def parsed(source: str) -> ast.Module:

@@ -38,12 +38,12 @@ class Said:
     stops: list[tuple[str, Message]]
 
 
-def cell(said: Said, to_read: list[Message]) -> Cell:
-    """Return that cell; `to_read` names what a person still has to grade, which a page gets from the gradebook."""
+def cell(said: Said) -> Cell:
+    """Return that cell."""
     what = f"<strong>{html.escape(said.kind)}</strong>"
     if str(said.reason):
         what += f": {html.escape(str(said.reason))}"
-    notes = [html.escape(str(note)) for note in [*said.notes, *to_read]]
+    notes = [html.escape(str(note)) for note in said.notes]
     paragraphs = "".join(f"<p>{part}</p>" for part in [what, *notes])
     blocks = "".join(f"<pre>{html.escape(lines)}</pre>" for lines in said.evidence)
     # An empty line would end the HTML block that Markdown takes this for.

@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
-from autograder.checking import machine, show, words
-from autograder.checking.report import Report, Result, Status, likely
+from autograder.checking import show, words
+from autograder.checking.report import Report, Result, Status, follows, likely
 from autograder.checking.words import Message
 from autograder.course.cells import (
     OUTCOME_ID,
@@ -134,7 +134,7 @@ def _environment() -> Environment:
     made.filters.update(code=inline_code, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
-    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely)
+    made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
     return made
 
 
@@ -186,8 +186,6 @@ def _pending(report: Report, points: float) -> Message:
         "{name}: {points} pending (not lost). These checks need a machine with {what}, and this was graded on one "
         "without it."
     )
-    if machine.PERSON in needs:
-        text = "{name}: {points} pending (not lost). It is built on a function that fails, so a person grades it."
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
 
@@ -252,11 +250,12 @@ def _cards(function: Function) -> Iterator[Card]:
         return
     read = report.read if report else ""
     lost = Card(function.id, function.name, function.left, function.comment, read)
+    if function.manual:
+        yield replace(lost, message=Message("These points were given by a person."))
+        return
     if report is None:
         if function.check or function.ending:
             yield replace(lost, message=function.ending or Message("The check did not finish."))
-        elif function.manual:
-            yield replace(lost, message=Message("These points were given by a person."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
     blocked = [result for result in report.results if result.status == Status.BLOCKED and result.weight]
@@ -264,11 +263,14 @@ def _cards(function: Function) -> Iterator[Card]:
         yield replace(lost, message=blocked[0].message if blocked else "")
         return
     total = sum(result.weight for result in report.results) or 1
+    causes = {result.name: result.cause for result in failed}
     groups: dict[str, list[Result]] = {}
     for result in failed:
-        groups.setdefault(result.cause or f"\0{result.name}", []).append(result)
+        cause = result.cause or causes.get(result.follows)
+        groups.setdefault(cause or f"\0{result.name}", []).append(result)
     last = list(groups)[-1]
     for cause, group in groups.items():
+        group.sort(key=lambda result: not result.cause)  # first the one of which the cause is known
         cost = sum(result.weight for result in [*group, *(blocked if cause == last else [])])
         yield replace(
             lost,

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -48,6 +48,9 @@ QUIET.setLevel(logging.CRITICAL)
 STUDENTS, SUBMISSIONS, NOTEBOOKS, GRADES, COMMENTS = (
     kind.__table__ for kind in (Student, SubmittedAssignment, SubmittedNotebook, Grade, Comment)
 )
+
+NO_RESPONSE = "No response."
+"""nbgrader's comment on an answer that was left as it was given."""
 
 PAUSES = (0.0, 1.0, 2.0, 4.0)
 """Seconds before each retry of a write after a dropped connection: a server takes a while to restart."""
@@ -315,28 +318,43 @@ class Writer:
             self._rule = AssignLatePenalties(config=course.config, log=QUIET)
             self._rule.init_plugin()
 
-    def saved(self, name: str, student: str, late_anew: bool = False) -> Saved | None:
+    def saved(self, name: str, student: str, comment: Callable[[Saved], str] | None = None) -> Saved | None:
         """Return a submission's present grades, including manual ones, or None if it is not graded.
 
-        The late penalty is the stored one; with `late_anew` it is recomputed for the present due date, and stored.
+        The late penalty is the stored one. With `comment`, it is recomputed for the present due date, and so is the
+        automatic comment for what a person graded since; both are stored.
         """
 
         def read() -> Saved | None:
             found = self._found(name, student)
             if found is None or not found.is_graded():
                 return None
-            if late_anew and (penalty := self._late(found)) != found.penalty:
-                found.penalty = penalty
-                self._write_penalty(found)
+            if comment:
+                before = found.penalty, found.automatic
+                found.penalty = self._late(found)
+                found.automatic = comment(Saved(found.standing(), found.cells()))
+                if (found.penalty, found.automatic) != before:
+                    self._written(found)
             return Saved(found.standing(), found.cells())
 
         return self._whole(name, student, read)
 
-    def save(self, name: str, student: str, outcome: Outcome, timestamp: datetime | None, comment: str = "") -> Saved:
+    def save(
+        self,
+        name: str,
+        student: str,
+        outcome: Outcome,
+        timestamp: datetime | None,
+        comment: Callable[[Saved], str] = lambda saved: "",
+        unchanged: Container[str] = (),
+    ) -> Saved:
         """Write a submission's points, time stamp and late penalty, all or nothing.
 
-        A manual grade is kept, and marked for review, as nbgrader does. A submission that our own fault left without
-        an outcome has no points: it needs a person.
+        A manual grade is kept. It is marked for review, as nbgrader does, unless the cell is among the `unchanged`
+        answers, or its checks give the points that they gave. A submission that our own fault left without an outcome
+        has no points: it needs a person.
+
+        `comment` returns the automatic comment, given what the gradebook then says.
 
         Raises
         ------
@@ -349,8 +367,9 @@ class Writer:
         def write() -> Saved:
             found = self._found(name, student) or self._added(name, student)
             found.timestamp = timestamp
-            found.take(outcome, comment)
+            found.take(outcome, unchanged)
             found.penalty = self._late(found)
+            found.automatic = comment(Saved(found.standing(), found.cells()))
             self._written(found)
             return Saved(found.standing(), found.cells())
 
@@ -506,23 +525,40 @@ class _Submission:
     grades: dict[str, dict[str, Any]] = field(default_factory=dict)
     comments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def take(self, outcome: Outcome, comment: str) -> None:
-        """Put an outcome into the rows: points, the reasons first, and nbgrader's comment on an untouched answer."""
+    def take(self, outcome: Outcome, unchanged: Container[str]) -> None:
+        """Put an outcome into the rows: points, and nbgrader's comment on an untouched answer."""
         for cell, row in self.grades.items():
-            result = outcome.cells.get(self.exercise.graded.get(cell, ("", 0.0))[0])
+            name = self.exercise.graded.get(cell, ("", 0.0))[0]
+            result = outcome.cells.get(name)
             if result is None:
                 continue
+            before = row.get("auto_score")
             waits = result.manual and not str(result.error)
             lost_by_us = outcome.kind == Kind.INFRASTRUCTURE and row.get("manual_score") is None
             row["auto_score"] = None if waits or lost_by_us else result.points
-            manual = row.get("manual_score") is not None
-            row["needs_manual_grade"] = manual or row["auto_score"] is None or result.pending > 0
+            if row.get("manual_score") is None:
+                row["needs_manual_grade"] = row["auto_score"] is None or result.pending > 0
+            elif not (name in unchanged if result.manual else before == row["auto_score"]):
+                row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
-            row["auto_comment"] = "No response." if result and result.manual and str(result.error) else None
-        first = next((self.comments[cell] for cell in self.exercise.commented if cell in self.comments), None)
-        if comment and first:
-            first["auto_comment"] = comment
+            row["auto_comment"] = NO_RESPONSE if result and result.manual and str(result.error) else None
+
+    @property
+    def automatic(self) -> str:
+        """The automatic comment on all of it, at its first answer; "" for none."""
+        first = self._first()
+        comment = first.get("auto_comment") if first else None
+        return "" if comment in (None, NO_RESPONSE) else comment
+
+    @automatic.setter
+    def automatic(self, comment: str) -> None:
+        first = self._first()
+        if first and (comment or self.automatic):
+            first["auto_comment"] = comment or None
+
+    def _first(self) -> dict[str, Any] | None:
+        return next((self.comments[cell] for cell in self.exercise.commented if cell in self.comments), None)
 
     def is_graded(self) -> bool:
         """Tell whether each cell has points, or needs a manual grade."""
@@ -602,14 +638,14 @@ def enrol(course: Course, people: Iterable[Person]) -> int:
     return changed
 
 
-def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, float]]]:
+def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, SavedCell]]]:
     """Return every grade, by exercise and student.
 
     Returns
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still needs a person;
-        and the manual scores, by the grade ids of their cells.
+        and the data on each graded cell, by grade id.
     """
     with opened(course) as gradebook:
         db = gradebook.db
@@ -643,7 +679,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, float]]]:
     ]
 
 
-def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], dict[str, float]]:
+def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], dict[str, SavedCell]]:
     score = sum(_score(cell) for cell in cells)
     row = {
         "assignment": found.name,
@@ -659,4 +695,8 @@ def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dic
         "max_score": most,
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
-    return row, {cell["name"]: _score(cell) for cell in cells if cell["manual_score"] is not None}
+    saved = {
+        cell["name"]: SavedCell(_score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None)
+        for cell in cells
+    }
+    return row, saved

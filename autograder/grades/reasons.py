@@ -10,13 +10,21 @@ from autograder.grades.results import CellResult, Outcome, Record
 
 MOST_MESSAGE = 160
 
+NOT_INSTALLED = (
+    "`{package}` is neither installed where this was graded nor submitted with the notebook, so code that uses it "
+    "fails. It is imported in: {cells}."
+)
+TO_READ = "A person grades {cell}; until then it has 0 points."
+TO_CONFIRM = (
+    "A person gave {given} of {points} points for {cell}, and has to confirm them: it was graded again since."
+)
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
 
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
-    """Return a line for each cell that lost points or has pending ones: how many, and why."""
+    """Return a line for each cell that lost points or has pending ones, and for one tested with the course's own."""
     lines: list[str] = []
     if str(result.reason):
         lines.append(str(Message("{kind}: {reason}", kind=translated(result.kind), reason=result.reason)))
@@ -28,9 +36,19 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
                 lines.append(str(Message("{name} −{points}: {reason}", **values)))
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
+            if cell.instead:
+                lines.append(str(tested_with(cell.subject or grade_id, cell.instead)))
+    lines += [str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None]
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
+
+
+def waiting(name: str, cell: CellResult) -> Message | None:
+    """Return a sentence on what a person still has to do with a cell, or None."""
+    if cell.waits and cell.given is not None:
+        return Message(TO_CONFIRM, cell=cell.subject or name, given=f"{cell.given:g}", points=f"{cell.max_points:g}")
+    return Message(TO_READ, cell=name) if cell.waits and cell.manual and not str(cell.error) else None
 
 
 def lost_to(cell: CellResult) -> str:
@@ -62,9 +80,18 @@ def lost_to(cell: CellResult) -> str:
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:
     """Return a sentence on a function's pending points, and what they are waiting for."""
     text = "{name}: {points} pending (not lost), because these checks need a machine with {what}"
-    if machine.PERSON in needs:
-        text = "{name}: {points} pending (not lost), because it is built on a function that fails; a person grades it"
     return Message(text, name=name, points=f"{points:g}", what=named(needs))
+
+
+def tested_with(name: str, helpers: Sequence[str]) -> Message:
+    """Return a sentence that names the functions for which the course's own answered in a function's checks."""
+    names = joined("{left}, {right}", [f"`{helper}`" for helper in helpers])
+    return Message("{name}: tested with the course's own {helpers}", name=name, helpers=names)
+
+
+def packages_missed(record: Record) -> list[str]:
+    """Return the packages that a submission imports and that were not installed where it was graded."""
+    return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
 def in_all(outcome: Outcome) -> Message:

@@ -13,12 +13,14 @@ from cattrs import Converter
 from autograder.checking import words
 from autograder.checking.words import Message
 from autograder.course.config import Course
+from autograder.grades import reasons
 from autograder.grades.results import Record
 
-SCHEMA = 6
+SCHEMA = 7
 """The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
-relation."""
+relation; up to the sixth, none followed from another one or measured, no cell said in place of which functions the
+course's own answered, and the repairs named what a person still had to grade."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
@@ -68,7 +70,9 @@ def from_text(text: str) -> Record | None:
 def parsed(raw: Any) -> Record | None:
     """Return the record in a parsed `grade.json`, or in an entry of a history; None if it is not a record."""
     try:
-        return CODEC.structure(raw, Record)
+        record: Record = CODEC.structure(raw, Record)
+        record.repairs = [note for note in record.repairs if note.text != reasons.TO_READ]
+        return record
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -131,10 +135,10 @@ def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     from autograder.grades import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
 
     found = []
-    for row, given in gradebook.rows(course):
+    for row, cells in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
         if record:
             now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
-            record = dataclasses.replace(record.settled(given), **now)
+            record = dataclasses.replace(record.settled(cells), **now)
         found.append(({**row, "pending": record.pending if record else 0.0}, record))
     return found

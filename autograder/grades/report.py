@@ -91,6 +91,13 @@ class Lost(NamedTuple):
     students: int
 
 
+class Missed(NamedTuple):
+    """A sentence on the packages that students import and that were not installed; and who these students are."""
+
+    said: str
+    who: list[str]
+
+
 class Met(NamedTuple):
     """A misconception about a function, in the words that students read, how many students have it, and which.
 
@@ -129,7 +136,8 @@ class Row:
 class Assignment:
     """The report on one exercise.
 
-    `hard` and `never` are the columns that nearly all or no students failed; `sums` summarize changed grades.
+    `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages that were not
+    installed; `sums` summarize changed grades.
     """
 
     name: str
@@ -146,6 +154,7 @@ class Assignment:
     functions: list[tuple[str, int]]
     hard: list[Column]
     never: list[Column]
+    missed: Missed | None = None
     sums: list[Sum] = field(default_factory=list)
 
 
@@ -305,6 +314,7 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         functions=[(name, len(list(group))) for name, group in groupby(column.function for column in columns)],
         hard=hard,
         never=never,
+        missed=_missed(handed_in, names),
         sums=changes.sums(changed) if changed else [],
     )
 
@@ -345,6 +355,27 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
         for key, students in most_met
     ]
     return checks, met
+
+
+def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
+    """Return the packages that a class imports and that were not installed, most first; None without any.
+
+    If students have no names here, a package that only one of them imports has none either: it may be called after
+    its author.
+    """
+    who = {names.get(record.student, record.student): reasons.packages_missed(record) for record in records}
+    who = {student: packages for student, packages in who.items() if packages}
+    if not who:
+        return None
+    count = Counter(package for packages in who.values() for package in packages)
+    named = [f"`{package}` ({number})" for package, number in count.most_common(NAMED) if number > bool(names)]
+    said = counted(
+        "{count} student imports packages that are not installed here: {packages}.",
+        "{count} students import packages that are not installed here: {packages}.",
+        len(who),
+        packages=words.joined("{left}, {right}", named + ["…"] * (len(named) < len(count))),
+    )
+    return Missed(str(said), sorted(who, key=_natural))
 
 
 def _told(check: CheckResult) -> tuple[Any, tuple[str, str, str]]:

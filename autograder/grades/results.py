@@ -32,7 +32,9 @@ class Kind(StrEnum):
 class CheckResult:
     """The finding of one check on one function. For an unverified one, `on` names what it needs.
 
-    `cause`, with its label and hint, or `relation` tells the student why it failed.
+    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows` names another failed
+    check with the same cause.
+    `measured` is true if it takes the word of the student's process, such as for how much memory a function held.
     """
 
     name: str
@@ -45,6 +47,8 @@ class CheckResult:
     hint: str = ""
     on: str = ""
     relation: Message = field(default_factory=lambda: Message(""))
+    measured: bool = False
+    follows: str = ""
 
 
 @dataclass
@@ -52,7 +56,8 @@ class CellResult:
     """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
 
     `pending` points are neither earned nor lost, until a machine can run their checks. `given` are the points that a
-    person gave instead of all these.
+    person gave instead of all these. `instead` names the functions that the course's own answered for in its checks.
+    `waits` says that a person still has to give points, or to confirm them.
     """
 
     points: float
@@ -63,6 +68,8 @@ class CellResult:
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
     given: float | None = None
+    instead: list[str] = field(default_factory=list)
+    waits: bool = False
 
     def lost(self) -> float:
         """Return the points that are neither earned nor pending."""
@@ -195,16 +202,22 @@ class Record:
 
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no longer pending."""
-        given = {name: cell.score for name, cell in saved.cells.items() if cell.manual}
-        return self.settled(given).with_standing(saved.standing)
+        return self.settled(saved.cells).with_standing(saved.standing)
 
-    def settled(self, given: Mapping[str, float]) -> "Record":
+    def settled(self, saved: Mapping[str, SavedCell]) -> "Record":
         """Return this record with the points that a person gave, by cell; these cells have no pending points."""
-        cells = {
-            name: dataclasses.replace(cell, given=given.get(name), pending=0.0 if name in given else cell.pending)
-            for name, cell in self.cells.items()
-        }
-        return dataclasses.replace(self, cells=cells)
+        return dataclasses.replace(self, cells=settled(self.cells, saved))
+
+
+def settled(cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]) -> dict[str, CellResult]:
+    """Return the results of cells with what the gradebook says that a person did, or still has to do."""
+    found = {}
+    for name, cell in cells.items():
+        now = saved.get(name, SavedCell())
+        given = now.score if now.manual else None
+        pending = 0.0 if now.manual else cell.pending
+        found[name] = dataclasses.replace(cell, given=given, pending=pending, waits=now.waits)
+    return found
 
 
 def _pending(cells: dict[str, CellResult]) -> float:

@@ -34,6 +34,7 @@ from autograder.sandbox.guests import GuestPool
 
 MOST_EXTRA_MEMORY = 1500 << 20
 """Memory that a guest can make a judge use, beyond its initial memory."""
+EXIT_SECONDS = 5
 MOST_EXTRA_WITH_GPU = 16 << 30
 """The same if checks may put tensors on a GPU: CUDA reserves gigabytes of addresses that it does not fill."""
 
@@ -49,6 +50,10 @@ class Job:
 
 class WorkerDied(Exception):
     """The worker that had a job is gone, for an unknown reason."""
+
+
+class JudgeOverran(WorkerDied):
+    """The kernel ended the worker: a submission kept its judge computing, and nothing else could end that."""
 
 
 class Backend(Protocol):
@@ -147,8 +152,13 @@ class Local:
 
     def _replace(self, worker: _Process) -> None:
         """Replace a worker that died; only the job that it was running can have killed it."""
+        worker.process.join(EXIT_SECONDS)  # its pipe may end a little before it does
+        overran = worker.process.exitcode == -getattr(signal, "SIGXCPU", 0)
         _end(worker)
-        self.done.append((worker.jobs.popleft(), WorkerDied("the grading process crashed")))
+        died = (
+            JudgeOverran("the judge computed for too long") if overran else WorkerDied("the grading process crashed")
+        )
+        self.done.append((worker.jobs.popleft(), died))
         self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
         for job in worker.jobs:
             fresh.jobs.append(job)
@@ -217,13 +227,17 @@ def _serve(
     core: int | None,
 ) -> None:
     """Be a worker, on one core or on any: answer jobs until the other end is gone."""
+    from autograder.grading.judge import Judge
     from autograder.grading.worker import Worker
     from autograder.sandbox.guests import Channel
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if core is not None:
         cores.keep_to(core)
+    if not setting.uses_gpu():  # torch's threads for a GPU would keep this process from being forked
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
+    Judge.expendable = sys.platform == "linux"
     jobs: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
     threading.Thread(target=_receive_jobs, args=(pipe, jobs), daemon=True).start()
     worker = Worker(setting, Channel(channel, setting.limits) if channel else None)

@@ -6,6 +6,8 @@ written: if it exists, the grade is complete, and a killed run continues from th
 """
 
 import dataclasses
+import functools
+import json
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,13 +20,14 @@ import nbformat
 
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
+from autograder.course.cells import grade_id
 from autograder.course.config import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records
 from autograder.grades.records import record_of
-from autograder.grades.results import Kind, Outcome, Record, Saved, Standing
+from autograder.grades.results import Kind, Outcome, Record, Saved, Standing, settled
 from autograder.grading import worker
-from autograder.grading.backends import Backend, Job, WorkerDied
+from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
@@ -63,6 +66,7 @@ class _Task:
     saved: Saved | None = None
     kept: bool = False
     tries: int = 0
+    overran: bool = False
 
     def lighten(self) -> None:
         """Free what only grading needs: the notebooks and files of a class would fill the memory."""
@@ -134,7 +138,7 @@ class Batch:
         while waiting or again or self.jobs:
             while again and self._has_room():
                 task = again.popleft()
-                self._submit("grade", task, (task.unit,))
+                self._submit("stopped" if task.overran else "grade", task, (task.unit,))
             while waiting and not again and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
@@ -146,6 +150,8 @@ class Batch:
             if not self.jobs:
                 continue
             task, answer = self._result()
+            if isinstance(answer, JudgeOverran):
+                task.overran, task.tries = True, 0
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
                 again.append(task)
                 continue
@@ -180,7 +186,7 @@ class Batch:
         if (record.submission, record.exercise) != (unit.digest, self._version(submission.exercise)):
             return None, None
         with self.timer("database"):
-            now = self.writer.saved(submission.exercise.name, submission.student, late_anew=True)
+            now = self.writer.saved(submission.exercise.name, submission.student, functools.partial(_comment, record))
         return (record.with_saved(now), now) if now else (None, None)
 
     def _version(self, exercise: Exercise) -> str:
@@ -193,10 +199,8 @@ class Batch:
         unit = task.unit
         timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
-        said = outcome.kind != Kind.RIGHT or outcome.repairs or outcome.pending
-        comment = "\n\n".join(reasons.of(outcome))[:MOST_COMMENT] if said else ""
         with self.timer("database"):
-            task.saved = self._save(unit, outcome, timestamp, comment)
+            task.saved = self._save(unit, outcome, timestamp)
         self.timer.add(outcome.seconds)
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved.standing).with_saved(task.saved)
@@ -216,9 +220,11 @@ class Batch:
         if self.log and task.record:
             self.log.write(task.record, outcome)
 
-    def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None, comment: str) -> Saved:
+    def _save(self, unit: Unit, outcome: Outcome, timestamp: datetime | None) -> Saved:
+        unchanged = _unchanged(self.course.graded(unit.student, unit.assignment).notebook, outcome)
+        comment = functools.partial(_comment, outcome)
         try:
-            return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment)
+            return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment, unchanged)
         except gradebook.Refused as error:  # only this submission; only its record says so
             outcome.kind, outcome.reason = (
                 Kind.INFRASTRUCTURE,
@@ -338,6 +344,38 @@ class Batch:
         with self.timer("waiting for workers"):
             job, answer = self.running.result()
         return self.jobs.pop(job.key), answer
+
+
+def _comment(result: Outcome | Record, saved: Saved) -> str:
+    """Return the automatic comment in the gradebook: why the checks gave no more points.
+
+    It does not repeat what a person still has to do: the gradebook says so next to it, and it changes there.
+    """
+    cells = settled(result.cells, saved.cells)
+    checked = {name: dataclasses.replace(cell, waits=False) for name, cell in cells.items() if not cell.manual}
+    shown = dataclasses.replace(result, cells=checked)
+    return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
+
+
+def _unchanged(path: Path, outcome: Outcome) -> set[str]:
+    """Return the cells that people grade whose answers are those in an earlier graded notebook."""
+    by_hand = [name for name, cell in outcome.cells.items() if cell.manual]
+    if not by_hand:
+        return set()
+    try:
+        before = _answers(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or someone changed it
+        return set()
+    now = _answers(outcome.notebook)
+    return {name for name in by_hand if name in before and before[name] == now[name]}
+
+
+def _answers(notebook: str) -> dict[str, tuple[str, Any]]:
+    """Return the text and the pasted pictures of each cell of a notebook, by grade id."""
+    return {
+        grade_id(cell) or "": ("".join(cell["source"]), cell.get("attachments"))
+        for cell in nbformat.from_dict(json.loads(notebook)).cells
+    }
 
 
 def prepare(

@@ -36,7 +36,7 @@ from autograder.course.config import Exercise, UserError
 from autograder.grades.records import CODEC
 from autograder.grades.results import Outcome
 from autograder.grading import backends
-from autograder.grading.backends import Job, Local, WorkerDied
+from autograder.grading.backends import Job, JudgeOverran, Local, WorkerDied
 from autograder.grading.places import UNSANDBOXED, tried, unusable
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap
@@ -150,6 +150,8 @@ def work(digest: str, method: str, arguments: tuple[Any, ...]) -> str:
 
 def as_text(answer: Any) -> str:
     """Return the text that is sent as the answer to a job."""
+    if isinstance(answer, JudgeOverran):
+        return json.dumps({"overran": str(answer)})
     if isinstance(answer, WorkerDied):
         return json.dumps({"died": str(answer)})
     if isinstance(answer, Exception):
@@ -659,6 +661,8 @@ def _answer(told: dict[str, Any]) -> Any:
     if "page" in told:
         page, seconds = told["page"]
         return CODEC.structure(page, str), CODEC.structure(seconds, float)
+    if "overran" in told:
+        return JudgeOverran(str(told["overran"]))
     return WorkerDied(str(told["died"])) if "died" in told else RuntimeError(str(told["error"]))
 
 

@@ -141,9 +141,10 @@ class Explaining(Judge):
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(Exception))
             stack.enter_context(placed(self))
-            stack.enter_context(checks.with_own(report.instead, self))
+            stack.enter_context(checks.with_answers(report.instead, self))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            calls, explained.failure, _seconds = run_check(check, recording, report.seed)
+            made = run_check(check, recording, report.seed)
+            calls, explained.failure, _seconds = made
             explained.calls = [
                 Made(arguments, call.result, call.error, call.what)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
@@ -151,7 +152,7 @@ class Explaining(Judge):
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if alike(check, wrong, report.seed, calls)
+                if alike(check, wrong, report.seed, made)
             ]
         return explained
 

@@ -14,8 +14,8 @@ OTHER_ENCODING = (
     "Open it in an editor, save it as UTF-8, and submit it again."
 )
 CONFLICT = (
-    "{name} has merge conflict markers, the first in line {line}. "
-    "Keep one side of each conflict, delete the markers, and submit it again."
+    "{name} has Git's merge conflict markers, the first in line {line}: `{mark}`. "
+    "Keep one side of each conflict, delete the lines with markers, and submit it again."
 )
 HTML = (
     "{name} is a web page (HTML), not the notebook. "
@@ -38,6 +38,8 @@ SIGNATURES = {
 """The first bytes of other files submitted under a notebook's name, and their kinds."""
 MARK = re.compile(r"^(?:<{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
 """The lines that Git puts into a file of which two versions disagree."""
+MARK_IN_JSON = re.compile(r"^[ \t]*(<{7}|\|{7}|={7}|>{7})(?=[ \r]|$)", re.MULTILINE)
+"""The same, also indented or left over: no line of JSON begins like this."""
 
 ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
 SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
@@ -83,9 +85,10 @@ def no_json(decoded: str, name: str, line: int) -> Message:
         return Message(ZIP, name=name)
     if start.startswith("%pdf"):
         return Message(OTHER_FILE, name=name, kind=Message(SIGNATURES[b"%PDF"]))
-    conflict = MARK.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<") else None
-    if conflict and conflict[0].startswith("<"):
-        return Message(CONFLICT, name=name, line=decoded.count("\n", 0, conflict.start()) + 1)
+    conflict = MARK_IN_JSON.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<", "=", ">") else None
+    if conflict:
+        first = decoded.count("\n", 0, conflict.start()) + 1
+        return Message(CONFLICT, name=name, line=first, mark=conflict[1])
     return Message("{name} is not a notebook: it is not valid JSON, line {line}.", name=name, line=line)
 
 

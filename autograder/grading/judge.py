@@ -12,9 +12,11 @@ import importlib
 import io
 import math
 import os
+import re
 import signal
 import sys
 import threading
+import time
 import traceback
 import types
 import warnings
@@ -27,18 +29,23 @@ import numpy as np
 
 from autograder import checking
 from autograder.checking import MIME, Report, show
+from autograder.checking.helpers import definitions
+from autograder.checking.undefined import Ran, why_undefined
 from autograder.checking.words import Message
 from autograder.course import imports
-from autograder.course.cells import Cell, points_worth
+from autograder.course.cells import Cell, grade_id, points_worth
 from autograder.course.config import ARCHIVE, Exercise
 from autograder.course.limits import Limits
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.remote import Fault, RemoteNotebook
+from autograder.grading.remote import TOO_LONG, CourseAnswers, Fault, RemoteNotebook
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sanitize import text
 
 MOST_PIECE = 2000
-TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
+MOST_CODE = 200_000
+"""Characters of a notebook's code of which the judge makes a tree: a thousand times as many bytes."""
+MAGIC_LINE = re.compile(r"^([ \t]*)[%!].*", re.M)
+MOST_ERROR = 200
 
 
 @dataclass
@@ -68,6 +75,8 @@ class Names(dict[str, Any]):
 class Judge:
     """Runs the check cells of one submission at a time; the place where their checks run, as `checking` asks of it.
 
+    `ran` are the cells that have run in guests.
+
     Parameters
     ----------
     exercise : Exercise
@@ -76,15 +85,20 @@ class Judge:
         `judge_seconds` bounds what one check cell may make the judge compute.
     """
 
+    expendable = False
+    """Whether this process may be killed, since another one replaces it."""
+
     def __init__(self, exercise: Exercise, limits: Limits):
         self.exercise, self.limits = exercise, limits
+        self.course_answers = CourseAnswers(limits.judge_seconds)
         self.begin(0)
 
     def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
         """Start a submission: fresh names, the seed of its draws, and a clock for what its calls take."""
         self.seed = seed
-        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer())
+        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer(), self.course_answers)
         self.names = Names(self.notebook)
+        self.ran: list[Ran] = []
         self.printed = io.StringIO()
         self.room = 0
         self.checked = Checked()
@@ -109,6 +123,7 @@ class Judge:
             If the checks themselves are at fault.
         """
         self.notebook.guest, self.room = guest, self.limits.output_kb << 10
+        self.notebook.begin_check()
         self.checked = checked = Checked()
         _read_checks_from(self.exercise.released)
         try:
@@ -135,10 +150,18 @@ class Judge:
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
             stack.enter_context(_at_most(self.limits.judge_seconds, guest))
+            if self.expendable:
+                stack.enter_context(_killed_after(self.limits.judge_seconds))
             warnings.simplefilter("ignore")
             # A check cell is the course's own: `restore` puts it back whatever was handed in.
             exec(body, self.names)  # noqa: S102
             return eval(last, self.names) if last else None  # noqa: S307
+
+    def note(self, cell: Cell) -> None:
+        """Remember a cell that has run: a later check may miss what it was to define, or look at its text."""
+        errors = [output for output in cell.outputs if output.output_type == "error"]
+        kind_and_text = [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")] if errors else []
+        self.ran.append(Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text))
 
     # What `checking` asks of the place where it runs.
 
@@ -146,9 +169,26 @@ class Judge:
         """Return what the guest has under a name now, or None."""
         return self.notebook.find(name, missing=None)
 
-    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        """Replace these names with the course's answers for the duration of the context."""
+    def why_undefined(self, name: str) -> Message | str:
+        """Return why the guest does not have a name: the error or the magic of the cell that was to define it."""
+        return why_undefined(name, self.ran)
+
+    def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
+        """Replace these names with the course's answers within the context; yield those that were called, so far."""
         return self.notebook.instead(answers)
+
+    def code_of(self, name: str) -> list[ast.AST] | None:
+        """Return what defines a name in the cells that ran, and what that uses; None if it cannot be known."""
+        if not self.ran:
+            return None
+        trees, room = [], MOST_CODE
+        for cell in self.ran:
+            room -= len(cell.source)
+            if room < 0:
+                break
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # it has defined nothing
+                trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
+        return definitions(trees, name)
 
     def show(self, report: Report) -> None:
         """Keep a report for the graded notebook."""
@@ -196,6 +236,23 @@ def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def _killed_after(seconds: float) -> Iterator[None]:
+    """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many seconds.
+
+    `_at_most` has then tried to interrupt it, which works between two steps of Python, but not in one call of NumPy.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    most = math.ceil(time.process_time() + 2 * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 _loaded: dict[str, dict[str, types.ModuleType]] = {}

@@ -17,8 +17,9 @@ import numpy as np
 from autograder.checking.modules import Step, text_of
 from autograder.checking.words import Message
 from autograder.grades.results import Kind
+from autograder.grading import child
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.stand_ins import StandIn, at_most_more
+from autograder.grading.stand_ins import MOST_NUMBERS, StandIn, at_most_more
 from autograder.sandbox.guest import FORGED, Ended, Guest
 from autograder.sandbox.inside import torch_modules, wire
 from autograder.sanitize import text
@@ -26,9 +27,17 @@ from autograder.sanitize import text
 MOST_CALLBACKS = 10_000
 MOST_MEMORY = 1 << 30
 """Memory in bytes that a function of the judge may use when a guest calls it."""
+MOST_NUMBERS_OF_A_CHECK = 10_000
+TIMES_AS_MANY = 4
+"""A check's function takes so many numbers in one call, or so many times those that the check sent along with it."""
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
+MOST_KNOWN = 100
+TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
+CRASHED = "it made the course's own answer crash."
+TOO_MANY = "{name} was called with {count} numbers: here it takes {most} at most."
+OVER = "This function of the check was called too late: it answers only in the check that it was given to."
 
 
 class Fault(Exception):
@@ -75,6 +84,9 @@ class Remote:
     def _method(self, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         return self._notebook.ask("call", {**self._target, "method": name}, arguments, keywords)
 
+    def _computed(self) -> float:
+        return float(self._notebook.computed())
+
     def _keep(self, value: Any) -> Any:
         return self._notebook.ask("keep", {}, (value,))
 
@@ -88,7 +100,8 @@ class Remote:
 
 def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
     """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
-    kind: dict[str, Any] = {"_is_module": value.get("module") is True}
+    values = text.line(str(value.get("values") or ""), MOST_NAME)
+    kind: dict[str, Any] = {"_is_module": value.get("module") is True, "_kind_of_values": values}
     if not value.get("callable"):
         kind["__call__"] = None
     name = text.line(str(value.get("type")), MOST_NAME)
@@ -106,13 +119,26 @@ class RemoteNotebook:
         Called with each output that a guest sends while it answers.
     clock : PhaseTimer
         Counts the time of calls, in the guest and in transit.
+    course_answers : CourseAnswers, optional
+        Computes what stand-ins answer. Default: a new one.
     """
 
-    def __init__(self, on_output: Callable[[Any], None], clock: PhaseTimer):
+    def __init__(
+        self, on_output: Callable[[Any], None], clock: PhaseTimer, course_answers: "CourseAnswers | None" = None
+    ):
         self.on_output, self.clock = on_output, clock
-        self.callbacks: list[Callable[..., Any]] = []
+        self.course_answers = course_answers or CourseAnswers(math.inf)
+        self.callbacks: dict[int, Callable[..., Any]] = {}  # those that a guest may call now
+        self.given = 0  # how many there have been
+        self.numbers = 0  # how many numbers were sent along with the present request
+        self.answered: set[str] = set()  # the names of stand-ins that were called in the present context
         self.answers = False  # whether a function of the judge's runs for the guest, which then waits
         self.guest: Guest | None = None
+
+    def begin_check(self) -> None:
+        """Begin a check cell: what guests could call before, they cannot call any more, and time is counted anew."""
+        self.callbacks.clear()
+        self.course_answers.begin_check()
 
     def find(self, name: str, missing: Any = KeyError) -> Any:
         """Return the guest's value of a name, or a `Remote` that looks it up again at each use."""
@@ -127,13 +153,22 @@ class RemoteNotebook:
         return self._taken(lambda: self._decoder(blobs).decode(value))
 
     @contextlib.contextmanager
-    def instead(self, answers: dict[str, Any]) -> Iterator[None]:
-        """Replace these names of the notebook by functions or classes of the judge, within this context."""
-        standing = {name: StandIn(own) for name, own in answers.items()}
+    def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
+        """Replace these names of the notebook by functions or classes of the judge, within this context.
+
+        Yield the names of those that were called, so far.
+        """
+        first = self.given
+        answered: set[str] = set()
+        self.answered = answered
+        standing = {name: StandIn(name, own) for name, own in answers.items()}
         self.ask("instead", {}, ({name: (own.kind, own) for name, own in standing.items()},))
+        places = range(first, self.given)
         try:
-            yield
+            yield answered
         finally:
+            for place in places:
+                self.callbacks.pop(place, None)
             with contextlib.suppress(Ended):
                 self.ask("instead", {}, ({},))
 
@@ -148,6 +183,7 @@ class RemoteNotebook:
         """Have the guest do something, and return the reported result."""
         encoder = wire.Encoder(self._reference_to)
         message = _message(encoder, op, target, arguments, keywords, more)
+        self.numbers = _count(encoder.arrays)
         answer, blobs = self._request(message, encoder.blobs)
         return self._said(answer, blobs, encoder, message)
 
@@ -162,6 +198,7 @@ class RemoteNotebook:
             run = step.function and {"name": step.function.__name__, "source": text_of(step.function)}
             messages.append(_message(encoder, step.op, target, step.given, None, run or {}))
             encoders.append(encoder)
+        self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
         answer, came = self._request({"op": "several", "parts": messages}, blobs)
         replies = answer.get("replies")
         if type(replies) is not list or len(replies) != len(steps) or not all(type(own) is dict for own in replies):
@@ -193,6 +230,10 @@ class RemoteNotebook:
         except Exception as error:
             what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
             raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
+
+    def computed(self) -> float:
+        """Return the seconds that guests have computed, as far as was seen: what takes long is looked at often."""
+        return self.guest.budget.cpu if self.guest is not None else 0.0
 
     def _live(self) -> Guest:
         if self.guest is None:
@@ -238,30 +279,61 @@ class RemoteNotebook:
         if torch is not None and isinstance(value, torch.nn.Module):
             return {"t": "module", "v": encoder.encode(torch_modules.recipe(value))}
         if callable(value):
-            self.callbacks.append(value)
-            return {"t": "callback", "v": len(self.callbacks) - 1}
+            self.callbacks[self.given] = value
+            self.given += 1
+            return {"t": "callback", "v": self.given - 1}
         raise Fault(f"a {type(value).__name__} cannot be sent to the guest")
 
-    def _called_back(self, answer: Any, data: Any) -> bytes:
+    def _called_back(self, answer: dict[str, Any], data: list[memoryview]) -> bytes:
+        """Return the frame with the reply to a guest that calls a function of the judge."""
         place = answer.get("callback")
-        if type(place) is not int or not 0 <= place < len(self.callbacks):
+        if type(place) is not int or not 0 <= place < self.given:
             raise wire.Violation("a call of a function that was not sent")
+        function = self.callbacks.get(place)
+        if function is None:
+            return _error(RuntimeError(OVER))
+        if not isinstance(function, StandIn):
+            most = max(MOST_NUMBERS_OF_A_CHECK, TIMES_AS_MANY * self.numbers)
+            with at_most_more(MOST_MEMORY):
+                return self.reply(function, answer, data, most)
+        self.answered.add(function.name)
+        try:
+            return self.course_answers.reply(self, function, answer, data)
+        except child.Overrun:
+            message = Message(TOO_LONG, seconds=f"{self.course_answers.seconds:g}")
+            raise self._live().fail(message) from None
+        except child.Died:
+            raise self._live().fail(Message(CRASHED)) from None
+
+    def reply(
+        self, function: Callable[..., Any], answer: dict[str, Any], data: list[memoryview], most: int = MOST_NUMBERS
+    ) -> bytes:
+        """Return the frame with the result of a function for a guest's arguments, or with its error.
+
+        More than `most` numbers are refused before anything is computed.
+        """
         decoder = self._decoder(data)
         arguments, keywords = decoder.decode(answer.get("arguments")), decoder.decode(answer.get("keywords"))
         if type(arguments) is not tuple or type(keywords) is not dict:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
-        self.answers = True
+        self.answers, given = True, self.given
         try:
-            with np.errstate(all="ignore"), at_most_more(MOST_MEMORY):
-                result = {"value": encoder.encode(self.callbacks[place](*arguments, **keywords))}
+            if (count := _count((arguments, keywords))) > most:
+                raise ValueError(TOO_MANY.format(name=_name_of(function), count=count, most=most))
+            with np.errstate(all="ignore"):
+                value = encoder.encode(function(*arguments, **keywords))
+            if self.given > given:
+                raise TypeError("a function of the judge returned a function, which cannot be sent")
+            return wire.pack({"op": "reply", "value": value}, encoder.blobs)
+        except Ended:
+            raise
         except Exception as error:
-            encoder.blobs.clear()
-            names = [kind.__name__ for kind in type(error).__mro__]
-            result = {"error": {"names": names, "text": str(error)[:MOST_ERROR]}}
+            return _error(error)
         finally:
             self.answers = False
-        return wire.pack({"op": "reply", **result}, encoder.blobs)
+            for place in range(given, self.given):
+                self.callbacks.pop(place, None)
 
     def _write_back(self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any) -> None:
         """Repeat on the judge's arrays the changes that the guest made in place."""
@@ -304,6 +376,89 @@ class RemoteNotebook:
                     array.shape = tuple(shape)
                 except AttributeError:
                     raise wire.Violation("a new shape that an array's memory does not allow") from None
+
+
+class CourseAnswers:
+    """Computes what stand-ins answer: in a process of its own, where such a one can be forked.
+
+    That process knows the answers there were when it was forked, and is kept for all submissions; it is replaced if
+    it had to be ended, or if there is another answer.
+
+    Parameters
+    ----------
+    seconds : float
+        CPU seconds that all calls of one check cell may take there.
+    """
+
+    def __init__(self, seconds: float):
+        self.seconds, self.left = seconds, seconds
+        self.known: dict[int, StandIn] = {}
+        self.process: child.Child | None = None
+
+    def begin_check(self) -> None:
+        """Begin a check cell: its calls have all the time again."""
+        self.left = self.seconds
+
+    def reply(
+        self, notebook: RemoteNotebook, stand_in: StandIn, answer: dict[str, Any], data: list[memoryview]
+    ) -> bytes:
+        """Return the frame with what a stand-in answers.
+
+        Raises
+        ------
+        child.Overrun, child.Died
+        """
+        own = stand_in.own
+        if self.process is None or not self.process.is_there() or id(own) not in self.known:
+            if not child.can_fork():
+                with at_most_more(MOST_MEMORY):
+                    return notebook.reply(stand_in, answer, data)
+            self._fork(stand_in)
+        assert self.process is not None
+        frame, took = self.process.ask({**answer, "callback": id(own)}, data, self.left)
+        self.left -= took
+        if self.left < 0:
+            raise child.Overrun
+        return frame
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.close()
+
+    def _fork(self, stand_in: StandIn) -> None:
+        self.close()
+        if len(self.known) >= MOST_KNOWN:
+            self.known.clear()
+        self.known[id(stand_in.own)] = stand_in
+        stand_ins = dict(self.known)
+        notebook = RemoteNotebook(lambda output: None, PhaseTimer(), self)
+
+        def reply(answer: dict[str, Any], data: list[memoryview]) -> bytes:
+            return notebook.reply(stand_ins[answer["callback"]], answer, data)
+
+        self.process = child.Child(reply, MOST_MEMORY)
+
+
+def _count(value: Any) -> int:
+    """Return how many numbers there are in nested tuples, lists and dicts."""
+    if isinstance(value, dict):
+        return _count(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(_count, value))
+    if isinstance(value, np.ndarray):
+        return value.size
+    return int(value.numel()) if hasattr(type(value), "numel") else 1
+
+
+def _name_of(function: Any) -> str:
+    return f"`{function.name}`" if isinstance(function, StandIn) else "this function of the check"
+
+
+def _error(error: Exception) -> bytes:
+    """Return the frame with an error of a function that a guest called."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return wire.pack({"op": "reply", "error": {"names": names, "text": str(error)[:MOST_ERROR]}})
 
 
 def _message(

@@ -20,6 +20,7 @@ from autograder.course.cells import (
     grade_id,
     is_check,
     is_code,
+    is_locked,
     is_skipped,
     last_graded,
     new_output,
@@ -27,6 +28,7 @@ from autograder.course.cells import (
 )
 from autograder.course.limits import Limits
 from autograder.grading.judge import Checked, Judge
+from autograder.grading.lacking import Lacking
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.submissions import Unit
 from autograder.sandbox.budget import Budget
@@ -52,10 +54,13 @@ class Execution:
         The outcome of each check cell, by grade id.
     stops : list of tuple
         The ids of cells that ended their guest, and why.
+    lacking : Lacking
+        What the student's cells went on without, because this machine lacks it.
     """
 
     checked: dict[str, Checked] = field(default_factory=dict)
     stops: list[tuple[str, Ended]] = field(default_factory=list)
+    lacking: Lacking = field(default_factory=Lacking)
 
 
 def execute(
@@ -109,6 +114,18 @@ def execute(
     return run.execution
 
 
+def not_run(notebook: Notebook, ended: Ended) -> Execution:
+    """Return the execution of a notebook whose judge was ended: at which cell is not known, so none is run."""
+    done = Execution(stops=[("", ended)])
+    for cell in filter(is_code, notebook.cells):
+        cell.outputs, cell.execution_count = [], None
+        if is_check(cell):
+            error = Message(STOPPED_IN_CHECK, reason=ended.message)
+            cell.outputs = [_line("stdout", error)]
+            done.checked[grade_id(cell) or cell.id] = Checked(set_points(cell, 0.0), error=error)
+    return done
+
+
 class _Run:
     """One submission's run: its guests, one after another, and the results of its cells."""
 
@@ -137,21 +154,23 @@ class _Run:
         try:
             guest = self.guest_after(before)
             with self.clock("student's cells"):
-                run_in(guest, cell.source, collected.add)
+                self.execution.lacking.add(cell, run_cell(guest, cell, collected.add))
         except Ended as error:
             self._lost(cell, error)
             collected.outputs.append(_line("stderr", Message(STOPPED, reason=error.message)))
         if collected.cut:
             collected.outputs.append(_line("stderr", Message(CUT)))
         cell.outputs = collected.outputs
+        self.judge.note(cell)
 
     def _check(self, cell: Cell, before: list[Cell]) -> None:
         try:
             guest = self.guest_after(before)
             with self.clock("checks"):
-                for source in imports.of([cell]):
-                    run_in(guest, source)
+                run_cell(guest, cell)
                 checked = self.judge.check(cell, guest)
+            if checked.report:
+                self.execution.lacking.add_errors(checked.report)
         except Ended as error:
             checked = Checked(ended=error)
         cell.outputs = [nbformat.from_dict(output) for output in checked.outputs]
@@ -184,8 +203,7 @@ class _Run:
         """Run a cell once more, or the imports of a check cell, in a guest that follows one that died."""
         assert self.guest is not None
         try:
-            for source in imports.of([cell]) if is_check(cell) else [cell.source]:
-                run_in(self.guest, source)
+            run_cell(self.guest, cell)
         except Ended as error:  # it went well before, and does not now
             self._lost(cell, error)
             if len(self.execution.stops) > 2 * self.limits.deaths:
@@ -211,16 +229,30 @@ def running(cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, lim
     try:
         guest = run.guest_after([])
         for cell in cells:
-            for source in imports.of([cell]) if is_check(cell) else [cell.source]:
-                run_in(guest, source)
+            run_cell(guest, cell)
         yield guest
     finally:
         run.close()
 
 
-def run_in(guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None) -> None:
-    """Have a guest run the text of a cell, which crosses as bytes: it may be long."""
-    guest.request({"op": "cell"}, [source.encode()], on_output=on_output)
+def run_cell(guest: Guest, cell: Cell, on_output: Callable[[Any], None] = lambda output: None) -> Any:
+    """Have a guest run a cell, or the imports of a check cell; return what it says that a student's cell lacked."""
+    if is_check(cell):
+        for source in imports.of([cell]):
+            run_in(guest, source)
+        return None
+    return run_in(guest, cell.source, on_output, goes_on=not is_locked(cell))
+
+
+def run_in(
+    guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None, goes_on: bool = False
+) -> Any:
+    """Have a guest run the text of a cell, which crosses as bytes: it may be long.
+
+    With `goes_on`, it runs on without packages that are not installed; return what the guest says that these are.
+    """
+    reply, _ = guest.request({"op": "cell", "goes_on": goes_on}, [source.encode()], on_output=on_output)
+    return reply.get("lacking")
 
 
 def _line(stream: str, message: Message) -> Cell:

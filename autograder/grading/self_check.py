@@ -55,6 +55,7 @@ class SelfCheck:
                 self.limits,
                 sandbox,
                 (str(course.root), str(course.into)),
+                packages=tuple(course.packages),
             )
             self.guests = self.setting.guests()
             self.guests.start()  # Python starts there, and loads what the notebook imports, while it is read here

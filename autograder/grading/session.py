@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from autograder.checking import machine
 from autograder.course import cores
 from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
@@ -52,14 +51,11 @@ class Pending:
         command = f"python -m autograder grade --pending{self.place.option}"
         here: list[Record] = []
         again: list[Record] = []
-        people: list[Record] = []
         for record in self.settled_here:
-            waits = record.waits_for()
-            (people if machine.PERSON in waits else again if "own" in waits else here).append(record)
+            (again if "own" in record.waits_for() else here).append(record)
         for records, where in (
             (here, f", which {self.place.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
-            (people, ": give them in nbgrader's formgrader."),
             (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
         ):
             if records:
@@ -148,6 +144,7 @@ class Session:
             limits=limits,
             hidden=(str(course.root), str(course.into), str(self.submitted), *map(str, hide)),
             imports=submissions.imported(self.submissions, limits.notebook_mb),
+            packages=tuple(course.packages),
         )
         self.records: list[Record] = []
         self.kept = 0

@@ -12,6 +12,8 @@ from autograder.sandbox.inside.stand_ins import MODULE, described, floating, is_
 
 MOST_PARTS = 1000
 """The most modules that a module may contain: no honest layer has more."""
+MOST_NUMBERS = 4_000_000
+"""The most numbers that one call may have in all, parameters included: ten times those of the course's checks."""
 
 
 class StandIn:
@@ -19,11 +21,13 @@ class StandIn:
 
     Parameters
     ----------
+    name : str
+        The name under which it stands.
     own : callable
     """
 
-    def __init__(self, own: Any):
-        self.own = own
+    def __init__(self, name: str, own: Any):
+        self.name, self.own = name, own
         self.kind = "class" if isinstance(own, type) else "function"
 
     def __call__(

@@ -37,10 +37,11 @@ from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.remote import Fault
-from autograder.grading.run import Execution, execute
+from autograder.grading.remote import TOO_LONG, Fault
+from autograder.grading.run import Execution, execute, not_run
 from autograder.grading.submissions import Unit, beside
 from autograder.grading.worker_config import WorkerConfig
+from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
@@ -54,7 +55,6 @@ ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
 OUR_FAULT = "our own fault; a person will give these points: {fault}"
 NO_RESPONSE = Message("no response")
-TO_READ = "A person grades {cell}; until then it has 0 points."
 
 
 class Worker:
@@ -100,11 +100,15 @@ class Worker:
         outcome.worker = f"{socket.gethostname()}/{os.getpid()}"
         return outcome
 
-    def _tried(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
+    def stopped(self, unit: Unit) -> Outcome:
+        """Return the outcome of a submission that kept a worker computing until the kernel ended it: no points."""
+        return self._tried(unit, lambda cell: None, runs=False)
+
+    def _tried(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool = True) -> Outcome:
         fault = ""
         for _ in range(TRIES):
             try:
-                return self._grade(unit, on_cell)
+                return self._grade(unit, on_cell, runs)
             except Exception as error:  # whatever it is, it is not the student's
                 known = isinstance(error, (Fault, RuntimeError))
                 fault = str(error) if known else f"{type(error).__name__}: {error}"
@@ -127,7 +131,7 @@ class Worker:
         unit.files = {**unit.files, **self.files[name]}
         return laps.run(restored.notebook, self.judges[name], self.guests, unit, self.limits[name], race, value, mode)
 
-    def _grade(self, unit: Unit, on_cell: Callable[[Cell], None]) -> Outcome:
+    def _grade(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool) -> Outcome:
         clock = PhaseTimer()
         released, locales = self.released[unit.assignment], self.locales[unit.assignment]
         with clock("restore"):
@@ -141,7 +145,7 @@ class Worker:
                     return malformed(released[language], unit, error.message)
         language = self._edition(unit, words.language_of(submitted) or edition_of(unit.notebook)[1])
         with words.use(language, locales):
-            return self._judged(unit, submitted, released[language], clock, on_cell)
+            return self._judged(unit, submitted, released[language], clock, on_cell if runs else None)
 
     def _edition(self, unit: Unit, said: str) -> str:
         """Return the language of the released notebook that is meant by a language; "" for the English one."""
@@ -153,9 +157,17 @@ class Worker:
         return words.wanted_of([own for own in self.released[unit.assignment] if own])
 
     def _judged(
-        self, unit: Unit, submitted: Notebook, released: Notebook, clock: PhaseTimer, on_cell: Callable[[Cell], None]
+        self,
+        unit: Unit,
+        submitted: Notebook,
+        released: Notebook,
+        clock: PhaseTimer,
+        on_cell: Callable[[Cell], None] | None,
     ) -> Outcome:
-        """Run what is a notebook, and return what it is worth; all that is said is in the language in use."""
+        """Run what is a notebook, and return what it is worth; all that is said is in the language in use.
+
+        Without `on_cell`, nothing is run: its judge was ended.
+        """
         limits = self.limits[unit.assignment]
         with clock("restore"):
             restored = restore(submitted, released, unit.files)
@@ -163,11 +175,15 @@ class Worker:
             left_out = clean_markdown(theirs, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
-        done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
+        if on_cell is None:
+            done = not_run(restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}")))
+        else:
+            done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
         kind, reason, evidence = _ending(done, restored.evidence)
         with clock("serialise"):
             notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
-            stops = [(cell, error.message) for cell, error in done.stops]
+            notes += done.lacking.notes()
+            stops = [(cell, error.message) for cell, error in done.stops if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
             if perhaps and bound(restored.notebook, limits, is_locked):
@@ -206,7 +222,10 @@ def _untouched(notebook: Notebook) -> Restored:
 
 def _ending(done: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
     """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence."""
-    stops = [(error.kind, Message(IN_CELL, cell=cell, reason=error.message)) for cell, error in done.stops]
+    stops = [
+        (error.kind, Message(IN_CELL, cell=cell, reason=error.message) if cell else error.message)
+        for cell, error in done.stops
+    ]
     forged = [message for kind, message in stops if kind == Kind.HOSTILE]
     if forged or altered:
         reason = _joined(forged) if forged else Message(ALTERED)
@@ -246,13 +265,10 @@ def _outcome(
     if kind is None:
         lost = any(result.lost() > 1e-9 for result in cells.values())
         kind = Kind.WRONG if lost else Kind.RIGHT
-    to_read = [name for name, result in cells.items() if result.manual and not str(result.error)]
-    waiting = [Message(TO_READ, cell=name) for name in to_read]
-    repairs = notes + waiting
-    if kind not in (Kind.RIGHT, Kind.WRONG) or repairs:
+    if kind not in (Kind.RIGHT, Kind.WRONG) or notes:
         said = outcome_cell.Said(kind, reason, notes, evidence, list(stops))
-        notebook.cells.insert(0, outcome_cell.cell(said, waiting))
-    return Outcome(kind, reason, repairs, evidence, cells, json.dumps(notebook, ensure_ascii=False))
+        notebook.cells.insert(0, outcome_cell.cell(said))
+    return Outcome(kind, reason, notes, evidence, cells, json.dumps(notebook, ensure_ascii=False))
 
 
 def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellResult:
@@ -281,11 +297,15 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
             hint=result.hint,
             on=result.on,
             relation=_message(result.relation),
+            measured=result.measured,
+            follows=result.follows,
         )
         for result in report.results
     ]
     pending = round(min(report.pending, most - checked.points), 4)
-    return CellResult(checked.points, most, subject=report.subject, checks=checks, pending=pending)
+    return CellResult(
+        checked.points, most, subject=report.subject, checks=checks, pending=pending, instead=report.instead
+    )
 
 
 def _message(said: Message | str) -> Message:

@@ -29,6 +29,8 @@ class WorkerConfig:
         Folders that no guest may see, wherever they lie.
     imports : tuple of str
         Modules for guests to load beforehand, besides those that the exercises import.
+    packages : tuple of str
+        The packages that the course adds; the warm parent loads them beforehand, if they are installed.
     faults : tuple of (str, str), optional
         What was tried where guests run: what a check's `on=` names, and why it does not work there, or "" if it does.
     """
@@ -39,6 +41,7 @@ class WorkerConfig:
     sandbox: bool = True
     hidden: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -71,7 +74,9 @@ class WorkerConfig:
         """Return a warm parent, not started yet."""
         rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
         given = self._given_imports()
-        return GuestPool(self.limits, given, self.hidden, self.uses_gpu(), self.imports, filter(None, rehearsals))
+        of_exercises = [package for name in self.exercises for package in self.exercise(name).settings.packages]
+        besides = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
+        return GuestPool(self.limits, given, self.hidden, self.uses_gpu(), besides, filter(None, rehearsals))
 
     def _given_imports(self) -> list[str]:
         """Return the modules that the exercises' given cells import, each once."""

@@ -113,6 +113,7 @@ class Contest:
             limits=limits,
             hidden=(str(course.root), str(course.into), str(submitted.resolve())),
             imports=submissions.imported(found, limits.notebook_mb),
+            packages=tuple(course.packages),
         )
         self.entrants: list[Entrant] = []
         self.left_out: list[LeftOut] = []
@@ -125,7 +126,7 @@ class Contest:
             )
         for submission, record in zip(found, records, strict=True):
             unit = submission.read(self.setting.limits_of(exercise.name))
-            self._admit(Entrant(text.line(submission.student), _redrawn(unit)), self._refusal(record, unit))
+            self._admit(Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit))
         self._expect_some()
 
     @property
@@ -288,6 +289,13 @@ def mode_of(setting: WorkerConfig) -> Mode:
     if setting.uses_gpu():
         return Mode("cuda", "bfloat16" if faults.get("bf16") == "" else "float16", timed=True)
     return Mode("cpu", "float16", timed=False)
+
+
+def _name_of(student: str) -> str:
+    """Return a student's name, marked where it reads like the name of the course's own entrant."""
+    name = text.line(student)
+    letters, others = ("".join(filter(str.isalnum, one.casefold())) for one in (COURSE, name))
+    return f"{name} (a student)" if letters in others else name
 
 
 def _redrawn(unit: Unit) -> Unit:

@@ -119,10 +119,11 @@ class Guest:
         self.connection.close()
 
     def fail(self, message: str | Message, kind: Kind = Kind.LIMIT) -> Ended:
-        """End the guest; return the `Ended` to raise."""
-        self.ended = ended = Ended(message, kind)
-        self.stop()
-        return ended
+        """End the guest; return the `Ended` to raise: the first one, since all that fails later follows from that."""
+        if self.ended is None:
+            self.ended = Ended(message, kind)
+            self.stop()
+        return self.ended
 
     def wait_until_ready(self) -> None:
         """Wait until the guest says that it can begin; raise RuntimeError if it does not."""

@@ -1,7 +1,8 @@
 """The contents of an archive or a folder, as data: listed and limited before any of it is read, and never unpacked.
 
 An archive made by a learning platform has nothing unusual. An archive that has is refused as a whole, with one line.
-It may have zip files that students made: a problem in one of these affects only that student.
+It may have packed files that students made: a problem in one of these affects only that student. Each is unpacked
+once, into a temporary file without a name.
 """
 
 import contextlib
@@ -11,17 +12,21 @@ import os
 import re
 import stat
 import struct
+import tarfile
+import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from autograder.course import archive
 from autograder.course.config import UserError
-from autograder.grading.submissions import read_file
+from autograder.grading.submissions import NOTEBOOK, read_file
 from autograder.sanitize import text
 
 MOST_ENTRIES = 50_000
@@ -29,9 +34,13 @@ MOST_ENTRIES = 50_000
 MOST_MB = 5_000
 """Unpacked size of an archive: a thousand students with 5 MB each."""
 MOST_ENTRIES_OF_ONE = 1_000
-"""Files in one student's zip file; grading reads no more files next to a notebook."""
+"""Files in one packed file; grading reads no more files next to a notebook."""
 MOST_MB_OF_ONE = 70
-"""Size of one student's zip file, packed and unpacked: the largest notebook that is graded, and files next to it."""
+"""Size of one packed file, packed and unpacked: the largest notebook that is graded, and files next to it."""
+MOST_ATTEMPTS = 5
+"""How many of the largest packed files one student may submit. Otherwise one could fill the disk, or take hours."""
+MOST_TAR_HEADER = 64_000
+"""Bytes that describe one file of a tar: `tarfile` searches them in a time that grows with their square."""
 MOST_PATH = 1_000
 """Characters of a path: systems accept no more, and the time to match a pattern grows with the length."""
 MOST_DEPTH = 20
@@ -40,11 +49,17 @@ MOST_DEPTH = 20
 IGNORED = re.compile(r"(^|/)(__MACOSX|__pycache__|\.[^/]*|desktop\.ini|Thumbs\.db)(/|$)", re.IGNORECASE)
 """Files that operating systems and Jupyter make, and that are not part of a submission."""
 
+TAR = re.compile(r"\.(tar|tar\.gz|tgz)$", re.IGNORECASE)
+GZIPPED_NOTEBOOK = re.compile(rf"{NOTEBOOK.pattern.removesuffix('$')}\.gz$", re.IGNORECASE)
+
 BROKEN = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error,
     EOFError, OSError, OverflowError, RuntimeError, ValueError,
 )  # fmt: skip
-"""The errors that `zipfile` raises for a file that is not a zip, is cut off, or uses an unknown compression."""
+"""The errors that `zipfile` and `tarfile` raise for a file of another kind, or one that is cut off."""
+
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""With any other, `zipfile` may unpack gigabytes at once, even from a file whose entry says that it has 100 bytes."""
 
 _CENTRAL = b"PK\x01\x02"  # precedes each entry in a zip's list of entries
 
@@ -60,18 +75,21 @@ class File:
     Attributes
     ----------
     path : str
-        Its path, as text with slashes; a nested zip counts as a folder.
+        Its path, as text with slashes; a packed file counts as a folder.
     time : datetime or None
         Its time there, in this machine's time zone; None if it has none.
     read : callable
         Takes the maximal number of bytes, and returns the contents.
 
         Raises `Refused` if there is more, or if it cannot be read.
+    packed : str
+        The path of the packed file that it is in, which a student made; "" if it is in none.
     """
 
     path: str
     time: datetime | None
     read: Callable[[int], bytes] = field(repr=False)
+    packed: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,8 +102,15 @@ class Source:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Source]:
+def opened(path: Path, whose: Callable[[str], str] = lambda path: path) -> Iterator[Source]:
     """Open an archive or a folder; its files can be read until it is closed.
+
+    Parameters
+    ----------
+    path : Path
+    whose : callable, optional
+        Takes the path of a packed file, and returns the same text for all that one student submitted: these share
+        their limits.
 
     Raises
     ------
@@ -93,56 +118,194 @@ def opened(path: Path) -> Iterator[Source]:
         If it is neither, or if it contains something that no learning platform puts there.
     """
     name = text.line(text.name(path.name or str(path)), 200)
-    if path.is_dir():
-        yield _with_zips(name, *_of_folder(path))
-        return
-    if not path.exists():
-        raise UserError(f"{path} does not exist. Name the folder or the zip file that you downloaded.")
     with contextlib.ExitStack() as held:
+        unpacking = Unpacking(held.enter_context(tempfile.TemporaryFile(prefix="collect-")), whose)
+        if path.is_dir():
+            yield _unpacked(name, *_of_folder(path), unpacking)
+            return
+        if not path.exists():
+            raise UserError(f"{path} does not exist. Name the folder or the zip file that you downloaded.")
         try:
             with _as_refused():
                 opened_zip = held.enter_context(zipfile.ZipFile(path))
-            source = _with_zips(name, _of_zip(opened_zip, MOST_ENTRIES, MOST_MB), [])
+            source = _unpacked(name, _of_zip(opened_zip, MOST_ENTRIES, MOST_MB), [], unpacking)
         except Refused as error:
             raise UserError(f"{path} {error}. Nothing was collected; download it again, or name a folder.") from None
         yield source
 
 
-def _with_zips(name: str, files: list[File], refused: list[tuple[str, str]]) -> Source:
-    """Return a source with students' zip files opened, one level deep."""
+def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], unpacking: "Unpacking") -> Source:
+    """Return a source with students' packed files unpacked, one level deep."""
     found: list[File] = []
     for file in files:
         base = file.path.rpartition("/")[2]
-        if not base.lower().endswith(".zip") or base == archive.NAME:
+        tar = bool(TAR.search(base))
+        if base == archive.NAME or not (tar or GZIPPED_NOTEBOOK.search(base) or base.lower().endswith(".zip")):
             found.append(file)
             continue
         try:
-            found += _inside(file)
+            inside = unpacking.files(file)
         except Refused as error:
             refused.append((file.path, str(error)))
+            continue
+        data = tar and not any(NOTEBOOK.search(one.path) for one in inside)  # which a notebook reads as it is
+        found += [file] if data else inside
     return Source(name, found, refused)
 
 
-def _inside(outer: File) -> list[File]:
-    """Return the files of a student's zip; each is read from it when needed, so that none is kept in memory."""
+class Unpacking:
+    """Unpacks students' packed files, each of them once, and limits what each student takes.
 
-    def zipped() -> zipfile.ZipFile:
+    Parameters
+    ----------
+    disk : file
+        A temporary file, for the contents.
+    whose : callable
+        See `opened`.
+    """
+
+    def __init__(self, disk: IO[bytes], whose: Callable[[str], str]):
+        self.disk, self.whose = disk, whose
+        self.sizes, self.counts = Counter[str](), Counter[str]()
+
+    def files(self, outer: File) -> list[File]:
+        """Return the files of a packed file.
+
+        Raises
+        ------
+        Refused
+            If it has something that does not belong there, or if it exceeds a limit.
+        """
+        self._count(outer, 0, 0)  # before it is read
         data = outer.read(MOST_MB_OF_ONE * 1_000_000)
-        if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
-            raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
-        return zipfile.ZipFile(io.BytesIO(data))
+        self._count(outer, 0, len(data))
+        base = outer.path.rpartition("/")[2]
+        with _as_refused():
+            if GZIPPED_NOTEBOOK.search(base):
+                listed = [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
+            elif TAR.search(base):
+                listed = _of_tar(data if base.lower().endswith(".tar") else _gunzipped(data))
+            else:
+                if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
+                    raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+                listed = _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
+        self._count(outer, len(listed), 0)
+        return [
+            File(f"{outer.path}/{file.path}", file.time or outer.time, self._kept(outer, file), outer.path)
+            for file in listed
+        ]
 
-    def reading(path: str) -> Callable[[int], bytes]:
+    def _kept(self, outer: File, file: File) -> Callable[[int], bytes]:
+        """Return a function that reads a file's contents, which are unpacked now."""
+        try:
+            data = file.read(MOST_MB_OF_ONE * 1_000_000)
+        except Refused as error:
+            return _refusing(str(error))
+        size = len(data)
+        self._count(outer, 0, size)
+        start = self.disk.seek(0, os.SEEK_END)
+        if start + size > MOST_MB * 1_000_000:
+            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
+        self.disk.write(data)
+
         def read(most: int) -> bytes:
-            with _as_refused(), zipped() as again:
-                listed = _of_zip(again, MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
-                return next(file for file in listed if file.path == path).read(most)
+            _check_size(size, most)
+            self.disk.seek(start)
+            return self.disk.read(size)
 
         return read
 
-    with _as_refused(), zipped() as opened_zip:
-        listed = _of_zip(opened_zip, MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
-        return [File(f"{outer.path}/{file.path}", file.time, reading(file.path)) for file in listed]
+    def _count(self, outer: File, files: int, size: int) -> None:
+        """Count what is read for a student: packed files and, unpacked, what is in them.
+
+        Raises
+        ------
+        Refused
+            If it is too much.
+        """
+        student = self.whose(outer.path)
+        self.counts[student] += files
+        self.sizes[student] += size
+        most_mb, most_files = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE, MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
+        if self.sizes[student] > most_mb * 1_000_000:
+            raise Refused(f"is one of this student's packed files that have more than {most_mb} MB in all")
+        if self.counts[student] > most_files:
+            raise Refused(f"is one of this student's packed files that have more than {most_files} files in all")
+
+
+def _giving(data: bytes) -> Callable[[int], bytes]:
+    def read(most: int) -> bytes:
+        _check_size(len(data), most)
+        return data
+
+    return read
+
+
+def _refusing(reason: str) -> Callable[[int], bytes]:
+    def read(most: int) -> bytes:
+        raise Refused(reason)
+
+    return read
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise Refused(f"has {size / 1e6:.0f} MB; at most {most / 1e6:g} MB are allowed")
+
+
+def _gunzipped(data: bytes) -> bytes:
+    """Return what a gzip file has, which is limited before it is unpacked.
+
+    Raises
+    ------
+    Refused
+        If it is too large, cut off, or has more than one part.
+    """
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    found = unpacking.decompress(data, MOST_MB_OF_ONE * 1_000_000 + 1)
+    if len(found) > MOST_MB_OF_ONE * 1_000_000:
+        raise Refused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
+    if not unpacking.eof or unpacking.unused_data.strip(b"\0"):
+        raise Refused("cannot be unpacked: it is cut off, or has more than one part")
+    return found
+
+
+class _Headers(io.BytesIO):
+    """A tar, of which `tarfile` reads only the headers."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= MOST_TAR_HEADER:
+            raise Refused("has a file whose name or description is too long")
+        return super().read(size)
+
+
+def _of_tar(data: bytes) -> list[File]:
+    """Return the files of a tar.
+
+    Raises
+    ------
+    Refused
+        If one of them does not belong in a tar; then the whole tar is refused.
+    """
+    found: dict[str, File] = {}
+    with tarfile.open(fileobj=_Headers(data), mode="r:") as opened_tar:
+        count = 0
+        while (entry := opened_tar.next()) is not None:
+            count += 1
+            if count > MOST_ENTRIES_OF_ONE:
+                raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+            path = _path(entry.name)
+            if not (entry.isfile() or entry.isdir()) or entry.issparse():
+                raise Refused(f"has a link or device, {path}")
+            if entry.isdir() or path.endswith("/") or IGNORED.search(path):
+                continue
+            if path in found:
+                raise Refused(f"has two files named {path}")
+            end = entry.offset_data + entry.size
+            if not entry.offset_data <= end <= len(data):
+                raise Refused(f"cannot be unpacked: {path} is cut off")
+            found[path] = File(path, _when_of(entry.mtime), _giving(data[entry.offset_data : end]))
+    return list(found.values())
 
 
 @contextmanager
@@ -169,7 +332,7 @@ def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> lis
         raise Refused(f"unpacks to {size / 1e6:.0f} MB; at most {most_mb} MB are allowed")
     found: dict[str, File] = {}
     for entry in entries:
-        path = _path(entry)
+        path = _path(_name(entry))
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise Refused(f"has a link or device, {path}")
@@ -177,24 +340,31 @@ def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> lis
             continue
         if entry.flag_bits & 1:
             raise Refused(f"is encrypted ({path}): unpack it with its password, and name the folder")
+        if entry.compress_type not in COMPRESSIONS:
+            raise Refused(f"uses an unusual compression ({path}): unpack it, and name the folder")
         if path in found:
             raise Refused(f"has two files named {path}")
         found[path] = File(path, _when(entry.date_time), _reading(opened_zip, entry))
     return list(found.values())
 
 
-def _path(entry: zipfile.ZipInfo) -> str:
-    """Return the path of a file in a zip, as text with slashes.
-
-    Raises
-    ------
-    Refused
-        If the path is outside of the zip, or too deep.
-    """
+def _name(entry: zipfile.ZipInfo) -> str:
+    """Return the name of a file in a zip, as it was written."""
     raw = entry.orig_filename
     if not entry.flag_bits & 0x800:  # not marked as UTF-8, and read as cp437; usually it is UTF-8
         with contextlib.suppress(UnicodeError):
             raw = raw.encode("cp437").decode("utf-8")
+    return raw
+
+
+def _path(raw: str) -> str:
+    """Return the path of a file in an archive, as text with slashes.
+
+    Raises
+    ------
+    Refused
+        If the path is outside of the archive, or too deep.
+    """
     raw = raw.replace("\\", "/")  # some Windows programs write these
     shown = text.line(text.name(raw), 200)
     parts = raw.rstrip("/").split("/")
@@ -211,8 +381,7 @@ def _path(entry: zipfile.ZipInfo) -> str:
 
 def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:
     def read(most: int) -> bytes:
-        if entry.file_size > most:
-            raise Refused(f"has {entry.file_size / 1e6:.0f} MB; at most {most / 1e6:g} MB are allowed")
+        _check_size(entry.file_size, most)
         with _as_refused(), opened_zip.open(entry) as file:
             return file.read()  # at most the size in the zip's list
 
@@ -222,6 +391,13 @@ def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[i
 def _when(stamp: tuple[int, ...]) -> datetime | None:
     try:
         return datetime(*stamp).astimezone()  # type: ignore[arg-type]  # six numbers
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _when_of(seconds: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds).astimezone() if seconds else None
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -4,21 +4,30 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 from dateutil import parser
 
-from autograder.course.config import UserError, edition_of
+from autograder.course.config import UserError
 from autograder.course.limits import Limits
 from autograder.grading.notebook import is_as_given
-from autograder.grading.submissions import MOST_FILES, NOTEBOOK, OURS, STAMP_MB, beside, is_notebook, read_file
+from autograder.grading.submissions import (
+    ARCHIVE,
+    MOST_FILES,
+    NOTEBOOK,
+    OURS,
+    STAMP_MB,
+    beside,
+    is_notebook,
+    read_file,
+)
 from autograder.sanitize import text
-from autograder.school.archives import File, Refused, Source
+from autograder.school.archives import TAR, File, Refused, Source
 from autograder.school.layouts import Author, Exercises, authors_of, submitters_in
 from autograder.school.roster import Person, Roster, key, same_folder
 
@@ -27,6 +36,8 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
 """As nbgrader's exchange writes it."""
 STAGE = ".collecting-"
 MOST_NAMED = 3
+MOST_NOTEBOOKS = 100
+"""Notebooks of one student in one archive: some attempts at each exercise."""
 NOTHING_BESIDE = re.compile(rf"{NOTEBOOK.pattern}|\.zip$", re.IGNORECASE)
 
 
@@ -35,9 +46,14 @@ class Fate(StrEnum):
 
     NEW = "new"
     NEWER = "replaces an older one"
+    ANSWERED = "replaces one without an answer"
     SAME = "already there"
     STAMPED = "already there; its time is written"
     OLDER = "skipped: a newer one is there"
+    BLANK = "skipped: it has no answer, and the one that is there has"
+
+
+WRITTEN = (Fate.NEW, Fate.NEWER, Fate.ANSWERED, Fate.STAMPED)
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,8 @@ class HandIn:
         The other files that belong to it, by relative path.
     called : str
         Another exercise that the notebook is named after, although its cells are those of `exercise`; or "".
+    blank : bool
+        Whether no answer was written in it.
     """
 
     student: str
@@ -69,6 +87,7 @@ class HandIn:
     notebook: File
     beside: dict[str, File]
     called: str = ""
+    blank: bool = False
 
     def newer_than(self) -> tuple[float, int, bool]:
         """Return a sort key that is larger for a newer submission of the same student and exercise."""
@@ -86,7 +105,7 @@ class Plan:
     @property
     def to_write(self) -> list[HandIn]:
         """The submissions that are not there yet, or whose time of submission is not there yet."""
-        return [hand_in for hand_in, fate in self.chosen if fate in (Fate.NEW, Fate.NEWER, Fate.STAMPED)]
+        return [hand_in for hand_in, fate in self.chosen if fate in WRITTEN]
 
 
 class Collector:
@@ -123,15 +142,33 @@ class Collector:
             plan.unplaced += [
                 (hand_in.where, _misnamed(hand_in)) for hand_in in several[whose] if right and hand_in.called
             ]
-            *older, newest = _by_age(right or several[whose])
-            plan.unplaced += [
-                (hand_in.where, f"{newest.student} submitted a newer one, {newest.where}") for hand_in in older
-            ]
             try:
-                plan.chosen.append((newest, self._fate(newest)))
+                self._choose(_by_age(right or several[whose]), plan)
             except Refused as error:
-                plan.unplaced.append((newest.where, str(error)))
+                plan.unplaced += [(hand_in.where, str(error)) for hand_in in right or several[whose]]
         return plan
+
+    def _choose(self, attempts: list[HandIn], plan: Plan) -> None:
+        """Choose the newest of one student's attempts that has an answer, or else the newest; list the others.
+
+        Raises
+        ------
+        Refused
+            If they may be those of several students, or if it cannot be read.
+        """
+        names = list(dict.fromkeys(hand_in.student for hand_in in attempts))
+        if len(names) > 1:
+            raise Refused(f"{' and '.join(names[:MOST_NAMED])} look like one name: name a roster with --roster")
+        counts = next((hand_in for hand_in in reversed(attempts) if not hand_in.blank), attempts[-1])
+        plan.chosen.append((counts, self._fate(counts)))
+        newer = False
+        for hand_in in attempts:
+            if hand_in is counts:
+                newer = True
+            elif newer:
+                plan.unplaced.append((hand_in.where, f"has no answer; {counts.where} has one, and counts"))
+            else:
+                plan.unplaced.append((hand_in.where, f"{counts.student} submitted a newer one, {counts.where}"))
 
     def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
         """Yield the submissions of one archive or folder."""
@@ -150,10 +187,12 @@ class Collector:
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
         groups = _are_groups([part[0][0] for part in parts.values()])
         numbers = defaultdict(set)
+        # The roster knows people by the letters of their names; without one, a name is that of a folder.
+        alike = key if self.roster else same_folder
         for part in parts.values():
-            numbers[_called(part[0][0], groups)].add(part[0][0].number)
+            numbers[_called(part[0][0], groups, alike)].add(part[0][0].number)
         for part in parts.values():
-            alone = len(numbers[_called(part[0][0], groups)]) == 1
+            alone = len(numbers[_called(part[0][0], groups, alike)]) == 1
             yield from self._of_one(source, part, plan, alone, groups)
 
     def _of_one(
@@ -165,18 +204,31 @@ class Collector:
         """
         notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
         first = f"{source.name}: {part[0][1].path}"
+        if len(notebooks) > MOST_NOTEBOOKS:
+            reason = f"is one of {len(notebooks)} notebooks of {part[0][0].own}; at most {MOST_NOTEBOOKS} are read"
+            plan.unplaced.append((first, reason))
+            return
         if not notebooks:
-            zips = [file.path for _, file in part if re.search(r"\.zip/.*\.zip$", file.path, re.IGNORECASE)]
             bases = [file.path.rpartition("/")[2] for _, file in part]
-            if zips:
-                reason = "is a zip in a zip, which is not opened: unpack it, and collect the folder"
-                plan.unplaced += [(f"{source.name}: {path}", reason) for path in zips]
+            packed = [file for _, file in part if ARCHIVE.search(file.path)]
+            if packed:
+                plan.unplaced += [
+                    (f"{source.name}: {file.path}", _not_opened(file)) for file in packed[:MOST_NOTEBOOKS]
+                ]
             elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
                 shown = ", ".join(bases[:MOST_NAMED])
                 plan.unplaced.append((first, f"{part[0][0].own} has no notebook among these files: {shown}"))
             return
-        homes = {author.rest.rpartition("/")[0] for author, _ in notebooks}
-        notebooks = self._written(notebooks)
+        beside = _beside(part, {author.rest.rpartition("/")[0] for author, _ in notebooks})
+        for home, files in beside.items():
+            try:
+                _contents(files, self.limits)
+            except Refused:
+                path = next(file.path for author, file in notebooks if author.rest.rpartition("/")[0] == home)
+                most = self.limits.beside_mb
+                reason = f"is collected without the files next to it: more than {most} MB, or unreadable"
+                plan.unplaced.append((f"{source.name}: {path}", reason))
+                beside[home] = {}
         for author, file in notebooks:
             where = f"{source.name}: {file.path}"
             try:
@@ -188,34 +240,14 @@ class Collector:
                 continue
             if author.layout == "Moodle" and author.clues.number in (person.numbers if person else ()):
                 time = _time_of(person)
-            files = _beside(author.rest, part, homes)
-            try:
-                _contents(files, self.limits)
-            except Refused:
-                most = self.limits.beside_mb
-                plan.unplaced.append(
-                    (where, f"is collected without the files next to it: more than {most} MB, or unreadable")
-                )
-                files = {}
             yield HandIn(
                 student, exercise, where, author.layout, time or file.time, time is not None, author.late,
-                author.order, file, files, called,
+                author.order, file, beside[author.rest.rpartition("/")[0]], called, self._is_blank(exercise, file),
             )  # fmt: skip
 
-    def _written(self, notebooks: list[tuple[Author, File]]) -> list[tuple[Author, File]]:
-        """If a student has an exercise in several languages, leave out notebooks in which no answer was written."""
-        alike: dict[tuple[str, str], list[tuple[Author, File]]] = defaultdict(list)
-        for author, file in notebooks:
-            home, _, name = author.rest.rpartition("/")
-            alike[home, edition_of(name)[0]].append((author, file))
-        kept = []
-        for (_, name), several in alike.items():
-            written = several
-            if len(several) > 1 and name in self.exercises.all:
-                given, most = self.exercises.all[name], self.limits.notebook_mb * 1_000_000
-                written = [item for item in several if not is_as_given(given, item[1].read(most))]
-            kept += written or several[:1]
-        return kept
+    def _is_blank(self, exercise: str, file: File) -> bool:
+        """Tell whether a notebook has no answer."""
+        return is_as_given(self.exercises.all[exercise], file.read(self.limits.notebook_mb * 1_000_000))
 
     def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
         """Return a notebook's exercise, and the exercise that it is named after if it is a different one."""
@@ -241,7 +273,9 @@ class Collector:
                 raise Refused(f"may be {person.id}, but several students have this name")
             return person.id, person
         if not alone and author.layout == "Moodle":
-            raise Refused(f"several students are called {author.own}: name a roster with --roster")
+            raise Refused(
+                f"several students are called {author.own}: name a roster with --roster, for Moodle its worksheet"
+            )
         unfit = text.unfit(author.own)
         if unfit:
             raise Refused(f"{author.own} {unfit}; name a roster with --roster")
@@ -265,6 +299,9 @@ class Collector:
         since = _date(raw.decode("utf-8", "replace")) if raw else None
         if hand_in.called and there != new:
             raise Refused(_misnamed(hand_in))
+        blank = is_as_given(self.exercises.all[hand_in.exercise], there)
+        if there not in (None, new) and hand_in.blank != blank:
+            return Fate.ANSWERED if blank else Fate.BLANK
         if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
             return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
         if since is None:
@@ -327,14 +364,14 @@ def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
     If one system numbers all of them, the numbers decide: in its archives, all files have the time of the download.
     """
     if all(hand_in.order for hand_in in hand_ins):
-        return sorted(hand_ins, key=lambda hand_in: hand_in.order)
+        return sorted(hand_ins, key=lambda hand_in: (hand_in.order, *hand_in.newer_than()))
     return sorted(hand_ins, key=HandIn.newer_than)
 
 
-def _called(author: Author, groups: bool) -> tuple[str, str]:
-    """Return a key that is equal for two authors who differ only in their number."""
+def _called(author: Author, groups: bool, alike: Callable[[str], str]) -> tuple[str, str]:
+    """Return a key that is equal for two authors who differ only in their number; `alike` is that of a name."""
     name = _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
-    return author.layout, key(name) or author.own
+    return author.layout, alike(name) or author.own
 
 
 def _are_groups(authors: list[Author]) -> bool:
@@ -356,22 +393,38 @@ def _misnamed(hand_in: HandIn) -> str:
     )
 
 
-def _beside(notebook: str, part: list[tuple[Author, File]], homes: set[str]) -> dict[str, File]:
-    """Return the files in a notebook's folder and below, except those in the folder of another notebook."""
-    home = notebook.rpartition("/")[0]
-    found: dict[str, File] = {}
+def _not_opened(file: File) -> str:
+    """Return what to do about a packed file that is not unpacked."""
+    if file.packed:
+        return "is packed twice, and is not opened: unpack it, and collect the folder"
+    if TAR.search(file.path):
+        return "has no notebook in it"
+    return "is not opened, as no .zip or .tar.gz: unpack it into a folder next to it, and collect the folder"
+
+
+def _beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[str, File]]:
+    """Return the files that belong to the notebooks of each folder: those in it and below, by relative path.
+
+    A file belongs to the nearest folder with a notebook.
+    """
+    found: dict[str, dict[str, File]] = {home: {} for home in homes}
     for author, file in part:
-        inside = [other for other in homes if not other or author.rest.startswith(f"{other}/")]
+        above = [str(parent).removeprefix(".") for parent in PurePosixPath(author.rest).parents]
+        home = next((folder for folder in above if folder in homes), None)
+        if home is None:
+            continue
         relative = author.rest.removeprefix(f"{home}/") if home else author.rest
         names = relative.split("/")
-        if not inside or max(inside, key=len) != home or NOTHING_BESIDE.search(relative):
+        if NOTHING_BESIDE.search(relative) or names[0] in OURS or len(relative.encode()) > text.MOST_NAME:
             continue
-        if names[0] not in OURS and len(relative.encode()) <= text.MOST_NAME and not any(map(text.unfit, names)):
-            found[relative] = file
-    # A zip can have a file and, as if it were a folder, files in it.
-    folders = {same_folder(str(parent)) for relative in found for parent in Path(relative).parents}
-    found = {relative: file for relative, file in found.items() if same_folder(relative) not in folders}
-    return dict(list(found.items())[:MOST_FILES])
+        if not any(map(text.unfit, names)):
+            found[home][relative] = file
+    for home, files in found.items():
+        # A zip can have a file and, as if it were a folder, files in it.
+        folders = {same_folder(str(parent)) for relative in files for parent in Path(relative).parents}
+        kept = [(relative, file) for relative, file in files.items() if same_folder(relative) not in folders]
+        found[home] = dict(kept[:MOST_FILES])
+    return found
 
 
 def _contents(files: dict[str, File], limits: Limits) -> dict[str, bytes]:
@@ -397,9 +450,9 @@ def _is_notebook(path: str) -> bool:
 def _stamp_of(notebook: File, part: list[tuple[Author, File]]) -> datetime | None:
     """Return the time in nbgrader's `timestamp.txt` next to a notebook, if there is a readable one.
 
-    One in a student's zip is not trusted.
+    One in a student's packed file is not trusted.
     """
-    if ".zip/" in notebook.path.lower():
+    if notebook.packed:
         return None
     wanted = "/".join([*notebook.path.split("/")[:-1], STAMP])
     for _, file in part:

@@ -18,8 +18,8 @@ from autograder.school.archives import File, Refused
 from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
-METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+(?<!\.zip)/)?{re.escape(METADATA)}", re.IGNORECASE)
-"""The path of the list: at the top, or in the only folder of an export. Elsewhere a student wrote it."""
+METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+/)?{re.escape(METADATA)}", re.IGNORECASE)
+"""The path of the list: at the top, or in the only folder of an export. Elsewhere, or packed, a student wrote it."""
 MOST_METADATA_MB = 50
 """Gradescope's list also has the output of its own autograder for each student."""
 
@@ -27,6 +27,9 @@ COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
 """The text that browsers, Jupyter, operating systems and Canvas append to the name of a second copy."""
 LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
 """The ending of an exercise's name in the file name of its notebook in another language."""
+
+ENDING = r"\.ipynb(\.txt|\.json)?|\.zip|\.tar|\.tgz|\.gz"
+"""The endings of notebooks and packed files."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,34 @@ LAYOUTS = (
     ("Brightspace", re.compile(
         r"(?:.*?/)??\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
     )),
+    # ILIAS: a folder with last name, first name, login and number; each file begins with when it was submitted.
+    ("ILIAS", re.compile(
+        r"(?:.*?/)??(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)_(?P<number>\d+)/(?P<order>\d{14})_(?P<rest>.+)"
+    )),
+    # OpenOLAT: a folder with last name, first name and login; in it, a folder for each step of the assignment.
+    ("OpenOLAT", re.compile(
+        r"(?:.*?/)??(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)/(?P<order>2_submission|4_revision)s?/(?P<rest>.+)"
+    )),
 )  # fmt: skip
 """The layouts that name an author. If several fit a path, the match nearest to its beginning counts.
 
-The rest of a path, and the names inside a zip, come from the student.
+The rest of a path, and the names inside a packed file, come from the student.
 """
+
+NOT_AUTHOR = ("order", "when", "late", "first", "rest")
+"""The groups of these patterns that differ between two files of one author."""
+
+TIME = re.compile(r"^\d{14}(?![^\W_])")
+"""The time at the beginning of a file's name, as ILIAS writes it."""
+STEP = re.compile(r"[1-9]_(?:submission|revision)s?", re.IGNORECASE)
+OF_TUTORS = re.compile(r"[1-9]_(?:task|correction|solution|revisions?_correction)s?", re.IGNORECASE)
+"""The folders of one step of an assignment in OpenOLAT. They are no one's name."""
 
 
 def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
     """Return the authors of a file, several for a group; or none, and the reason."""
     matches = [(layout, found) for layout, pattern in LAYOUTS if (found := pattern.fullmatch(file.path))]
-    matches = [(layout, found) for layout, found in matches if ".zip/" not in file.path[: _begin(found)].lower()]
+    matches = [(layout, found) for layout, found in matches if not file.packed or _begin(found) < len(file.packed)]
     if not matches:
         return _loose(file, exercises)
     layout, found = min(matches, key=lambda match: (_begin(match[1]), match[1].start("rest")))
@@ -100,8 +120,9 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     if layout == "Gradescope":
         named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
         return named, "" if named else f"no {METADATA} says who submitted {part['folder']}"
-    name, number = part.get("name") or part.get("hidden") or part.get("id", ""), part.get("number", "")
-    ids = (part["id"],) if "id" in part else ()
+    name = part.get("id") or part.get("name") or part.get("hidden", "")
+    number, order = part.get("number", ""), re.sub(r"\D", "", part.get("order", ""))
+    ids = tuple(filter(None, (part["id"], number))) if "id" in part else ()
     author = Author(
         layout=layout,
         clues=Clues((layout.lower(), number), ids, names=(part.get("name", ""),)),
@@ -109,10 +130,19 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
         own=f"{name}_{number}" if layout == "Canvas" and number else name,
         rest=part["rest"],
         number=number,
-        order=int(part.get("order", "").replace("-", "") or 0) or _moment(part.get("when", "")),
+        order=int(order or 0) or _moment(part.get("when", "")),
         late=bool(part.get("late") or part.get("first")),
     )
     return [author], ""
+
+
+def whose(path: str) -> str:
+    """Return a text that is equal for the paths of all files that one student submitted."""
+    matches = [found for _, pattern in LAYOUTS if (found := pattern.fullmatch(path))]
+    if not matches:
+        return path.rpartition("/")[0] or path
+    found = min(matches, key=lambda match: (_begin(match), match.start("rest")))
+    return "/".join(value for name, value in found.groupdict().items() if value and name not in NOT_AUTHOR)
 
 
 def _moment(said: str) -> int:
@@ -133,14 +163,16 @@ def _begin(found: re.Match[str]) -> int:
 def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
     """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`."""
     *folders, base = file.path.split("/")
+    theirs = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
+    if theirs and not file.packed:
+        return [], f"is in the folder {theirs[0]}, where OpenOLAT has no submissions"
     said = [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
     if not said:
         return [], "neither its name nor its folders say whose it is"
     # `Untitled.ipynb` in a folder says less about its author than the folder's name.
     own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
-    # The name of a zip, not a name inside it, says whose it is.
-    zips = [exercises.without(folder) for folder in folders if folder.lower().endswith(".zip")]
-    own = next(filter(None, zips), own)
+    # The name of a packed file, not a name inside it, says whose it is.
+    own = exercises.without(file.packed.rpartition("/")[2]) or own
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
 
 
@@ -154,7 +186,7 @@ def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
     """
     found = {}
     for file in files:
-        if not METADATA_PATH.fullmatch(file.path):
+        if file.packed or not METADATA_PATH.fullmatch(file.path):
             continue
         try:
             # Only as texts: no dates, and none of the merged maps by which a small file may expand to a huge one.
@@ -214,7 +246,8 @@ class Exercises:
 
     def without(self, name: str) -> str:
         """Return the name of a file or folder without the exercise, the ending and marks of a copy."""
-        stem = re.sub(r"( ?\(\d+\))?(\.ipynb(\.txt|\.json)?|\.zip)+$", "", name, flags=re.IGNORECASE)
+        stem = TIME.sub("", re.sub(rf"( ?\(\d+\))?({ENDING})+$", "", name, flags=re.IGNORECASE))
+        stem = "" if STEP.fullmatch(stem) else stem
         for pattern in self._patterns.values():
             stem = pattern.sub("", stem)
         return stem.strip(" _-.+")

@@ -297,8 +297,9 @@ def of_sheet(sheet: Sheet) -> Roster:
 
 
 def same_folder(name: str) -> str:
-    """Return a key that is equal for two names that are the same folder on some system."""
-    return unicodedata.normalize("NFC", name).casefold()
+    """Return a key that is equal for two names that are the same folder on some system, or look the same."""
+    shown = (letter for letter in name if unicodedata.category(letter) != "Cf")  # a blank of no width, and the like
+    return unicodedata.normalize("NFC", "".join(shown)).casefold()
 
 
 def _where(sheet: Sheet, names: Sequence[str]) -> list[int]:

@@ -9,6 +9,7 @@
 * `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` recorded them.
 * `{catches-told}` says in a sentence what share of these answers gets what, and which exercise is the weakest.
 * `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of its functions there.
+* `{catches-measured}` lists the checks that take the word of the student's process, by exercise and function.
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
 The pages of the exercises are written before the book is read, from the list of the exercises: they are not tracked,
@@ -272,6 +273,22 @@ class PagesDirective(_Directive):
         return found
 
 
+class MeasuredDirective(_Directive):
+    """The checks that take the word of the process in which a student's function runs."""
+
+    def run(self):
+        listed = nodes.bullet_list()
+        for name, folder in FOLDERS.items():
+            self.env.note_dependency(str(folder / "checks.py"))
+            said = feedback(self.env, name)
+            suite = loader.load(folder).suite
+            measured = [check for check in suite.checks if check.measured]
+            for subject in dict.fromkeys(check.subject for check in measured):
+                titles = [said(check.title) for check in measured if check.subject == subject]
+                listed += nodes.list_item("", *self.parsed(f"`{subject}` ({name}): {' '.join(titles)}"))
+        return [listed]
+
+
 class CatchesDirective(_Directive):
     """Each function of an exercise: the wrong answers, who catches them, and what the student reads."""
 
@@ -367,5 +384,6 @@ def setup(app):
     app.add_directive("catches-told", ToldDirective)
     app.add_directive("catches-unseen", UnseenDirective)
     app.add_directive("catches-pages", PagesDirective)
+    app.add_directive("catches-measured", MeasuredDirective)
     app.add_directive("catches", CatchesDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

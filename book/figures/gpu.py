@@ -150,10 +150,24 @@ def _milliseconds(title, rows, names=None):
 
 
 def _of_one(row):
-    """Return the milliseconds of a row to three digits, or why there are none."""
+    """Return the milliseconds of a row to three digits, with their deciles below, or why there are none."""
     if row is None:
         return ""
-    return row.get("why", "") if row["milliseconds"] is None else f"{row['milliseconds']:#.3g}".rstrip(".")
+    if row["milliseconds"] is None:
+        return row.get("why", "")
+    middle, *ends = (f"{ms:#.3g}".rstrip(".") for ms in (row["milliseconds"], *(row.get("deciles") or ())))
+    return f"{middle}<br><small>{'–'.join(ends)}</small>" if ends else middle
+
+
+def said_of(row, digits, scale=1):
+    """Return the milliseconds of a row as a sentence has them, with their deciles: 1.44 (1.32–1.45)."""
+    middle, *ends = (f"{scale * ms:.{digits}f}" for ms in (row["milliseconds"], *(row.get("deciles") or ())))
+    return f"{middle} ({'–'.join(ends)})" if ends else middle
+
+
+def apart(row, other):
+    """Tell whether the first takes less time than the second: its ninth decile is below the other's first."""
+    return row["deciles"][1] < other["deciles"][0]
 
 
 def _attention(record):
@@ -251,10 +265,11 @@ def _goals(record):
     rows = []
     for what, ways in goals(record).items():
         first = next(iter(ways.values()))
-        asked = ", ".join(dict.fromkeys(f"{goal.asked:.2f}" for goal in ways.values()))
+        shown = tables().shown
+        asked = ", ".join(dict.fromkeys(shown(goal.asked) for goal in ways.values()))
         said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
         cells = [
-            "" if goal is None else f"{goal.reached:.2f}" if goal.met else f"**{goal.reached:.2f}**" for goal in said
+            "" if goal is None else shown(goal.reached) if goal.met else f"**{shown(goal.reached)}**" for goal in said
         ]
         name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(" = ", "\u00a0=\u00a0")
         rows.append([name, f"{'≤' if first.at_most else '≥'} {asked}", *cells])
@@ -435,6 +450,9 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
             label, colour, line, marker = LOOKS[name]
             points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
             axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+            for n, row in found[name].items():
+                if row.get("deciles"):
+                    axes.plot([n, n], row["deciles"], color=colour, lw=3, alpha=0.5)
         lengths(axes, sorted(found["kernel"]))
         axes.set(title=title, ylim=(0.003, 300))
         axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
@@ -446,9 +464,10 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
 
 def named(axes, apart):
     """Write each line's name at its right end, or above an end that comes early; names are so many times apart."""
-    ends = [line.get_xydata()[-1] for line in axes.get_lines()]
+    lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+    ends = [line.get_xydata()[-1] for line in lines]
     last, before = max(x for x, _ in ends), float("inf")
-    for (x, y), line in sorted(zip(ends, axes.get_lines(), strict=True), key=lambda pair: -pair[0][1]):
+    for (x, y), line in sorted(zip(ends, lines, strict=True), key=lambda pair: -pair[0][1]):
         early = x < last
         before = before if early else min(y * 1.15, before / apart)
         axes.annotate(line.get_label(), (x, y if early else before), xytext=(-8, 2) if early else (7, 0),
@@ -501,26 +520,46 @@ def roofs(record, n=16_384, rows=128):
     return drawing.show(axes)
 
 
+def layer_rows(record, direction):
+    """Return the layer's rows, {name: {n: row}}: of short texts, those that were one CUDA graph."""
+    found = gpu_record.rows(record, "layer", direction=direction)
+    made = {name: dict(own) for name, own in found.items() if not name.endswith(tables().GRAPH)}
+    for name, own in made.items():
+        graph = found.get(name + tables().GRAPH, {})
+        made[name] = {n: row for n, row in {**own, **graph}.items() if n >= tables().SHORT or n in graph}
+    return {name: own for name, own in made.items() if own}
+
+
+def fastest(found, n):
+    """Return the row of the fastest of PyTorch's layers with n tokens."""
+    rows = [found[name][n] for name in tables().FASTEST if n in found.get(name, ())]
+    return min(rows, key=lambda row: row["milliseconds"])
+
+
 def layers(record):
-    """Draw how many times the layer's time others take, over the length, forward and in training; None of none."""
-    both = [gpu_record.rows(record, "layer", direction=direction) for direction in ("forward", "forward+backward")]
+    """Draw how many times the layer's time others take, over the length, forward and in training; None of none.
+
+    A bar at a point goes from the smallest quotient of deciles to the largest.
+    """
+    both = [layer_rows(record, direction) for direction in ("forward", "forward+backward")]
     if not all("layer" in found for found in both):
         return None
     made = drawing.panels(2, height=210)
     for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
-        own = {n: row["milliseconds"] for n, row in found["layer"].items()}
-        fast = {
-            n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ()))
-            for n in own
-        }
-        slow = {n: row["milliseconds"] for n, row in found.get("nn.MultiheadAttention with weights", {}).items()}
+        own = found["layer"]
+        fast = {n: fastest(found, n) for n in own}
+        slow = found.get("nn.MultiheadAttention with weights", {})
         axes.axhline(1, color=drawing.INK, lw=1.3)
         for label, other, colour, line, marker in (
             ("nn.MultiheadAttention with weights", slow, drawing.QUIET, "-", "^"),
             ("the fastest of PyTorch's", fast, drawing.QUERY, "--", "D"),
         ):
-            points = sorted((n, x / own[n]) for n, x in other.items())
+            points = sorted((n, row["milliseconds"] / own[n]["milliseconds"]) for n, row in other.items())
             axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+            for n, row in other.items():
+                if row.get("deciles"):
+                    (low, high), (least, most) = row["deciles"], own[n]["deciles"]
+                    axes.plot([n, n], [low / most, high / least], color=colour, lw=3, alpha=0.5)
         lengths(axes, sorted(own))
         axes.set(title=title, ylim=(0.5, 60))
         axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
@@ -671,7 +710,14 @@ TOLD = [
         "short_cudnn",
     ),
     *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
-    *("contest_cudnn", "contest_naive", "goal_flash_forward", "goal_flash_backward", "goal_share_64"),
+    *(
+        "contest_cudnn",
+        "contest_naive",
+        "flash_backward_long",
+        "goal_flash_forward",
+        "goal_flash_backward",
+        "goal_share_64",
+    ),
     *("goal_share_128", "goals_met", "goals_missed", "layer_least", "layer_least_n", "layer_long"),
     *(
         "weights_forward_short",
@@ -682,7 +728,7 @@ TOLD = [
         "weights_both",
         "graph_short",
     ),
-    *("graph_short_eager", "graph_long", "graph_long_eager", "timing_first", "timing_no_wait", "timing_too_fast"),
+    *("graph_short_eager", "contest_steps", "timing_first", "timing_no_wait", "timing_too_fast"),
     *("timing_wait", "timing_events", "timing_rate", "timing_zeros", "window_forward", "window_all_forward"),
     *(
         "short_launches",
@@ -694,6 +740,7 @@ TOLD = [
         "short_graph_busy",
     ),
     *("short_graph_idle", "graph_step", "graph_theirs", "compiled_step"),
+    *("compiled_step_ms", "compiled_step_eager"),
     *("window_both", "window_all_both", "lowest_clock", "highest_clock"),
 ]
 
@@ -711,7 +758,8 @@ def _told_of_ceilings(record):
     cache, own = cache_speed(record)
     said["l2_said"] = "what was measured on this GPU" if own else "this number: on this GPU, L2 was not yet measured"
     said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
-    said |= {"table_ps": f"{4 / slope:.2f}", "again_ps": f"{4 * WIDTH / speed['bfloat16']:.2f}"}
+    again = 4 * WIDTH / speed["bfloat16"] + 2 / EXPONENTIALS  # two products and two exponentials
+    said |= {"table_ps": f"{6 / slope:.2f}", "again_ps": f"{again:.2f}"}
     said["above_datasheet"] = f"{speed['bfloat16'] / DATASHEET:.0%}"
     for width in (64, 128):
         said[f"exponentials_{width}"] = f"{speed['bfloat16'] / (4 * width * EXPONENTIALS):.0%}"
@@ -746,6 +794,9 @@ def _told_of_tuning(record):
     return said
 
 
+LONG = (8192, 16_384, 32_768)
+
+
 def _told_of_attention(record):
     naive, own, other = (attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn"))
     wide = attention(record, "forward", "kernel", 16_384, width=128)
@@ -755,57 +806,57 @@ def _told_of_attention(record):
     for end, way in (("", "forward"), ("_back", "backward")):
         for name in (*MAIN, "math"):
             if row := attention(record, way, name, 16_384, width=128):
-                said[f"wide_{name}{end}"] = f"{row['milliseconds']:.1f}"
+                said[f"wide_{name}{end}"] = said_of(row, 2 if row["milliseconds"] < 10 else 1)
     if naive and own and other and wide:
-        said |= {"naive_ms": f"{naive['milliseconds']:.1f}", "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
-        said |= {"kernel_ms": f"{own['milliseconds']:.2f}", "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
+        said |= {"naive_ms": said_of(naive, 1), "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
+        said |= {"kernel_ms": said_of(own, 2), "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
         said["kernel_times"] = f"{naive['milliseconds'] / own['milliseconds']:.0f}"
         said["cudnn_share"] = f"{other['milliseconds'] / own['milliseconds']:.0%}"
         said["wide_rate"] = f"{wide['tflop_s'] / own['tflop_s']:.1f}"
         if record.get("ceilings"):
             top = record["ceilings"]["matmul_tflop_s"]["bfloat16"]
             said |= {"long_64": f"{own['tflop_s'] / top:.0%}", "long_128": f"{wide['tflop_s'] / top:.0%}"}
+    backward = [attention(record, "backward", name, n, width) for n in LONG for width in (64, 128)
+                for name in ("kernel", "flash")]  # fmt: skip
+    if all(backward):
+        ratios = [
+            ours["milliseconds"] / theirs["milliseconds"]
+            for ours, theirs in zip(backward[::2], backward[1::2], strict=True)
+        ]
+        said["flash_backward_long"] = f"{max(ratios):.0%}"
     if all(short):
-        said |= {
-            f"short_{name}": f"{1e3 * row['milliseconds']:.0f}"
-            for name, row in zip(("kernel", "cudnn"), short, strict=True)
-        }
+        rows = zip(("kernel", "cudnn"), short, strict=True)
+        said |= {f"short_{name}": said_of(row, 1, 1e3) for name, row in rows}
     if all(full):
-        said |= {
-            f"float32_{name}": f"{row['milliseconds']:.0f}"
-            for name, row in zip(("kernel", "naive"), full, strict=True)
-        }
+        said |= {f"float32_{name}": said_of(row, 1) for name, row in zip(("kernel", "naive"), full, strict=True)}
     own = record.get("leaderboard", {})
-    contest = {row["implementation"]: row["milliseconds"] for row in own.get("rows", ())}
+    contest = {row["implementation"]: row for row in own.get("rows", ())}
     if {"kernel", "cudnn", "naive"} <= contest.keys():
-        said |= {"contest": f"{contest['kernel']:.2f}", "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
-        said |= {"contest_cudnn": f"{contest['cudnn']:.2f}", "contest_naive": f"{contest['naive']:.0f}"}
+        said |= {"contest": said_of(contest["kernel"], 2), "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
+        said |= {"contest_cudnn": said_of(contest["cudnn"], 2), "contest_naive": said_of(contest["naive"], 0)}
+        said |= {"contest_steps": said_of(contest["steps"], 2)} if "steps" in contest else {}
     return said
 
 
 def _told_of_layers(record):
-    def least(direction, name):
-        return layer(record, direction, name, 16_384).get("milliseconds")
-
-    found = gpu_record.rows(record, "layer", direction="forward+backward")
-    if not {"layer", "layer, own kernel", "nn.MultiheadAttention with weights"} <= found.keys():
+    both = {way: layer_rows(record, way) for way in ("forward", "forward+backward")}
+    found, weights = both["forward+backward"], "nn.MultiheadAttention with weights"
+    if not {"layer", "layer, own kernel", weights} <= found.keys():
         return {}
-    own = {n: row["milliseconds"] for n, row in found["layer"].items()}
-    ratio = {n: min(found[name][n]["milliseconds"] for name in tables().FASTEST if n in found.get(name, ())) / x
-             for n, x in own.items()}  # fmt: skip
+    own = found["layer"]
+    ratio = {n: fastest(found, n)["milliseconds"] / row["milliseconds"] for n, row in own.items()}
     at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
     said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
     said["layer_long"] = f"{min(ratio[n] for n in own if n >= 4096):.2f}"
-    said["own_times"] = f"{least('forward+backward', 'layer, own kernel') / least('forward+backward', 'layer'):.2f}"
+    said["own_times"] = f"{found['layer, own kernel'][16_384]['milliseconds'] / own[16_384]['milliseconds']:.2f}"
     for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
-        said[word] = f"{least(way, 'nn.MultiheadAttention with weights') / least(way, 'layer'):.0f}"
-        if own := layer(record, way, "layer", 1024):
-            slow = layer(record, way, "nn.MultiheadAttention with weights", 1024)["milliseconds"]
-            said[f"{word}_short"] = f"{slow / own['milliseconds']:.1f}"
-    for word, n in (("graph_short", 1024), ("graph_long", 4096)):
-        graph, eager = layer(record, "forward", "layer, CUDA graph", n), layer(record, "forward", "layer", n)
-        if graph and eager:
-            said |= {word: f"{graph['milliseconds']:.3f}", f"{word}_eager": f"{eager['milliseconds']:.3f}"}
+        for end, n, digits in (("", 16_384, 0), ("_short", 1024, 1)):
+            ours, slow = (both[way].get(name, {}).get(n) for name in ("layer", weights))
+            if ours and slow:
+                said[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
+    graph, eager = layer(record, "forward", "layer" + tables().GRAPH, SHORT), layer(record, "forward", "layer", SHORT)
+    if graph and eager:
+        said |= {"graph_short": said_of(graph, 3), "graph_short_eager": said_of(eager, 3)}
     steps = [row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"]
     copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
     if copies:
@@ -831,6 +882,7 @@ def _told_of_steps(record):
         eager, made = (layer(record, "forward+backward", of, SHORT) for of in (name, other))
         if eager and made:
             said[word] = f"{eager['milliseconds'] / made['milliseconds']:.1f} times"
+            said |= {f"{word}_ms": said_of(made, 2), f"{word}_eager": said_of(eager, 2)}
     return said
 
 
@@ -861,10 +913,11 @@ def _told_of_the_rest(record):
         said["timing_no_wait"] = f"{own['without_waiting']:.3f}"
         said["timing_too_fast"] = f"{own['flops'] / own['without_waiting'] / 1e9:,.0f}"
         said["timing_rate"] = f"{own['flops'] / own['events'] / 1e9:.0f}"
-    windows = {(row["window"], row["direction"]): row["milliseconds"] for row in record.get("window", ())}
+    windows = {(row["window"], row["direction"]): row for row in record.get("window", ())}
     for word, way in (("forward", "forward"), ("both", "forward+backward")):
         if {(None, way), (1024, way)} <= windows.keys():
-            said |= {f"window_{word}": f"{windows[1024, way]:.2f}", f"window_all_{word}": f"{windows[None, way]:.2f}"}
+            said |= {f"window_{word}": said_of(windows[1024, way], 2)}
+            said |= {f"window_all_{word}": said_of(windows[None, way], 2)}
     clocks = [record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")]
     if all(clocks):
         said |= {

@@ -168,6 +168,7 @@ def split_heads_values(split_heads, draw):
     d = h * d_head
     X = tensor(draw, b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
+    X = tensor(draw, b, n, d)
     expect_close(split_heads(noncontiguous(X), h), columns(X.numpy(), h))
 
 
@@ -246,11 +247,13 @@ def merge_heads_shape(merge_heads, draw):
 def merge_heads_values(merge_heads, draw):
     """Puts the columns of head 0 first, then those of head 1, and so on; this reverses `split_heads`."""
     b, h, n, d_head, _ = sizes(draw)
-    X = tensor(draw, b, n, h * d_head)
-    heads = torch.tensor(columns(X.numpy(), h))
-    expect_close(merge_heads(heads), X)
-    expect_close(merge_heads(noncontiguous(heads)), X)
-    expect_close(merge_heads(heads.transpose(1, 2).contiguous().transpose(1, 2)), X)  # as `split_heads` may return it
+
+    def split(heads):  # as `split_heads` may return them
+        return heads.transpose(1, 2).contiguous().transpose(1, 2)
+
+    for stored in (torch.clone, noncontiguous, split):
+        X = tensor(draw, b, n, h * d_head)
+        expect_close(merge_heads(stored(torch.tensor(columns(X.numpy(), h)))), X)
 
 
 @check(weight=1, needs=[merge_heads_shape])
@@ -356,6 +359,9 @@ def expect_refused(made, values, h, refused):
 @of_both(weight=2)
 def parameters_named(made, draw):
     """Has exactly the parameters that the text names, with these shapes."""
+    # The course's own loop of heads, in the place of one that fails, would earn the points of both classes.
+    alone = made.name != "MultiHeadAttention" or "MultiHeadAttentionLoop" not in suite.instead
+    expect(alone, "`MultiHeadAttention` is built on `MultiHeadAttentionLoop`, which fails. Write it on its own.")
     *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
@@ -410,8 +416,8 @@ def values(made, draw):
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        arguments = tokens(draw, b, n_q, n_k, d_model)
-        cases = [arguments, tuple(map(noncontiguous, arguments))]
+        arguments, others = (tokens(draw, b, n_q, n_k, d_model) for _ in range(2))
+        cases = [arguments, tuple(map(noncontiguous, others))]
         expect_all(made, own, h, cases if not bias else cases[:1], bias)
 
 
@@ -422,7 +428,8 @@ def defaults(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    expect_all(made, own, h, [(query,), (query, key)])
+    as_many = tensor(draw, b, n_q, d_model)  # its shape does not tell it from the query
+    expect_all(made, own, h, [(query,), (query, key), (query, as_many)])
 
 
 @of_both(weight=1, needs=[defaults])
@@ -465,7 +472,8 @@ def masked_sequences(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     cases = []
-    for sequences in (b, h, n_q):  # in the last, (b, 1, n_k) without its 1 would also broadcast, as another mask
+    # With h sequences, a mask without an axis for the heads broadcasts, as another mask; with n_q, one without its 1.
+    for sequences in (h, b, n_q):
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
         cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
     expect_all(made, own, h, cases)
@@ -642,7 +650,8 @@ def refuses_masks(made, draw):
     # Worth points: code that crops such a mask applies a different one. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = few(draw)
     values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
-    shapes = [(n_q, n_k + 1), (n_q + 1, n_k), (b, n_q + 1, n_k)]
+    more = max(b, n_q, n_k, h) + 1  # and not the size of another axis, which such a mask would fit by chance
+    shapes = [(n_q, more), (more, n_k), (b, more, n_k)]
     refused = [((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
     expect_refused(made, values, h, refused)
 

@@ -138,6 +138,16 @@ def split_heads_first_axis(X, num_heads):
 
 @misconception(
     "split_heads",
+    label="heads in front of the batch",
+    hint="The heads are put in front of the batch, (h, b, n, d/h), and that is reshaped to (b, h, n, d/h). A reshape "
+    "does not swap axes.",
+)
+def split_heads_in_front(X, num_heads):
+    return split(X, num_heads).transpose(0, 1).reshape(len(X), num_heads, X.shape[1], -1)
+
+
+@misconception(
+    "split_heads",
     label="heads folded into the batch",
     hint="Heads and batch share one axis: (b h, n, d/h). Give the heads their own axis.",
 )
@@ -243,6 +253,28 @@ def split_heads_unflatten(X, num_heads):
 def merge_heads_without_transpose(X):
     b, h, n, d_head = X.shape
     return X.reshape(b, n, h * d_head)
+
+
+@misconception(
+    "merge_heads",
+    label="batch and heads confused",
+    hint="(b, h, n, d_head) is reshaped to (h, b, n, d_head), which mixes sequences and heads. A reshape does not "
+    "swap axes.",
+)
+def merge_heads_in_front(X):
+    b, h, n, d_head = X.shape
+    return X.reshape(h, b, n, d_head).permute(1, 2, 0, 3).reshape(b, n, h * d_head)
+
+
+@misconception(
+    "merge_heads",
+    label="batch and heads confused",
+    hint="(b, h, n, d_head) is reshaped to (h, b, n, d_head), which mixes sequences and heads, and the heads are not "
+    "next to the columns when the last two axes are merged.",
+)
+def merge_heads_in_front_of_tokens(X):
+    b, h, n, d_head = X.shape
+    return X.reshape(h, b, n, d_head).transpose(1, 2).reshape(b, n, h * d_head)
 
 
 @misconception(
@@ -806,6 +838,23 @@ class masked_to_zero:
 class mask_for_heads:
     def four(self, mask):
         return mask if mask.dim() == 4 else mask.expand(*[1] * (4 - mask.dim()), *mask.shape)
+
+
+@of_both(
+    label="masks repeated in the wrong order",
+    hint="Sequences and heads share an axis in which the heads of a sequence are neighbors. The masks are in another "
+    "order: neighbors belong to different sequences. Repeat each mask h times in a row, or keep two axes.",
+)
+class mask_repeated:
+    def four(self, mask):
+        return mask
+
+    def weigh(self, S, mask):
+        if mask is not None:
+            b, h, n_q, n_k = S.shape
+            mask = mask.expand(b, n_q, n_k) if mask.dim() < 4 else mask.expand(b, h, n_q, n_k)[:, 0]
+            mask = mask.repeat(h, 1, 1).reshape(S.shape)
+        return share(S, mask)
 
 
 @of_both(
@@ -1411,7 +1460,7 @@ class MultiHeadAttention_in_steps(MultiHeadAttention):
     pass
 
 
-# fuse: wrong
+# fuse: right and wrong
 
 
 def parts_of(loop, name, kind):
@@ -1438,6 +1487,11 @@ def moved(loop, put=rows, names=PROJECTIONS, biases=True, last=True, heads=None)
     if last:
         own.W_o.load_state_dict(loop.W_o.state_dict())
     return own
+
+
+@right("fuse")
+def fuse_in_steps(loop):
+    return moved(loop)
 
 
 @misconception(
@@ -1658,7 +1712,7 @@ def fuse_float32(loop):
     return moved(loop).float()
 
 
-# from_torch: wrong
+# from_torch: right and wrong
 
 
 def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, heads=None):
@@ -1677,6 +1731,11 @@ def unpacked(module, order=(0, 1, 2), cut=None, its_biases=None, last=True, head
     if last:
         own.W_o.load_state_dict(module.out_proj.state_dict())
     return own
+
+
+@right("from_torch")
+def from_torch_in_steps(module):
+    return unpacked(module)
 
 
 @misconception(

@@ -424,9 +424,10 @@ checks.run("DecoderLayer", points=5)
 #
 # *About 30 minutes · hard ●●●*
 #
-# Tokens, here words, are whole numbers below `vocab_size`. `nn.Embedding` turns each into a vector, and its position is
-# added. `num_layers` layers follow, each with its own weights, in an `nn.ModuleList`. A last linear layer turns each token's
-# stream into `vocab_size` numbers, its **logits**. Softmax would turn them into the probabilities of the *next* token.
+# Tokens, here words, are whole numbers from 0 to `vocab_size` - 1: all are words, and none is padding. `nn.Embedding` turns
+# each into a vector, and its position is added. `num_layers` layers follow, each with its own weights, in an
+# `nn.ModuleList`. A last linear layer turns each token's stream into `vocab_size` numbers, its **logits**. Softmax would
+# turn them into the probabilities of the *next* token.
 #
 # A token may attend to itself and to earlier tokens, never to later ones. So a GPT needs no cross-attention and no memory:
 # its layers are your `EncoderLayer`, with a causal mask. That gives n predictions at once, none of which can cheat.

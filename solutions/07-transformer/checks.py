@@ -94,6 +94,12 @@ def sizes(draw):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])]
 
 
+def sizes_of_layer(draw):
+    """Return b, n, m, h and d_head, all different: the memory is shorter than x."""
+    b, *lengths, h, d_head = sizes(draw)
+    return b, max(lengths), min(lengths), h, d_head
+
+
 def wide(draw):
     """Return a number of hidden units."""
     return int(draw.rng.choice([11, 13, 17]))
@@ -205,8 +211,7 @@ def FeedForward_values(FeedForward, draw):
     """Applies `linear1`, GELU and `linear2` to each token, and nothing else."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    x = tensor(draw, b, n, d_model)
-    expect_fed(FeedForward, values, x, noncontiguous(x))
+    expect_fed(FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model)))
 
 
 @check(weight=1, needs=[FeedForward_values])
@@ -365,7 +370,7 @@ def refuses_heads(made, draw):
 @of_both(weight=1, needs=[parameters_named])
 def shape_of_result(made, draw):
     """Returns a tensor of shape (b, n, d_model), not a tuple."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own, arguments = parameters(draw, made.name, d_model, wide(draw)), inputs(draw, made.name, b, n, m, d_model)
     expect_tensor(loaded(made, own, h, [arguments])(*arguments), (b, n, d_model))
@@ -374,12 +379,13 @@ def shape_of_result(made, draw):
 @of_both(weight=3, needs=[shape_of_result])
 def values(made, draw):
     """With the same weights, matches PyTorch's layer with `norm_first=True, activation="gelu"`."""
-    b, n, m = (int(size) for size in draw.rng.permutation([4, 5, 7]))
+    b, *lengths = (int(size) for size in draw.rng.permutation([4, 5, 7, 8]))
+    shorter, n, longer = sorted(lengths)
     h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, so that n - 1 instead of n shows
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
-    arguments = inputs(draw, made.name, b, n, m, d_model)
-    expect_layer(made, own, h, arguments, tuple(map(noncontiguous, arguments)), specification=of_torch)
+    first, second = (inputs(draw, made.name, b, n, m, d_model) for m in (shorter, longer))
+    expect_layer(made, own, h, first, tuple(map(noncontiguous, second)), specification=of_torch)
 
 
 def silenced(values, *parts):
@@ -390,7 +396,7 @@ def silenced(values, *parts):
 @of_both(weight=1, needs=[shape_of_result])
 def attention_alone(made, draw):
     """If `linear2` is all 0, the feed-forward network adds nothing: the result is x plus the output of attention."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     expect_layer(made, own, h, inputs(draw, made.name, b, n, m, d_model))
@@ -399,7 +405,7 @@ def attention_alone(made, draw):
 @of_both(weight=1, needs=[shape_of_result])
 def feed_forward_alone(made, draw):
     """If `W_o` is all 0, attention adds nothing: the result is x plus the output of the feed-forward network."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     own = silenced(own, *[f"{part}.W_o" for part in PARTS[made.name]])
@@ -409,7 +415,7 @@ def feed_forward_alone(made, draw):
 @of_both(weight=1, needs=[values])
 def small_differences(made, draw):
     """Layer norm adds 10⁻⁵ to the variance, which matters when a token's numbers are nearly equal."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     cases = []
@@ -422,7 +428,7 @@ def small_differences(made, draw):
 @of_both(weight=1.5, needs=[attention_alone])
 def masked(made, draw):
     """With a `mask` (n, n), tokens attend only where it is True; without one, or in a later call, everywhere."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
@@ -433,7 +439,7 @@ def masked(made, draw):
 @of_both(weight=0.5, needs=[masked])
 def by_name(made, draw):
     """Accepts the mask and all other arguments by name: `layer(x, mask=mask)`."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
@@ -446,7 +452,7 @@ def by_name(made, draw):
 @of_both(weight=1, needs=[masked])
 def masked_otherwise(made, draw):
     """Accepts one `mask` per sequence, (b, n, n) or (b, 1, n), or a mask with four axes, as in exercise 6."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
@@ -457,7 +463,7 @@ def masked_otherwise(made, draw):
 @of_both(weight=1, needs=[masked])
 def nothing_to_attend_to(made, draw):
     """For a fully masked token, attention adds only the bias of `W_o`, and no NaN."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     mask = some(draw, b, n, n)
@@ -485,19 +491,21 @@ def sizes_alike(made, draw):
 @of_both(weight=1, needs=[values])
 def sizes_of_one(made, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head, one hidden unit."""
-    *three, h, d_head = sizes(draw)
+    *three, h, d_head = sizes_of_layer(draw)
     ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
-    layers = [(h, d_head, 11, ones), (1, d_head, 11, [three]), (h, 1, 11, [three]), (h, d_head, 1, [three])]
-    for heads, width, d_ff, cases in layers:
-        own = parameters(draw, made.name, heads * width, d_ff)
-        arguments = [(*inputs(draw, made.name, b, n, m, heads * width), some(draw, b, n, n)) for b, n, m in cases]
+    width = int(draw.rng.choice([5, 6, 7]))  # of two numbers that are close, what is added to the variance would show
+    layers = [(h, d_head, 11, ones), (1, width, 11, [three]), (width, 1, 11, [three]), (h, d_head, 1, [three])]
+    for heads, columns, d_ff, cases in layers:
+        d_model = heads * columns
+        own = parameters(draw, made.name, d_model, d_ff)
+        arguments = [(*inputs(draw, made.name, b, n, m, d_model), some(draw, b, n, n)) for b, n, m in cases]
         expect_layer(made, own, heads, *arguments)
 
 
 @of_both(weight=2, needs=[values])
 def gradients(made, draw):
     """Gradients flow to all parameters and inputs, without a mask and with a fully masked token."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
@@ -515,7 +523,7 @@ def gradients(made, draw):
 @of_both(weight=1, needs=[values])
 def in_training(made, draw):
     """Returns the same results in training mode, the mode of a new layer: there is no dropout."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, d_model)
@@ -525,7 +533,7 @@ def in_training(made, draw):
 @of_both(weight=1, needs=[shape_of_result])
 def dtype(made, draw):
     """Keeps the inputs' dtype, float32, float64, float16 or bfloat16, also with a mask."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
     arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
@@ -538,10 +546,11 @@ def dtype(made, draw):
 def refuses_masks(made, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when the mask is for another number of tokens."""
     # Worth points: code that crops such a mask applies a different one. PyTorch and the given layer raise anyway.
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     own = parameters(draw, made.name, h * d_head, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, h * d_head)
-    shapes = [(n, n + 1), (n + 1, n), (b, n + 1, n)]
+    more = max(b, n, m, h) + 1  # and not the size of another axis, which such a mask would fit by chance
+    shapes = [(n, more), (more, n), (b, more, n)]
     masks = [(some(draw, *shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
     expect_refused(made, own, h, [((*arguments, mask), because) for mask, because in masks])
 
@@ -549,7 +558,7 @@ def refuses_masks(made, draw):
 @of_both(weight=0, needs=[shape_of_result])
 def refuses_sizes(made, draw):
     """Raises when a width is not d_model, even if it is 1, or when a mask has too many heads or a single key."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     x, *memory = inputs(draw, made.name, b, n, m, d_model)
@@ -568,14 +577,15 @@ def refuses_sizes(made, draw):
 
 @of_both(weight=0.5, needs=[shape_of_result])
 def kept(made, draw):
-    """Does not change inputs, mask or parameters."""
-    b, n, m, h, d_head = sizes(draw)
+    """Does not change inputs, masks or parameters."""
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
     arguments = inputs(draw, made.name, b, n, m, d_model)
-    names = ["x", "memory"][: len(arguments)]
-    expect_unchanged(layer, [*names, "mask"], *arguments, some(draw, n, n))
+    names = [*["x", "memory"][: len(arguments)], "mask", "memory_mask"]
+    masks = [some(draw, n, n), some(draw, n, m)][: len(arguments)]
+    expect_unchanged(layer, names[: -1 if len(masks) == 1 else None], *arguments, *masks)
     after = layer.state()
     for name, part in own.items():
         expect_close(after[name], part, what=Message("the parameter {name} after the call", name=name))
@@ -587,7 +597,7 @@ def kept(made, draw):
 @check(weight=2, needs=["DecoderLayer_attention_alone"])
 def DecoderLayer_memory_masked(DecoderLayer, draw):
     """Applies `memory_mask` (n, m) to the memory and `mask` to x, alone, together or by name, also if m = n."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     cases = []
@@ -605,7 +615,7 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
 @check(weight=1, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
     """A `memory_mask` may be (b, 1, m) or have four axes; a fully masked token gets only the bias of `W_o`."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
@@ -620,7 +630,7 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
 @check(weight=1, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_long_memory(DecoderLayer, draw):
     """Accepts a memory of any length, above 512 or only 1, also when part of it is masked."""
-    b, n, _, h, d_head = sizes(draw)
+    b, n, _, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     lengths, kind = (draw.long(), 1), DecoderLayer.name
@@ -631,12 +641,13 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
 @check(weight=0.5, needs=[DecoderLayer_memory_masked])
 def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
     """Raises when the `memory_mask` is for another number of tokens or another memory length."""
-    b, n, m, h, d_head = sizes(draw)
+    b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = parameters(draw, DecoderLayer.name, d_model, wide(draw))
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     refused = []
-    for shape in [(n, m + 1), (n + 1, m), (m, n), (b, n + 1, m)]:
+    more = max(b, n, m, h) + 1
+    for shape in [(n, more), (more, m), (m, n), (b, more, m)]:
         because = Message("the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m)
         refused.append(((*arguments, None, some(draw, *shape)), because))
     expect_refused(DecoderLayer, own, h, refused)
@@ -859,6 +870,49 @@ def TinyGPT_sees(TinyGPT, draw):
         expect(seen.mean() > 0.5, Message(message, n=n, j=j, count=count))
 
 
+def attention_weights(model, tokens):
+    """Return all attention weights (b, h, n, n) that parts of a model return next to their result."""
+    import torch
+
+    n, found = tokens.shape[1], []
+
+    def remember(part, given, result):
+        weights = result[1] if isinstance(result, tuple) and len(result) == 2 else None
+        if isinstance(weights, torch.Tensor) and weights.shape[-2:] == (n, n):
+            found.append(weights.detach())
+
+    handles = [part.register_forward_hook(remember) for part in model.modules()]
+    model(tokens)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+@check(weight=1, needs=[TinyGPT_causal])
+def TinyGPT_attends(TinyGPT, draw):
+    """In each layer, a token also attends to itself, and the number 0 is a token like any other."""
+    # The stream contains the token anyway, so this does not show in the logits. Only weights can be looked at that a
+    # part of the model returns, as the given `MultiHeadAttention` does.
+    vocab_size, *rest, max_len = sizes_of_model(draw)
+    model = drawn(TinyGPT, draw, vocab_size, *rest, max_len)
+    tokens = torch.tensor(1 + draw.rng.permutation(vocab_size - 1)[:max_len]).repeat(2, 1)
+    zero = int(draw.rng.integers(max_len))
+    tokens[1, zero] = 0
+    for weights in model.run_remote(attention_weights, tokens):
+        itself = np.diagonal(np.asarray(weights).reshape(2, -1, max_len, max_len).min(1), axis1=1, axis2=2)  # (2, n)
+        hidden = np.flatnonzero(itself[0] == 0)
+        message = (
+            "Token {i} has the attention weight 0 for itself. A token attends to itself and to all earlier tokens. "
+            "Does the mask hide the diagonal?"
+        )
+        expect(not len(hidden), Message(message, i=int(hidden[0]) if len(hidden) else 0))
+        expect(
+            itself[1, zero] > 0,
+            "A token with the number 0 has the attention weight 0 for itself. It is a token like any other: do not "
+            "hide it as padding.",
+        )
+
+
 @check(weight=2, needs=[TinyGPT_sees])
 def TinyGPT_positions(TinyGPT, draw):
     """Token order matters: swapping two tokens changes the later logits, even with one layer."""
@@ -954,8 +1008,8 @@ MOST_LOSS = 0.5  # after training; right models reach 0.02 or less, and a model 
 
 
 def repeating(draw, vocab_size, n, *lead):
-    """Return tokens in sequences that repeat every `PERIOD` tokens, and each next token, if it can be known."""
-    first = draw.rng.integers(vocab_size, size=(*lead, PERIOD))
+    """Return tokens from 1 on that repeat every `PERIOD` tokens, and each next token, if it can be known."""
+    first = draw.rng.integers(1, vocab_size, size=(*lead, PERIOD))
     whole = np.concatenate([first] * (n // PERIOD + 1), axis=-1)[..., : n + 1]
     targets = whole[..., 1:].copy()
     targets[..., : PERIOD - 1] = NO_TARGET
@@ -965,7 +1019,7 @@ def repeating(draw, vocab_size, n, *lead):
 @check(weight=3, needs=[TinyGPT_causal, TinyGPT_in_training])
 def TinyGPT_learns(TinyGPT, draw):
     """Can be trained: after 25 steps, it continues sequences of two alternating tokens."""
-    vocab_size, n = 6, 8
+    vocab_size, n = 7, 8
     model = TinyGPT.module(vocab_size, 24, 2, 1, n)
     fresh, wanted = repeating(draw, vocab_size, n, 64)
     known = wanted.numpy() != NO_TARGET
@@ -975,8 +1029,9 @@ def TinyGPT_learns(TinyGPT, draw):
     message = (
         "The loss of a new model is {first}. After {steps} steps of Adam it should be below {most}, got {after}."
     )
-    values = {"first": f"{losses[0]:.2f}", "after": f"{after:.2f}", "most": MOST_LOSS}
-    expect(after < MOST_LOSS, Message(message, steps=STEPS, **values))
+    most = max(MOST_LOSS, losses[0] / 10)  # `TinyGPT_begins` is about a first loss that is far too large
+    values = {"first": f"{losses[0]:.2f}", "after": f"{after:.2f}", "most": f"{most:.2g}"}
+    expect(after < most, Message(message, steps=STEPS, **values))
 
 
 # generate

@@ -1554,6 +1554,31 @@ class TinyGPT_window(TinyGPT):
 
 @misconception(
     "TinyGPT",
+    label="tokens hidden from themselves",
+    hint="The mask is one diagonal too narrow: each token is hidden from itself, and the first one sees nothing. A "
+    "token attends to itself and to all earlier tokens.",
+)
+class TinyGPT_not_itself(TinyGPT):
+    def mask(self, x):
+        return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(-1)
+
+
+@misconception(
+    "TinyGPT",
+    label="token 0 hidden as padding",
+    hint="Tokens with the number 0 are hidden as if they were padding. All numbers below `vocab_size` are words.",
+)
+class TinyGPT_padding(TinyGPT):
+    def forward(self, tokens):
+        self.words = tokens != 0
+        return super().forward(tokens)
+
+    def mask(self, x):
+        return past(x) & self.words[:, None]
+
+
+@misconception(
+    "TinyGPT",
     label="only the last 512 tokens",
     hint="Tokens more than 512 places back are hidden, because a length is hard-coded. Each token sees all earlier "
     "tokens.",

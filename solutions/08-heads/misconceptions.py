@@ -206,6 +206,36 @@ def previous_token_score_with_batch(A):
 
 @misconception(
     "previous_token_score",
+    label="first axis always a batch",
+    hint="The mean is over the first axis in any case. Of weights (h, n, n), that axis belongs to the heads.",
+)
+def previous_token_score_first_axis(A):
+    square(A)
+    return A.diagonal(-1, -2, -1).mean((0, -1))
+
+
+@misconception(
+    "previous_token_score",
+    label="diagonal of the wrong axes",
+    hint="Without `dim1` and `dim2`, `diagonal` takes the first two axes, such as batch and heads. Name the axes of "
+    "queries and keys, the last two.",
+)
+def previous_token_score_default_axes(A):
+    return over_batch(A.diagonal(-1).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="last token left out",
+    hint="The weight of the last token on the one before it is not counted. The last token has the index n - 1.",
+)
+def previous_token_score_without_last(A):
+    square(A)
+    return over_batch(A.diagonal(-1, -2, -1)[..., :-1].mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
     label="NaN for a single token",
     hint="With n = 1 there is nothing to average, and 0 / 0 is NaN. Raise `ValueError`.",
 )
@@ -223,6 +253,16 @@ def previous_token_score_of_rectangles(A):
     if min(A.shape[-2:]) < 2:
         raise ValueError("too few tokens")
     return over_batch(A.diagonal(-1, -2, -1).mean(-1), A.dim())
+
+
+@misconception(
+    "previous_token_score",
+    label="axes counted from the front",
+    hint="Without a batch, the diagonals have two axes, heads and tokens. There is no axis 2, and axis 0 is of the "
+    "heads.",
+)
+def previous_token_score_from_the_front(A):
+    return A.diagonal(-1, -2, -1).mean((0, 2))
 
 
 @misconception(
@@ -318,6 +358,38 @@ def effective_rank_by_the_largest(A, energy=0.9):
 
 @misconception(
     "effective_rank",
+    label="above a tenth of the largest",
+    hint="This counts the singular values above 0.1 of the largest one. Use the cumulative sum of squares instead.",
+)
+def effective_rank_above_a_tenth(A, energy=0.9):
+    squares = squares_of(A)
+    return int((squares > 0.01 * squares[0]).sum())
+
+
+@misconception(
+    "effective_rank",
+    label="share of the norm",
+    hint="The root of a sum of squares is compared with the root of the whole sum. Compare the sums, without roots.",
+)
+def effective_rank_of_the_norm(A, energy=0.9):
+    squares = squares_of(A)
+    return int((squares.cumsum(0).sqrt() < energy * squares.sum().sqrt()).sum()) + 1
+
+
+@misconception(
+    "effective_rank",
+    label="exponential of the entropy",
+    hint="The exponential of the entropy of the squares is another effective rank. Count singular values until their "
+    "squares reach the share `energy`.",
+)
+def effective_rank_entropy(A, energy=0.9):
+    squares = squares_of(A)
+    shares = squares / squares.sum()
+    return int(torch.round(torch.exp(-(shares * shares.clamp(min=1e-12).log()).sum())))
+
+
+@misconception(
+    "effective_rank",
     label="smallest singular values first",
     hint="The smallest values are added first. `svdvals` returns the largest first; `eigvalsh` does not.",
 )
@@ -327,8 +399,8 @@ def effective_rank_smallest_first(A, energy=0.9):
 
 @misconception(
     "effective_rank",
-    label="columns centered",
-    hint="The mean of each column is subtracted, as for principal components. Use A without centering.",
+    label="mean subtracted",
+    hint="A mean is subtracted before the singular values are computed, as for principal components. Use A itself.",
 )
 def effective_rank_centred(A, energy=0.9):
     squares = squares_of(A)
@@ -411,6 +483,14 @@ def effective_rank_exceeded(A, energy=0.9):
 def effective_rank_of_zeros(A, energy=0.9):
     squares = squares_of(A)
     return reached(squares, energy) if squares.any() else len(squares) + 1
+
+
+# effective_rank: right
+
+
+@right("effective_rank")
+def effective_rank_reference(A, energy=0.9):
+    return reached(squares_of(A), energy)
 
 
 # ablate_head: right
@@ -864,6 +944,16 @@ def head_importance_clamped(layer, loss):
 
 @misconception(
     "head_importance",
+    label="importances sorted",
+    hint="The importances are sorted. Entry t belongs to head t.",
+)
+def head_importance_sorted(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor(sorted(own - whole for own in without))
+
+
+@misconception(
+    "head_importance",
     label="heads cut cumulatively",
     hint="Each head is cut from a layer that already lacks the earlier heads. Start with the whole layer each time.",
 )
@@ -994,3 +1084,12 @@ def head_importance_numpy(layer, loss):
 @misconception("head_importance", label="nothing returned", hint="The function ends without `return`.")
 def head_importance_nothing(layer, loss):
     losses(layer, loss)
+
+
+# head_importance: right
+
+
+@right("head_importance")
+def head_importance_reference(layer, loss):
+    without, whole = losses(layer, loss)
+    return torch.tensor([own - whole for own in without])

@@ -96,7 +96,7 @@ import checks
 checks.run("by_hand", points=0)
 
 # %% conventions [markdown]
-# ## Five rules for counting
+# ## Six rules for this notebook
 #
 # - Count **one layer** of multi-head self-attention for **one sequence** of n tokens, in the forward pass. Queries,
 #   keys, values and the output each have a projection, a matrix (d_model, d_model). Each head is d_head = d_model /
@@ -108,6 +108,7 @@ checks.run("by_hand", points=0)
 # - Results are whole numbers, not in thousands or millions. (`6.0` is as good as `6`.)
 # - n may be a million. So count with a formula and Python's own integers: no array of that size fits into memory, and
 #   the results overflow 32-bit integers.
+# - Arguments stay as they are: no function changes an array, a list or a dictionary that it is given.
 
 # %% ask_attention_flops [markdown]
 # ## 9.1 `attention_flops`: how many operations?

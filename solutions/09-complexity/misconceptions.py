@@ -898,8 +898,8 @@ def fit_exponent_without_last(lengths, seconds):
 @misconception(
     "fit_exponent",
     label="mean of neighbors' slopes",
-    hint="In that sum, nearly all points in between cancel out, and steps of different length count equally. Return "
-    "the slope of the least-squares line.",
+    hint="The slopes from each point to the next are averaged, however long the steps are. Return the slope of the "
+    "least-squares line.",
 )
 def fit_exponent_mean_slope(lengths, seconds):
     x, y = logarithms(lengths, seconds)
@@ -1015,6 +1015,18 @@ def fit_exponent_best_of_each(lengths, seconds):
 
 @misconception(
     "fit_exponent",
+    label="last measurement per length kept",
+    hint="When a length was measured several times, only its last measurement is kept, as in a dictionary with the "
+    "lengths as keys. Each measurement is a point of its own.",
+)
+def fit_exponent_last_of_each(lengths, seconds):
+    logarithms(lengths, seconds)
+    kept = dict(zip(np.asarray(lengths).tolist(), np.asarray(seconds).tolist(), strict=True))
+    return line(np.log(list(kept)), np.log(list(kept.values())))
+
+
+@misconception(
+    "fit_exponent",
     label="small number inside the logarithm",
     hint="A small number such as 1e-8 is added inside the logarithm, which hides times of nanoseconds. Times are "
     "above 0: take `np.log(seconds)` itself.",
@@ -1091,6 +1103,19 @@ def fit_exponent_in_place(lengths, seconds):
         if isinstance(own, np.ndarray) and own.dtype.kind == "f":
             own[:] = new
     return line(x, y)
+
+
+@misconception(
+    "fit_exponent",
+    label="list of the caller sorted",
+    hint="A list is sorted in place. `sorted(...)` returns a new one; but the order of the points does not matter.",
+)
+def fit_exponent_lists_sorted(lengths, seconds):
+    logarithms(lengths, seconds)
+    if isinstance(lengths, list):
+        points = sorted(zip(lengths, seconds, strict=True))
+        lengths[:], seconds[:] = ([point[part] for point in points] for part in (0, 1))
+    return line(np.log(lengths), np.log(seconds))
 
 
 # fit_exponent: right
@@ -1465,6 +1490,18 @@ def least_seconds_by_intensity(operations, moved_bytes, operations_per_second, b
     return moved_bytes / bytes_per_second
 
 
+@misconception(
+    "least_seconds",
+    label="division by the attainable speed",
+    hint="The attainable speed is 0 if a step has no operations, and 0 / 0 is an error. Compute and compare the two "
+    "times.",
+)
+def least_seconds_attainable(operations, moved_bytes, operations_per_second, bytes_per_second):
+    if moved_bytes == 0:
+        return operations / operations_per_second
+    return operations / min(operations_per_second, operations / moved_bytes * bytes_per_second)
+
+
 # least_seconds: right
 
 
@@ -1632,8 +1669,9 @@ class largest_batch_any_time:
 
 
 @batch_with(
-    "time of the operations ignored",
-    "The bytes are moved in time, but the operations take longer. The least time of a step is the longer of the two.",
+    "operations of the batch ignored",
+    "The bytes are moved in time, but the operations take longer. Each text adds its operations to the step, and the "
+    "longer of the two times counts.",
 )
 class largest_batch_any_operations:
     def end(self, memory, moved, operations):
@@ -1736,7 +1774,11 @@ class largest_batch_half_the_work:
         return super().work(context, model) - model["num_parameters"]
 
 
-@batch_with("rounded up", "Rounding up exceeds the limit. Round down: `//` or `math.floor`.")
+@batch_with(
+    "one text too many",
+    "The result is the first batch that breaks a rule: a search stops one text too late, or a formula is rounded up. "
+    "Return the last batch that follows both rules.",
+)
 class largest_batch_one_too_many:
     def memory(self, most, parameters, cache):
         return -((parameters - most) // cache)
@@ -1793,6 +1835,38 @@ class largest_batch_at_least_one:
 class largest_batch_search:
     def end(self, memory, moved, operations):
         return min(super().end(memory, moved, operations), 1000)
+
+
+@batch_with(
+    "search that ends at 100",
+    "The search ends at 100 texts. Continue until a batch breaks a limit, or use a formula.",
+)
+class largest_batch_hundred:
+    def end(self, memory, moved, operations):
+        return min(super().end(memory, moved, operations), 100)
+
+
+@batch_with(
+    "only powers of two tried",
+    "The result is a power of two. After doubling has found a batch that is too large, also try those between it and "
+    "the one before.",
+)
+class largest_batch_powers_of_two:
+    def end(self, memory, moved, operations):
+        batch = super().end(memory, moved, operations)
+        return 1 << batch.bit_length() - 1 if batch else 0
+
+
+@misconception(
+    "largest_batch",
+    label="caller's dictionary changed",
+    hint="An entry of `model` or `machine` is written or removed, for example by `-=`. The caller still needs the "
+    "dictionaries: use names of your own.",
+)
+def largest_batch_changes_machine(context, model, machine, seconds):
+    batch = Limits()(context, model, machine, seconds)
+    machine["memory_bytes"] -= model["num_parameters"] * model["bytes_per_number"]
+    return batch
 
 
 @misconception(

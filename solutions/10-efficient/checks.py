@@ -59,6 +59,7 @@ check, check_each, run = suite.check, suite.check_each, suite.run
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 NAMES = ("Q", "K", "V")
+CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
 SAMPLE = 64  # queries
 CHUNK = 12  # keys: float64 inside, with a few copies of a chunk's scores, is still little memory
 PER_PAIR = 0.9  # bytes for each pair of tokens: a mask of booleans has one, scores have two or four
@@ -141,7 +142,8 @@ def values(function, draw):
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
-    expect_all(function, [(Q, K, V), tuple(map(noncontiguous, (Q, K, V)))])
+    others = inputs(draw, (b,), n_q, n_k, d_k, d_v)  # of the same sizes: nothing may be kept from the first call
+    expect_all(function, [(Q, K, V), others, tuple(map(noncontiguous, (Q, K, V)))])
 
 
 @check(weight=3, needs=["chunked_attention_shape"])
@@ -151,7 +153,8 @@ def chunked_attention_values(chunked_attention, draw):
     n_k = 12
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
     cases = [(Q, K, V, chunk_size) for chunk_size in (3, 5, n_k, 1, n_k - 1, n_k + 4)]
-    expect_all(chunked_attention, [*cases, (*map(noncontiguous, (Q, K, V)), 5)])
+    others = inputs(draw, (b,), n_q, n_k, d_k, d_v)
+    expect_all(chunked_attention, [*cases, (*others, 3), (*map(noncontiguous, (Q, K, V)), 5)])
 
 
 @check(weight=3, needs=["local_attention_shape"])
@@ -161,7 +164,8 @@ def local_attention_values(local_attention, draw):
     n = 11
     Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
     cases = [(Q, K, V, window) for window in (4, 0, 1, 2, n - 2, n - 1, n, n + 5)]
-    expect_all(local_attention, [*cases, (*map(noncontiguous, (Q, K, V)), 3)])
+    others = inputs(draw, (b,), n, n, d_k, d_v)
+    expect_all(local_attention, [*cases, (*others, 4), (*map(noncontiguous, (Q, K, V)), 3)])
 
 
 @check(weight=0.5, needs=[local_attention_values])
@@ -179,7 +183,7 @@ def chunked_attention_causal(chunked_attention, draw):
     for n_q, n_k in [(7, 7), (4, 9)]:
         arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
         cases += [(*arguments, chunk_size, True) for chunk_size in (2, 3, n_k, n_k + 2)]
-    expect_all(chunked_attention, cases)
+    expect_all(chunked_attention, [*cases, cases[-1][:4]])  # and without it, no mask is left
 
 
 @check(weight=1, needs=[chunked_attention_causal])
@@ -191,20 +195,40 @@ def chunked_attention_nothing_to_see(chunked_attention, draw):
     expect_all(chunked_attention, [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), own, True) for own in chunks])
 
 
+def far_from_0(draw, b, n, d_v):
+    """Return Q, K and V whose scores are close together, a million below 0 in some rows and above it in the others.
+
+    They are whole numbers, which float32 holds exactly.
+    """
+    Q, K = torch.zeros(b, n, 4, dtype=torch.float64), torch.zeros(b, n, 4, dtype=torch.float64)
+    Q[..., 0], K[..., 0] = 2 * in_turn(n), -1e6 - torch.from_numpy(draw.rng.permutation(n))
+    return Q, K, tensor(draw, b, n, d_v)
+
+
+def in_turn(n):
+    """Return n signs, 1 and -1 in turn: in the first row, scores stay as they are."""
+    return 1 - 2 * (torch.arange(n) % 2)
+
+
 @check_each("chunked_attention", "local_attention", weight=1, needs=["values"])
 def large_scores(function, draw):
-    """Handles scores in the thousands, of either sign, that rise or fall along the keys."""
+    """Handles scores in the thousands, of either sign, that rise or fall along the keys, or all a million below 0."""
     b, n, _, d_k, d_v = sizes(draw)
     n += 6
     Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
-    ramp = torch.arange(1.0, n + 1, dtype=Q.dtype)[:, None]
-    cases = []
-    for keys in (100 * K, 100 * ramp * K.abs(), 100 * ramp.flip(0) * K.abs()):
-        cases += [(queries, keys, V, *last(function, draw, n)) for queries in (Q.abs(), -Q.abs())]
-    # All of them a million below 0 and close together: whole numbers, which float32 holds exactly.
-    Q, K = torch.zeros(b, n, 4, dtype=V.dtype), torch.zeros(b, n, 4, dtype=V.dtype)
-    Q[..., 0], K[..., 0] = 2, -1e6 - torch.from_numpy(draw.rng.permutation(n))
-    expect_all(function, [*cases, (Q, K, V, *last(function, draw, n))])
+    Q = Q.abs() * in_turn(n)[:, None]  # some rows far above 0, the others far below
+    ramp = torch.arange(11.0, n + 11, dtype=Q.dtype)[:, None].expand_as(K)  # exp of these scores is 0 or inf
+    cases = [(Q, keys, V) for keys in (100 * K, 100 * ramp, 100 * ramp.flip(0))]
+    extra = last(function, draw, n)
+    expect_all(function, [(*case, *extra) for case in (*cases, far_from_0(draw, b, n, d_v))])
+
+
+@check(weight=1, needs=[chunked_attention_causal, "chunked_attention_large_scores"])
+def chunked_attention_large_causal(chunked_attention, draw):
+    """Handles such scores under the causal mask, no matter in which order the chunks are read."""
+    b, n, _, _, d_v = sizes(draw)
+    Q, K, V = far_from_0(draw, b, n + 6, d_v)
+    expect_all(chunked_attention, [(Q, scale * K, V, 3, True) for scale in (1, 1e-2)])
 
 
 @check(weight=0.5, needs=[chunked_attention_values])
@@ -271,26 +295,26 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
     expect_close(result[:, :, -SAMPLE:], SPECIFICATIONS[function.name](*some, *more)[:, :, -SAMPLE:])
 
 
-@check(weight=6, needs=[chunked_attention_values])
+@check(weight=6, needs=[chunked_attention_values], measured=True)
 def chunked_attention_memory(chunked_attention, draw):
     """Never holds n_q x n_k scores or weights: long inputs with small chunks need little memory."""
     # Without a mask, larger chunks show it, and there are half as many of them.
     expect_small(chunked_attention, draw, 2 * CHUNK, per_pair=2 * PER_PAIR)
 
 
-@check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory])
+@check(weight=2, needs=[chunked_attention_causal, chunked_attention_memory], measured=True)
 def chunked_attention_memory_causal(chunked_attention, draw):
     """In the causal case, does not store a mask of all pairs either."""
     expect_small(chunked_attention, draw, CHUNK, True)
 
 
-@check(weight=6, needs=[local_attention_values])
+@check(weight=6, needs=[local_attention_values], measured=True)
 def local_attention_memory(local_attention, draw):
     """Never holds n x n scores, weights, indices or a mask: long inputs with a small window need little memory."""
     expect_small(local_attention, draw, 3)
 
 
-@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"])
+@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"], measured=True)
 def memory(function, draw):
     """Never holds n x n weights: memory grows in proportion to n."""
     expect_small(function, draw)
@@ -304,7 +328,7 @@ def reached(function, *arguments):
     return [leaf.grad for leaf in leaves]
 
 
-def expect_way_back(function, draw, arguments, n_q):
+def expect_way_back(function, draw, arguments):
     upstream = tensor(draw, *arguments[0].shape[:-1], arguments[2].shape[-1])
     expected = reached(function, *arguments, upstream)
     _, came, _ = backward(function, *arguments, upstream=upstream)
@@ -316,12 +340,26 @@ def expect_way_back(function, draw, arguments, n_q):
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
 def gradients(function, draw):
-    """Gradients flow to queries, keys and values, even if some queries see no keys."""
+    """Gradients flow to queries, keys and values."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
-    expect_way_back(function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), n_q)
-    if function.name == "chunked_attention":
-        expect_way_back(function, draw, (*inputs(draw, (b,), 6, 4, d_k, d_v), 3, True), 6)
+    expect_way_back(function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)))
+
+
+@check(weight=0.5, needs=["chunked_attention_gradients", chunked_attention_nothing_to_see])
+def chunked_attention_gradients_causal(chunked_attention, draw):
+    """Gradients are right under the causal mask, and never NaN, even if some queries see no keys."""
+    b, _, _, d_k, d_v = sizes(draw)
+    expect_way_back(chunked_attention, draw, (*inputs(draw, (b,), 6, 4, d_k, d_v), 3, True))
+
+
+@check_each("linear_attention", "causal_linear_attention", weight=0.5, needs=["gradients"])
+def gradients_large(function, draw):
+    """Gradients are finite for every x, even where exp(x) overflows."""
+    b, n, _, d_k, d_v = sizes(draw)
+    Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
+    Q[:, 1, 0] = K[:, 1, 0] = 800  # exp(800) is inf in float64, too
+    expect_way_back(function, draw, (Q, K, V))
 
 
 @check_each(*ATTENTIONS, weight=1, needs=["shape"])
@@ -339,7 +377,7 @@ def dtype(function, draw):
         expect_tensor(function(*case), (b, n_q, d_v), case[0].dtype)
 
 
-@check_each(*ATTENTIONS, weight=0, needs=["shape"])
+@check_each(*ATTENTIONS, weight=0, needs=["values"])
 def refuses(function, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when sizes differ, even if one of them is 1."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
@@ -377,7 +415,10 @@ def kept(function, draw):
     """Does not change Q, K and V."""
     b, n, d, *_ = sizes(draw)
     extra = last(function, draw, n)
-    expect_unchanged(function, [*NAMES, "chunk_size"][: 3 + len(extra)], *inputs(draw, (b,), n, n, d, d), *extra)
+    names = [*NAMES, "chunk_size", "causal"]
+    for more in ((), (True,)) if function.name == "chunked_attention" else ((),):
+        arguments = (*inputs(draw, (b,), n, n, d, d), *extra, *more)
+        expect_unchanged(function, names[: len(arguments)], *arguments)
 
 
 def chunked_by_name(function, Q, K, V, chunk_size):
@@ -431,9 +472,9 @@ def grouped_query_attention_shape(grouped_query_attention, draw):
 def grouped_query_attention_values(grouped_query_attention, draw):
     """Query head i uses the keys and values of head i // (h_q / h_kv), so neighboring heads share."""
     for h_q, h_kv in [(6, 3), (6, 2), (4, 2)]:
-        b, n_q, n_k, d_k, d_v = sizes(draw)
-        arguments = heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v)
-        expect_grouped(grouped_query_attention, arguments, tuple(map(noncontiguous, arguments)))
+        shape = sizes(draw)
+        arguments, others = heads(draw, h_q, h_kv, *shape), heads(draw, h_q, h_kv, *shape)
+        expect_grouped(grouped_query_attention, arguments, tuple(map(noncontiguous, arguments)), others)
 
 
 @check(weight=1, needs=[grouped_query_attention_values])
@@ -467,7 +508,7 @@ def grouped_query_attention_large_scores(grouped_query_attention, draw):
 @check(weight=1, needs=[grouped_query_attention_values])
 def grouped_query_attention_gradients(grouped_query_attention, draw):
     """Gradients flow to queries, keys and values; a shared head gets the sum over its query heads."""
-    expect_way_back(grouped_query_attention, draw, heads(draw, 6, 3, *sizes(draw)), 0)
+    expect_way_back(grouped_query_attention, draw, heads(draw, 6, 3, *sizes(draw)))
 
 
 def expect_heads_refused(grouped_query_attention, draw, h_q, h_kv):
@@ -485,7 +526,7 @@ def grouped_query_attention_refuses_heads(grouped_query_attention, draw):
         expect_heads_refused(grouped_query_attention, draw, h_q, h_kv)
 
 
-@check(weight=0)
+@check(weight=0, needs=[grouped_query_attention_values])
 def grouped_query_attention_refuses(grouped_query_attention, draw):
     """Raises when there are more key heads than query heads or when sizes differ, even if one of them is 1."""
     for h_q, h_kv in [(2, 4), (1, 3)]:
@@ -517,7 +558,8 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
     for kind in DTYPES:
         result = grouped_query_attention(*[own.to(kind) for own in arguments])
         expect_tensor(result, (b, 4, n_q, d_v), kind)
-    expect_unchanged(grouped_query_attention, NAMES, *heads(draw, 4, 4, b, n_q, n_q, d_k, d_k))
+    for h_kv in (4, 2):
+        expect_unchanged(grouped_query_attention, NAMES, *heads(draw, 4, h_kv, b, n_q, n_q, d_k, d_k))
 
 
 # KVCache: operations on a cache run in the process where it is
@@ -538,16 +580,21 @@ def changed_afterwards(own, first, second):
     return cache.append(*second)
 
 
-def two_caches(own, first, second, other):
-    """Fill two caches in turn; return what each has at the end.
+def new_caches(own, parts):
+    """Append each part to a new cache; return the results, and what error stopped it after the first, or ""."""
+    results = []
+    for part in parts:
+        try:
+            results.append(own().append(*part))
+        except Exception as error:
+            if not results:
+                raise
+            return results, f"{type(error).__name__}: {error}"
+    return results, ""
 
-    Before that, two new caches get parts of different shapes; if that raises, the result is "refused".
-    """
-    try:
-        for part in (first, other):
-            own().append(*part)
-    except Exception:
-        return "refused"
+
+def two_caches(own, first, second):
+    """Fill two caches in turn; return what each has at the end."""
     a, b = own(), own()
     a.append(*first)
     b.append(*second)
@@ -613,37 +660,37 @@ def expect_grows(KVCache, *several):
 
 @check(weight=1)
 def KVCache_first(KVCache, draw):
-    """The first `append` returns a tuple with the keys and values that it was given."""
+    """A new cache is empty: its first `append` returns a tuple with the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
-    parts = pairs(draw, (b, h), [n], d_k, d_v)
-    (result,), _ = KVCache.run_remote(appended, parts)
-    expect_cached(result, parts)
-    for part, size in zip(result, (d_k, d_v), strict=True):
+    first, other = (tensor(draw, b, h, n, d_k), tensor(draw, b, h, n, d_v)), pairs(draw, (h, b), [n], d_v, d_k)[0]
+    results, error = KVCache.run_remote(new_caches, [first, other])
+    expect_cached(results[0], [first])
+    for part, size in zip(results[0], (d_k, d_v), strict=True):
         expect_tensor(part, (b, h, n, size))
-
-
-@check(weight=1, needs=[KVCache_first])
-def KVCache_two(KVCache, draw):
-    """Two caches share nothing."""
-    b, h, n, d_k, d_v = sizes(draw)
-    first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
-    other = (tensor(draw, h, b, n, d_v), tensor(draw, h, b, n, d_k))
-    came = KVCache.run_remote(two_caches, first, second, other)
     message = (
         "A new cache rejects keys of shape {shape} after another cache was given keys of shape {other}. Do the two "
-        "share their contents?"
+        "share their contents? {error}"
     )
-    expect(came != "refused", Message(message, shape=str(tuple(other[0].shape)), other=str(tuple(first[0].shape))))
-    one, another = came
-    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
-    expect_cached(another, [second, second], Message("Of two caches that were filled in turn, the second:"))
+    shapes = {"shape": str(tuple(other[0].shape)), "other": str(tuple(first[0].shape))}
+    expect(not error, Message(message, **shapes, error=error))
+    expect_cached(results[1], [other], Message("Of two new caches, the second:"))
 
 
-@check(weight=3, needs=[KVCache_first, KVCache_two])
+@check(weight=3, needs=[KVCache_first])
 def KVCache_grows(KVCache, draw):
     """Each `append`, of one new token or several, returns all keys and values so far, oldest first."""
     b, h, _, d_k, d_v = sizes(draw)
     expect_grows(KVCache, *[pairs(draw, (b, h), counts, d_k, d_v) for counts in [(4, 1, 1, 1), (1, 3, 2), (1, 1)]])
+
+
+@check(weight=1, needs=[KVCache_grows])
+def KVCache_two(KVCache, draw):
+    """Two caches share nothing, even if they grow in turn."""
+    b, h, n, d_k, d_v = sizes(draw)
+    first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
+    one, another = KVCache.run_remote(two_caches, first, second)
+    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
+    expect_cached(another, [second, second], Message("Of two caches that were filled in turn, the second:"))
 
 
 @check(weight=1, needs=[KVCache_grows])
@@ -680,9 +727,12 @@ def KVCache_gradients(KVCache, draw):
     try:
         came = KVCache.run_remote(differentiated, parts, upstream)
     except Failed as failure:
-        if "grad" not in str(failure.message):
+        if CUT_OFF not in str(failure.message):
             raise
-        message = "Gradients cannot reach the appended parts: `detach`, `.data` or NumPy cuts them off. {rest}"
+        message = (
+            "Gradients cannot reach the appended parts: `detach`, `.data`, `torch.no_grad` or NumPy cuts them off. "
+            "{rest}"
+        )
         raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
     for got, right in zip(came, expected, strict=True):
@@ -751,6 +801,11 @@ def scores(draw, lead, n, *counts, d_v, size=3.0):
     return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
 
 
+def signs(draw, n):
+    """Return a column of n signs, 1 and -1, in random order: both are there."""
+    return torch.from_numpy(draw.rng.permutation(np.arange(n) % 2))[:, None] * 2 - 1
+
+
 def hidden(S, rows):
     """Return scores that are -inf in these rows: there the part has no key."""
     S = S.clone()
@@ -765,7 +820,12 @@ def all_keys(several):
 
 def expect_part(result, several):
     """Fail unless a result is the part of all keys of several, given as scores and values."""
-    for name, got, right in zip(PARTS, expect_tuple(result, PARTS), all_keys(several), strict=True):
+    parts, expected = expect_tuple(result, PARTS), all_keys(several)
+    nothing = torch.isneginf(expected[0]).numpy()
+    if parts[0].shape == nothing.shape and np.isfinite(parts[0][nothing]).any():
+        message = "In a row where neither part has a key, m should be -inf, got {got}."
+        raise Failed(Message(message, got=f"{parts[0][nothing].max():.4g}"), explained=True)
+    for name, got, right in zip(PARTS, parts, expected, strict=True):
         expect_close(got, right, what=name)
 
 
@@ -805,14 +865,16 @@ def merge_ordered(merge, draw):
 
 @check(weight=1.5, needs=[merge_shape])
 def merge_values(merge, draw):
-    """Returns the part of all keys, no matter which part has the larger score in each row."""
+    """Returns the part of all keys, no matter which part has the larger score in a row, and whether it is above 0."""
     cases = []
     for _ in range(3):
         b, n, k_1, k_2, d_v = sizes(draw)
         (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
-        turn = torch.from_numpy(draw.rng.permutation(np.arange(n) % 2))[:, None] * 4 - 2  # in at least one row each
-        cases.append(((S + turn, V), (T - turn, W)))
-    expect_merged(merge, *cases)
+        turn, level = signs(draw, n), signs(draw, n)
+        cases.append(((S + 2 * turn + 8 * level, V), (T - 2 * turn + 8 * level, W)))
+    # In each row, both have the same largest score.
+    S, T = (own - own.amax(-1, keepdim=True) + 8 * level for own in (S, T))
+    expect_merged(merge, *cases, ((S, V), (T, W)))
 
 
 @check(weight=1.5, needs=[merge_ordered])
@@ -861,14 +923,16 @@ def merged_and_parts(own, first, second):
 def merge_kept(merge, draw):
     """Does not change either part."""
     b, n, k_1, k_2, d_v = sizes(draw)
-    several = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
-    before = [of_keys(*own) for own in several]
-    _, *after = merge.run_remote(merged_and_parts, *before)
-    for which, now, own in zip(WHICH, after, several, strict=True):
-        for name, got, right in zip(PARTS, now, of_keys(*own), strict=True):
-            expect_close(
-                got, right, what=Message("{name} of the {which} part, after the call,", name=name, which=which)
-            )
+    (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v)
+    parts = of_keys(hidden(S, [0, 1]), V), of_keys(hidden(T, [1, 2]), W)  # some rows have no keys
+    _, *after = merge.run_remote(merged_and_parts, *parts)
+    message = (
+        "`{name}` of the {which} part was changed in place, but the caller still needs it. Compute a new tensor, and "
+        "avoid *=, +=, methods that end in `_`, and writing into rows."
+    )
+    for which, now, before in zip(WHICH, after, parts, strict=True):
+        for name, got, right in zip(PARTS, now, before, strict=True):
+            expect(torch.equal(got, right), Message(message, name=name, which=which))
 
 
 def merged_backward(own, first, second, upstream):
@@ -891,9 +955,11 @@ def expect_merged_backward(merge, draw, several):
     try:
         came = merge.run_remote(merged_backward, *parts, upstream)
     except Failed as failure:
-        if "grad" not in str(failure.message):
+        if CUT_OFF not in str(failure.message):
             raise
-        message = "Gradients cannot reach the two parts: `detach`, `.data` or NumPy cuts them off. {rest}"
+        message = (
+            "Gradients cannot reach the two parts: `detach`, `.data`, `torch.no_grad` or NumPy cuts them off. {rest}"
+        )
         raise Failed(Message(message, rest=failure.message), explained=True) from None
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
     names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
@@ -910,7 +976,9 @@ def expect_merged_backward(merge, draw, several):
 def merge_gradients(merge, draw):
     """Gradients flow to m, l and u of both parts."""
     b, n, k_1, k_2, d_v = sizes(draw)
-    expect_merged_backward(merge, draw, scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0))
+    (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v, size=1.0)
+    turn = signs(draw, n)  # in some rows the first part has the larger score, in others the second
+    expect_merged_backward(merge, draw, [(S + 2 * turn, V), (T - 2 * turn, W)])
 
 
 @check(weight=0.5, needs=[merge_gradients, merge_no_keys])
@@ -918,4 +986,5 @@ def merge_gradients_no_keys(merge, draw):
     """Gradients are never NaN, even if one part or both have no keys."""
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v, size=1.0)
-    expect_merged_backward(merge, draw, [(hidden(S, [0, 1]), V), (hidden(T, [1, 2]), W)])
+    turn = signs(draw, n + 3)
+    expect_merged_backward(merge, draw, [(hidden(S + 2 * turn, [0, 1]), V), (hidden(T - 2 * turn, [1, 2]), W)])

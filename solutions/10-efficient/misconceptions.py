@@ -192,6 +192,16 @@ class chunked_attention_inverse:
 
 
 @online(
+    "rescaled by the inverse, from -inf on",
+    "The factor is inverted: exp(new largest - old largest). Before the first chunk the old largest score is -inf, "
+    "so the factor is inf, and 0 times inf is NaN. The factor is exp(old - new), at most 1, and 0 at first.",
+)
+class chunked_attention_inverse_nan:
+    def add(self, total, mixed, shrink, E, v):
+        return total / shrink + E.sum(-1, keepdim=True), mixed / shrink + E @ v
+
+
+@online(
     "largest score never subtracted",
     "Unless the largest score is subtracted, exp overflows: inf / inf is NaN. Subtract the largest so far, and "
     "rescale.",
@@ -205,13 +215,37 @@ class chunked_attention_no_largest:
 
 
 @online(
-    "largest score that starts too high",
-    "The largest score has to start at -inf. If it starts at 0 or another number, it never falls: when all scores "
-    "are far below that, every exponential becomes 0.",
+    "largest score that starts at 0",
+    "The largest score has to start at -inf. If it starts at 0, it is never below 0: in rows whose scores are all "
+    "far below 0, every exponential becomes 0.",
 )
 class chunked_attention_from_0:
     def largest(self, m, S):
         return torch.maximum(m, S.amax(-1, keepdim=True)).clamp(min=0)
+
+
+@online(
+    "largest score that starts at a finite number",
+    "The largest score has to start at -inf. If it starts at a number such as -50000, it is never below that: in "
+    "rows whose scores are all far below, every exponential becomes 0.",
+)
+class chunked_attention_from_a_number:
+    def largest(self, m, S):
+        return torch.maximum(m, S.amax(-1, keepdim=True)).clamp(min=-5e4)
+
+
+@online(
+    "0 kept as the largest score",
+    "Where a query has seen no key yet, 0 is subtracted instead of -inf, but it is also kept as the largest score. "
+    "If the keys of later chunks have scores far below 0, their exponentials all become 0. Keep -inf, and use 0 for "
+    "the subtraction only.",
+)
+class chunked_attention_0_kept:
+    def starts(self, n_k, chunk_size):
+        return reversed(range(0, n_k, chunk_size))
+
+    def largest(self, m, S):
+        return self.base(torch.maximum(m, S.amax(-1, keepdim=True)))
 
 
 @online(
@@ -336,6 +370,16 @@ class chunked_attention_causal_ignored:
 class chunked_attention_nan:
     def base(self, m):
         return m
+
+
+@online(
+    "NaN hidden in the result only",
+    "For a query that sees no keys, 0 / 0 was computed and replaced afterwards (`torch.where`, `nan_to_num`). In the "
+    "gradients, 0 times NaN is NaN. Replace the sum before you divide by it.",
+)
+class chunked_attention_nan_backward:
+    def end(self, mixed, total):
+        return (mixed / total).nan_to_num(0.0)
 
 
 @online(
@@ -841,6 +885,37 @@ def relu(Q, K, V, causal):
     return mixed / total
 
 
+@of_linear(
+    "relu + 1 instead of elu + 1",
+    "The feature map is relu + 1, which is 1 for all negative inputs. elu goes down to -1: elu + 1 is exp(x) there.",
+)
+def relu_and_1(Q, K, V, causal):
+    mixed, total = ratio(Q.relu() + 1, K.relu() + 1, V, causal)
+    return mixed / total
+
+
+@of_linear(
+    "exp computed where it overflows",
+    "`torch.where` takes x + 1 for large x, but exp(x) is computed there as well. It overflows, and in the gradients "
+    "0 times inf is NaN. Use `nn.functional.elu`, or clamp x before exp.",
+)
+def both_branches(Q, K, V, causal):
+    q, k = (torch.where(X > 0, X + 1, X.exp()) for X in (Q, K))
+    mixed, total = ratio(q, k, V, causal)
+    return mixed / total
+
+
+@of_linear(
+    "mean of the features instead of their sum",
+    "The normalizer has the mean of the keys' features, so results are too large by the number of keys. It is their "
+    "sum.",
+)
+def mean_of_features(Q, K, V, causal):
+    mixed, total = ratio(phi(Q), phi(K), V, causal)
+    n = torch.arange(1, K.shape[-2] + 1, dtype=Q.dtype)[:, None] if causal else K.shape[-2]
+    return mixed / (total / n)
+
+
 @of_linear("elu without + 1", "elu alone goes down to -1, so weights can be negative. Add 1.")
 def elu_alone(Q, K, V, causal):
     mixed, total = ratio(nn.functional.elu(Q), nn.functional.elu(K), V, causal)
@@ -931,11 +1006,32 @@ def causal_linear_attention_later(q, k, V):
     return mixed.flip(-2), total.flip(-2)
 
 
-@causal_wrong("own token excluded", "Token i does not see itself: add its term to the sums before you use them.")
+def before(q, k, V):
+    """Return both sums over the tokens before each one: 0 for the first."""
+    states = (k.unsqueeze(-1) * V.unsqueeze(-2))[..., :-1, :, :].cumsum(-3)
+    states, sums = (
+        nn.functional.pad(states, (0, 0, 0, 0, 1, 0)),
+        nn.functional.pad(k[..., :-1, :].cumsum(-2), (0, 0, 1, 0)),
+    )
+    return (q.unsqueeze(-2) @ states).squeeze(-2), (q * sums).sum(-1, keepdim=True)
+
+
+@causal_wrong(
+    "own token excluded",
+    "Token i does not see itself, so the first one sees nothing: 0 / 0 is NaN. Add its term to the sums before you "
+    "use them.",
+)
 def causal_linear_attention_excludes_itself(q, k, V):
-    mixed, total = ratio(q, k, V, True)
-    own = (q * k).sum(-1, keepdim=True)
-    return mixed - own * V, total - own
+    return before(q, k, V)
+
+
+@causal_wrong(
+    "own token excluded, and 0 for the first",
+    "Token i does not see itself, and the first one gets 0. Add its term to the sums before you use them.",
+)
+def causal_linear_attention_excludes_itself_guarded(q, k, V):
+    mixed, total = before(q, k, V)
+    return mixed, total.masked_fill(total == 0, 1)
 
 
 @misconception(
@@ -1034,6 +1130,43 @@ def tiled(Q, X):
 )
 def by_key_heads(Q, X):
     return X[:, (torch.arange(Q.shape[1]) // X.shape[1]).clamp(max=X.shape[1] - 1)]
+
+
+@misconception(
+    "grouped_query_attention",
+    label="value heads tiled, not repeated",
+    hint="Keys are repeated 0 0 1 1, as they should be, but values 0 1 0 1, so a query head weighs values of another "
+    "head. Use `repeat_interleave` for both.",
+)
+def grouped_query_attention_values_tiled(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    return scored(Q, K.repeat_interleave(group, 1)).softmax(-1) @ V.repeat(1, group, 1, 1)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="keys tiled, values repeated",
+    hint="Values are repeated 0 0 1 1, as they should be, but keys 0 1 0 1, so a query head meets keys of another "
+    "head. Use `repeat_interleave` for both.",
+)
+def grouped_query_attention_keys_tiled(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    return scored(Q, K.repeat(1, group, 1, 1)).softmax(-1) @ V.repeat_interleave(group, 1)
+
+
+@misconception(
+    "grouped_query_attention",
+    label="queries of a group averaged",
+    hint="The query heads that share a key head were averaged, so they all return the same. Each of them attends by "
+    "itself: only keys and values are shared.",
+)
+def grouped_query_attention_averaged(Q, K, V):
+    fits(Q, K, V)
+    group = Q.shape[1] // K.shape[1]
+    means = Q.unflatten(1, (-1, group)).mean(2)
+    return (scored(means, K).softmax(-1) @ V).repeat_interleave(group, 1)
 
 
 @misconception(
@@ -1205,6 +1338,34 @@ class KVCache_in_front:
 class KVCache_last_axis:
     def more(self, k, v):
         return torch.cat([self.kept[0], k], -1), torch.cat([self.kept[1], v], -1)
+
+
+@cache(
+    "concatenated along dimension 1",
+    "Dimension 1 is the heads, where there is a batch in front. Concatenate new tokens along dimension -2.",
+)
+class KVCache_axis_1:
+    def more(self, k, v):
+        return torch.cat([self.kept[0], k], 1), torch.cat([self.kept[1], v], 1)
+
+
+@cache(
+    "one new token at a time kept",
+    "Of several new tokens, only the last is kept, except in the first call. An `append` may have any number of "
+    "tokens: leave out the slice `-1:`.",
+)
+class KVCache_last_alone:
+    def more(self, k, v):
+        return super().more(k[..., -1:, :], v[..., -1:, :])
+
+
+@cache(
+    "last of the appended tokens kept",
+    "Only the last token of each `append` is kept. It may have any number of tokens: leave out the slice `-1:`.",
+)
+class KVCache_last_always:
+    def append(self, k, v):
+        return super().append(k[..., -1:, :].clone(), v[..., -1:, :].clone())
 
 
 @cache(
@@ -1383,6 +1544,27 @@ class KVCache_shared:
         self.keys.append(k.clone())
         self.values.append(v.clone())
         return torch.cat(self.keys, -2), torch.cat(self.values, -2)
+
+
+@misconception(
+    "KVCache",
+    label="one place for all caches, emptied by each new one",
+    hint="Keys and values are kept outside of the object, in global names or in the class, and `__init__` "
+    "empties that place. While two caches exist, they write to the same place. Keep them in `self`.",
+)
+class KVCache_emptied(Cache):
+    def __init__(self):
+        type(self).kept = None
+
+    def append(self, k, v):
+        self.refuse(k, v)
+        type(self).kept = self.first(k, v) if self.kept is None else self.more(k, v)
+        return self.kept
+
+
+@right("KVCache")
+class KVCache_steps(Cache):
+    pass
 
 
 @cache(
@@ -1633,6 +1815,37 @@ class merge_all_rows_empty:
 
 
 @merging(
+    "0 instead of -inf",
+    "When neither part has a key, m is 0 in the result. It should be -inf: use 0 for the subtraction only.",
+)
+class merge_zero_m:
+    def largest(self, m_1, m_2):
+        m = torch.maximum(m_1, m_2)
+        return m.masked_fill(m == -torch.inf, 0)
+
+
+@merging(
+    "largest score never below 0",
+    "m is the largest of both scores and 0. In rows whose scores are all below 0, it should be below 0 as well: take "
+    "the larger of the two, and 0 for the subtraction only where both are -inf.",
+)
+class merge_from_0:
+    def largest(self, m_1, m_2):
+        return torch.maximum(m_1, m_2).clamp(min=0)
+
+
+@merging(
+    "second part lost where both are alike",
+    "In rows where both parts have the same largest score, only the first part counts. Both factors are 1 there, "
+    "since exp(0) is 1: add both parts.",
+)
+class merge_ties_lose:
+    def shrink(self, m_1, m_2, m):
+        first, second = super().shrink(m_1, m_2, m)
+        return first, second.masked_fill(m_1 == m_2, 0)
+
+
+@merging(
     "large number instead of -inf",
     "When neither part has a key, m is a large negative number in the result. It should be -inf: use another number "
     "for the subtraction only.",
@@ -1692,9 +1905,9 @@ class merge_averaged:
 
 
 @merging(
-    "new dimension in the wrong place",
-    "The factors get their new dimension in front of the rows, so they multiply columns or other rows. It belongs at "
-    "the end: `a[..., None]`, or `a.unsqueeze(-1)`.",
+    "factors without a last dimension",
+    "The factors have no dimension for the columns of u, or have it in front of the rows. So they multiply columns "
+    "or other rows. Add it at the end: `a[..., None]`, or `a.unsqueeze(-1)`.",
 )
 class merge_axis_misplaced:
     def add(self, shrink, first, second):
@@ -1755,6 +1968,20 @@ class merge_in_place:
             for own, new in zip(first, (m, total, mixed), strict=True):
                 own.data.copy_(new)
         return m, total, mixed
+
+
+@merging(
+    "rows without keys changed in place",
+    "The -inf of rows without keys was replaced in the parts themselves: `masked_fill_`, or `m[m == -torch.inf] = "
+    "...`. The caller still needs them: use `masked_fill`.",
+)
+class merge_empty_in_place:
+    def __call__(self, first, second):
+        result = super().__call__(first, second)
+        with torch.no_grad():
+            for m in (first[0], second[0]):
+                m.masked_fill_(m == -torch.inf, torch.finfo(m.dtype).min)
+        return result
 
 
 @merging(

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from checking import (
+    Failed,
     Message,
     Suite,
     backward,
@@ -53,6 +54,8 @@ check, check_each, run = suite.check, suite.check_each, suite.run
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 ALL = ("patches", "unpatch", "with_places", "grid_rotary")
+WIDE, TALL = (4, 3, 2, 5), (3, 4, 5, 2)
+"""Pictures, channels or width, rows and columns of patches: all different, and no grid is a square."""
 NAMES = {
     "patches": ("images", "size"),
     "unpatch": ("tokens", "size", "channels", "height"),
@@ -124,6 +127,11 @@ def drawn(function, draw, *own):
     return DRAWN[function.name](draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4)))
 
 
+def several(function, draw):
+    """Return arguments of a function for a wide grid, for a tall one, and other numbers for the first."""
+    return [drawn(function, draw, *grid, 2) for grid in (WIDE, TALL, WIDE)]
+
+
 # What is checked for all four functions of tensors
 
 
@@ -140,29 +148,29 @@ def expect_all(function, cases):
 @check(weight=1)
 def patches_shape(patches, draw):
     """Returns a tensor of shape (b, H / size * W / size, c * size * size)."""
-    b, c, rows, columns = sizes(draw, 4)
-    expect_tensor(patches(*pictures(draw, b, c, rows, columns, 3)), (b, rows * columns, 9 * c))
+    for b, c, rows, columns in (WIDE, TALL):
+        expect_tensor(patches(*pictures(draw, b, c, rows, columns, 3)), (b, rows * columns, 9 * c))
 
 
 @check(weight=1)
 def unpatch_shape(unpatch, draw):
     """Returns a tensor of shape (b, channels, height, width)."""
-    b, c, rows, columns = sizes(draw, 4)
-    expect_tensor(unpatch(*pieces(draw, b, c, rows, columns, 3)), (b, c, 3 * rows, 3 * columns))
+    for b, c, rows, columns in (WIDE, TALL):
+        expect_tensor(unpatch(*pieces(draw, b, c, rows, columns, 3)), (b, c, 3 * rows, 3 * columns))
 
 
 @check_each("patches", "unpatch", weight=3, needs=["shape"])
 def grey(function, draw):
     """With one channel, patches and their pixels are in row-by-row order, also in pictures that are not square."""
-    b, _, rows, columns = sizes(draw, 4)
-    one, other = (drawn(function, draw, b, 1, rows, columns, size) for size in (2, 3))
-    expect_all(function, [one, other, (noncontiguous(one[0]), *one[1:])])
+    wide, tall = (drawn(function, draw, b, 1, *grid, 2) for b, _, *grid in (WIDE, TALL))
+    larger = drawn(function, draw, 2, 1, 3, 4, 3)
+    expect_all(function, [wide, tall, larger, (noncontiguous(wide[0]), *wide[1:])])
 
 
 @check_each("patches", "unpatch", weight=3, needs=["grey"])
 def channels(function, draw):
     """With several channels, the numbers of a patch are in the order (channel, row, column)."""
-    expect_all(function, [drawn(function, draw), drawn(function, draw)])
+    expect_all(function, several(function, draw))
 
 
 # with_places
@@ -171,8 +179,8 @@ def channels(function, draw):
 @check(weight=1)
 def with_places_shape(with_places, draw):
     """Returns a tensor of shape (b, 1 + rows * columns, d)."""
-    b, d, rows, columns = sizes(draw, 4)
-    expect_tensor(with_places(*grid(draw, b, d, rows, columns)), (b, 1 + rows * columns, d))
+    for b, d, rows, columns in (WIDE, TALL):
+        expect_tensor(with_places(*grid(draw, b, d, rows, columns)), (b, 1 + rows * columns, d))
 
 
 @check(weight=1, needs=[with_places_shape])
@@ -187,7 +195,7 @@ def with_places_first(with_places, draw):
 @check(weight=3, needs=[with_places_first])
 def with_places_values(with_places, draw):
     """Token r * columns + s gets the vector of row r plus that of column s."""
-    cases = [drawn(with_places, draw), drawn(with_places, draw)]
+    cases = several(with_places, draw)
     expect_all(with_places, [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])])
 
 
@@ -203,10 +211,18 @@ def grid_rotary_shape(grid_rotary, draw):
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_start(grid_rotary, draw):
-    """In row 0 and column 0, the vectors do not change."""
+    """In row 0 and column 0, the vectors do not change, whatever the rows and columns were in an earlier call."""
     n, d = sizes(draw, 2)
     X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
-    expect_close(grid_rotary(X, zeros, zeros), X)
+    cases = [(X, places(draw, n), places(draw, n)), (X, zeros, zeros)]
+    grid_rotary.ahead(cases)
+    elsewhere, here = (expect_array(grid_rotary(*case), (n, 4 * d)) for case in cases)
+    if np.array_equal(elsewhere, here):
+        message = (
+            "Two calls with other rows and columns return the same. Are they used, or are angles kept from a call?"
+        )
+        raise Failed(Message(message), explained=True)
+    expect_close(here, X)
 
 
 @check(weight=1, needs=[grid_rotary_start])
@@ -277,6 +293,13 @@ def grid_rotary_leading_axes(grid_rotary, draw):
 VALUES = {"patches": "channels", "unpatch": "channels", "with_places": "values", "grid_rotary": "values"}
 
 
+@check_each(*ALL, weight=0.5, needs=["shape"])
+def kept(function, draw):
+    """Does not change its inputs."""
+    arguments = drawn(function, draw)
+    expect_unchanged(function, NAMES[function.name], *arguments)
+
+
 def of_all(weight):
     """Declare a check of all four functions, once their values are right."""
 
@@ -342,13 +365,6 @@ def dtype(function, draw):
         expect_tensor(function(*case), shape, case[0].dtype)
 
 
-@of_all(weight=0.5)
-def kept(function, draw):
-    """Does not change its inputs."""
-    arguments = drawn(function, draw)
-    expect_unchanged(function, NAMES[function.name], *arguments)
-
-
 @check(weight=0.5, needs=[grid_rotary_values])
 def grid_rotary_half(grid_rotary, draw):
     """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
@@ -374,7 +390,7 @@ def patches_refuses(patches, draw):
     expect_all_raise(REFUSED, patches, refused)
 
 
-@check(weight=0, needs=[unpatch_shape])
+@check(weight=0, needs=["unpatch_channels"])
 def unpatch_refuses(unpatch, draw):
     """Raises when the height does not match, when the last row is not full, or when tokens have another width."""
     refused = []
@@ -392,7 +408,7 @@ def unpatch_refuses(unpatch, draw):
     expect_all_raise(REFUSED, unpatch, refused)
 
 
-@check(weight=0, needs=[with_places_shape])
+@check(weight=0, needs=[with_places_values])
 def with_places_refuses(with_places, draw):
     """Raises when there are not rows * columns tokens or when widths differ, even if one of them is 1."""
     b, d, rows, columns = sizes(draw, 4)
@@ -409,7 +425,7 @@ def with_places_refuses(with_places, draw):
     expect_all_raise(REFUSED, with_places, refused)
 
 
-@check(weight=0, needs=[grid_rotary_shape])
+@check(weight=0, needs=[grid_rotary_values])
 def grid_rotary_refuses(grid_rotary, draw):
     """Raises when d is not a multiple of 4, or rows, columns and tokens differ in number, even if one is 1."""
     n, d = sizes(draw, 2)
@@ -478,7 +494,7 @@ def multimodal_mask_image(multimodal_mask, draw):
 def multimodal_mask_one_run(multimodal_mask, draw):
     """A picture between words sees the words before it and itself; later words see everything before them."""
     first, count, last = sizes(draw, 3)
-    expect_mask(multimodal_mask, sequence(first, count, last))
+    expect_mask(multimodal_mask, sequence(first, count, last), sequence(count, first, last))  # as many tokens again
 
 
 @check(weight=3, needs=[multimodal_mask_one_run])
@@ -506,12 +522,26 @@ def multimodal_mask_ones(multimodal_mask, draw):
 def multimodal_mask_long(multimodal_mask, draw):
     """Works for hundreds of tokens, in many short runs or a few long ones."""
     n = draw.long()
-    short = [str(kind) for kind in draw.rng.choice(["text", "image"], n)]
+    short = ["image", *[str(kind) for kind in draw.rng.choice(["text", "image"], n)]]
     # 256 words between two pictures: in one byte, 256 is 0.
     expect_mask(multimodal_mask, short, sequence(3, n // 2, 2, n // 2, 5), sequence(1, 2, 256, 3, 255, 2))
+
+
+def mask_and_kinds(own, kinds):
+    """Return the mask of a list of kinds, and the list afterwards."""
+    return own(kinds), kinds
 
 
 @check(weight=0.5, needs=[multimodal_mask_shape])
 def multimodal_mask_kept(multimodal_mask, draw):
     """Does not change `kinds`."""
-    expect_unchanged(multimodal_mask, ["kinds"], sequence(*sizes(draw, 3)))
+    several = [
+        sequence(*own) for own in ((3, 2, 4), (2, 3), (0, 2, 3))
+    ]  # the last run ends in text, and in a picture
+    multimodal_mask.ahead([(kinds,) for kinds in several], mask_and_kinds)
+    for kinds in several:
+        _, after = multimodal_mask.run_remote(mask_and_kinds, kinds)
+        message = (
+            "The list `kinds` was changed in place, but the caller still needs it. Copy it first: `list(kinds)`."
+        )
+        expect(after == kinds, message)

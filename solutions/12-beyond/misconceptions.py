@@ -213,6 +213,31 @@ def patches_square(images, size):
 
 @misconception(
     "patches",
+    label="memory layout assumed",
+    hint="The pixels are taken by their places in memory: `as_strided` with strides of (c, H, W). In a picture with "
+    "another memory layout, such as a transposed one, they are elsewhere. Use `reshape`, or ask for `stride()`.",
+)
+def patches_strided(images, size):
+    b, c, rows, columns = fitting(images, size)
+    H, W = images.shape[-2:]
+    places = (c * H * W, size * W, size, H * W, W, 1)
+    X = images.as_strided((b, rows, columns, c, size, size), places)
+    return X.reshape(b, rows * columns, -1)
+
+
+@misconception(
+    "patches",
+    label="three channels only",
+    hint="The number of channels is written as 3. Take it from the shape: `images.shape[1]`.",
+)
+def patches_three_channels(images, size):
+    b, _c, H, W = images.shape
+    X = images.reshape(b, 3, H // size, size, W // size, size)
+    return X.permute(0, 2, 4, 1, 3, 5).reshape(b, -1, 3 * size * size)
+
+
+@misconception(
+    "patches",
     label="tokens and numbers swapped",
     hint="`unfold` returns (b, numbers, patches). Here a token is a row: swap the last two dimensions.",
 )
@@ -435,8 +460,8 @@ def unpatch_reshaped(tokens, size, channels, height):
 
 @misconception(
     "unpatch",
-    label="square pictures only",
-    hint="The grid is treated as a square, with the root of n as its side. The number of rows follows from "
+    label="rows from the root of n",
+    hint="The number of rows is the root of n, as if each grid were a square. The number of rows follows from "
     "`height`, and that of columns from n.",
 )
 def unpatch_square(tokens, size, channels, height):
@@ -787,7 +812,7 @@ def with_places_in_place(tokens, cls, by_row, by_column):
     "with_places",
     label="learned vectors cut off",
     hint="No gradient reaches `by_row` and `by_column`: they are used through `.data`, `detach` or "
-    "`torch.tensor(...)`. They could never be learned.",
+    "`torch.tensor(...)`, or under `torch.no_grad`. They could never be learned.",
 )
 def with_places_not_learned(tokens, cls, by_row, by_column):
     return Places()(tokens, cls, by_row.detach(), by_column.detach())
@@ -796,8 +821,8 @@ def with_places_not_learned(tokens, cls, by_row, by_column):
 @misconception(
     "with_places",
     label="class token cut off",
-    hint="No gradient reaches `cls`: it was copied into a new tensor without its history, or used through `.data`. "
-    "It could never be learned.",
+    hint="No gradient reaches `cls`: it was copied into a new tensor without its history, or used through `.data` or "
+    "under `torch.no_grad`. It could never be learned.",
 )
 def with_places_class_not_learned(tokens, cls, by_row, by_column):
     return Places()(tokens, cls.detach(), by_row, by_column)
@@ -908,8 +933,8 @@ def grid_rotary_cut_afterwards(first, second, rows, columns):
 
 @in_halves(
     "frequencies computed with d",
-    "The exponents are -2i / d with the whole width d. In each half the width is d/2, so pair i rotates by "
-    "10000^(-2i / (d/2)).",
+    "Pair i of each half rotates by 10000^(-2i / d) per step, which is 100^(-2i / (d/2)): the exponent has the whole "
+    "width d, or the base is 100. In each half the width is d/2 and the base 10000: 10000^(-2i / (d/2)).",
 )
 def grid_rotary_exponents_of_d(first, second, rows, columns):
     d = 2 * first.shape[-1]
@@ -947,6 +972,28 @@ def grid_rotary_numbers(first, second, rows, columns):
 
 
 @in_halves(
+    "positions shifted to mean 0",
+    "The mean was taken off the rows and the columns. Use them as given: in row 0 nothing rotates, wherever the "
+    "other patches are.",
+)
+def grid_rotary_centred(first, second, rows, columns):
+    return tuple(rotary(own, at - at.double().mean()) for own, at in ((first, rows), (second, columns)))
+
+
+@misconception(
+    "grid_rotary",
+    label="rows and columns changed in place",
+    hint="`rows` and `columns` themselves were changed: `-=`, and every method that ends in `_`, works in place. The "
+    "caller still needs them.",
+)
+def grid_rotary_places_in_place(X, rows, columns):
+    result = grid_rotary_in_halves(X, rows, columns)
+    for own in (rows, columns):
+        own -= own.min()
+    return result
+
+
+@in_halves(
     "whole numbers only", "Rows and columns are cut to whole numbers: `.long()` or `.int()`. They need not be whole."
 )
 def grid_rotary_whole_numbers(first, second, rows, columns):
@@ -964,9 +1011,9 @@ def grid_rotary_coarse(first, second, rows, columns):
 
 @misconception(
     "grid_rotary",
-    label="whole vectors by rows, then by columns",
-    hint="All of X is rotated by the rows, and the result by the columns. Two rotations add up to row + column, so "
-    "places on a diagonal look alike. Cut X in two halves first.",
+    label="whole vectors by row + column",
+    hint="All of X is rotated by row + column, in one rotation or in two, one after the other. So places on a "
+    "diagonal look alike. Cut X in two halves first.",
 )
 def grid_rotary_one_after_the_other(X, rows, columns):
     halves(X)
@@ -1377,6 +1424,18 @@ def multimodal_mask_added(kinds):
 def multimodal_mask_in_place(kinds):
     mask = multimodal_mask_up_to(kinds)
     kinds.append("text")
+    return mask
+
+
+@misconception(
+    "multimodal_mask",
+    label="kinds emptied",
+    hint="The list `kinds` was emptied: `pop`, `remove` and `del` change the caller's list. Copy it "
+    "first: `list(kinds)`.",
+)
+def multimodal_mask_emptied(kinds):
+    mask = multimodal_mask_up_to(kinds)
+    kinds.clear()
     return mask
 
 

@@ -1084,3 +1084,69 @@ def from_torch(module):
 # -     layer = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
 # +     layer = MultiHeadAttention(module.embed_dim, module.head_dim, bias=bias)
 # +     layer = layer.to(module.in_proj_weight.dtype)
+
+# %% wrong split_heads: heads in front of the batch, reshaped back without a transpose
+def split_heads(X, num_heads):
+    b, n, d = X.shape
+    if d % num_heads:
+        raise ValueError("width")
+    X = X.reshape(b, n, num_heads, d // num_heads).permute(2, 0, 1, 3).reshape(-1, n, d // num_heads)
+    return X.reshape(b, num_heads, n, d // num_heads)
+
+# %% wrong merge_heads: the batch and the heads are taken for each other
+def merge_heads(X):
+    b, h, n, d_head = X.shape
+    X = X.reshape(h, b, n, d_head).permute(0, 2, 1, 3)
+    return X.contiguous().view(b, -1, h * d_head)
+
+# %% wrong MultiHeadAttention: the mask is tiled head by head, and the batch is in front of the heads
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("width")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q = split_heads(self.W_q(query), self.num_heads)
+        k = split_heads(self.W_k(key), self.num_heads)
+        v = split_heads(self.W_v(value), self.num_heads)
+        d_head = q.shape[-1]
+        b, h, n_q, d = q.shape
+        n_k = k.shape[2]
+        if mask is not None:
+            mask = mask.expand(b, n_q, n_k) if mask.dim() < 4 else mask.expand(b, h, n_q, n_k)[:, 0]
+            mask = mask.repeat(h, 1, 1)
+        q, k, v = (x.reshape(b * h, -1, d) for x in (q, k, v))
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(d), mask)
+        out = (A @ v).reshape(b, h, n_q, d)
+        return self.W_o(merge_heads(out)), A.reshape(b, h, n_q, n_k)
+
+# %% wrong MultiHeadAttention: a mask with three axes gets no axis for the heads
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("width")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        q = split_heads(self.W_q(query), self.num_heads)
+        k = split_heads(self.W_k(key), self.num_heads)
+        v = split_heads(self.W_v(value), self.num_heads)
+        d_head = q.shape[-1]
+        S = q @ k.transpose(-2, -1) / math.sqrt(d_head)
+        A = masked_softmax(S, mask)
+        return self.W_o(merge_heads(A @ v)), A

@@ -885,3 +885,30 @@ def generate(model, prompt, num_new_tokens):
             new.append(logits.argmax(-1, keepdim=True))
             seen = torch.cat([seen, new[-1]], dim=1)
     return torch.cat([prompt, torch.cat(new, dim=1)], dim=1)
+
+# %% wrong TinyGPT: the mask has no diagonal, so a token does not attend to itself
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList([EncoderLayer(d_model, num_heads, 4 * d_model) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.max_len:
+            raise ValueError("too long")
+        x = self.token(tokens) + self.position(torch.arange(n, device=tokens.device))
+        mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril(-1)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+# %% wrong TinyGPT: token 0 is hidden as padding
+# As: the mask has no diagonal, so a token does not attend to itself
+# @@
+# -         mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril(-1)
+# +         mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril() & (tokens != 0)[:, None]

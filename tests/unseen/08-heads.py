@@ -97,6 +97,15 @@ def previous_token_score(A):
     scores = A.diagonal(-1, -2, -1).mean(-1)
     return scores.mean(0) if scores.dim() == 2 else scores
 
+# %% wrong previous_token_score: the batch is axis 0 and the tokens axis 2, with or without a batch
+def previous_token_score(A):
+    return A.diagonal(-1, -2, -1).mean((0, 2))
+
+# %% wrong previous_token_score: the diagonal of the first two axes
+def previous_token_score(A):
+    scores = A.diagonal(-1).mean(-1)
+    return scores.mean(0) if A.dim() == 4 else scores
+
 # %% right effective_rank: a while loop over Python floats in double precision
 def effective_rank(A, energy=0.9):
     if A.ndim != 2:
@@ -217,6 +226,28 @@ def effective_rank(A, energy=0.9):
     squares = torch.linalg.svdvals(A) ** 2
     share = squares.cumsum(0) / squares.sum()
     return min(int((share < energy).sum()) + 1, len(squares))
+
+# %% wrong effective_rank: how many singular values are above a tenth of the largest
+def effective_rank(A, energy=0.9):
+    if A.dim() != 2:
+        raise ValueError("A must be a matrix")
+    sigma = torch.linalg.svdvals(A)
+    return int((sigma > 0.1 * sigma[0]).sum())
+
+# %% wrong effective_rank: the share of the norm, the root of the sum of squares
+def effective_rank(A, energy=0.9):
+    if A.dim() != 2:
+        raise ValueError("A must be a matrix")
+    sigma = torch.linalg.svdvals(A)
+    norms = (sigma**2).cumsum(0).sqrt()
+    return int((norms < energy * sigma.norm()).sum()) + 1
+
+# %% wrong effective_rank: the singular values of A times its transpose are squared again
+def effective_rank(A, energy=0.9):
+    if A.dim() != 2:
+        raise ValueError("A must be a matrix")
+    squares = torch.linalg.svdvals(A @ A.T) ** 2
+    return min(int((squares.cumsum(0) < energy * squares.sum()).sum()) + 1, min(A.shape))
 
 # %% right ablate_head: the values are silenced: rows of W_v and their biases
 def ablate_head(layer, head):
@@ -484,3 +515,16 @@ def head_importance(layer, loss):
 def head_importance(layer, loss):
     whole = float(loss(layer))
     return [float(loss(ablate_head(layer, t))) - whole for t in range(layer.num_heads)]
+
+# %% wrong head_importance: the importances are sorted
+def head_importance(layer, loss):
+    whole = float(loss(layer))
+    return torch.tensor(sorted(float(loss(ablate_head(layer, t))) - whole for t in range(layer.num_heads)))
+
+# %% wrong head_importance: each head is cut from what the cut before left, in double precision
+def head_importance(layer, loss):
+    whole, left, result = loss(layer), layer, []
+    for t in range(layer.num_heads):
+        left = ablate_head(left, t)
+        result.append(loss(left) - whole)
+    return torch.tensor(result, dtype=torch.float64)

@@ -826,3 +826,49 @@ def largest_batch(context, model, machine, seconds):
         if needed > seconds or moved > machine["memory_bytes"]:
             return batch
         batch += 1
+
+# %% wrong largest_batch: returns the first batch that is too large
+def largest_batch(context, model, machine, seconds):
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    batch = 1
+    while True:
+        moved = decode_bytes(batch, context, **model)
+        rates = machine["operations_per_second"], machine["bytes_per_second"]
+        if moved > machine["memory_bytes"] or least_seconds(batch * operations, moved, *rates) > seconds:
+            return batch
+        batch += 1
+
+# %% wrong largest_batch: the bytes of the parameters are subtracted from the caller's machine
+def largest_batch(context, model, machine, seconds):
+    parameters = model["num_parameters"] * model["bytes_per_number"]
+    cache = decode_bytes(1, context, **model) - parameters
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    machine["memory_bytes"] -= parameters
+    by_time = (seconds * machine["bytes_per_second"] - parameters) // cache
+    by_operations = seconds * machine["operations_per_second"] // operations
+    return max(0, int(min(machine["memory_bytes"] // cache, by_time, by_operations)))
+
+# %% wrong largest_batch: tries batches up to 100
+def largest_batch(context, model, machine, seconds):
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    rates = machine["operations_per_second"], machine["bytes_per_second"]
+
+    def possible(batch):
+        moved = decode_bytes(batch, context, **model)
+        return moved <= machine["memory_bytes"] and least_seconds(batch * operations, moved, *rates) <= seconds
+
+    return max([batch for batch in range(1, 101) if possible(batch)], default=0)
+
+# %% wrong largest_batch: doubles the batch as long as it is possible
+def largest_batch(context, model, machine, seconds):
+    operations = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    rates = machine["operations_per_second"], machine["bytes_per_second"]
+
+    def possible(batch):
+        moved = decode_bytes(batch, context, **model)
+        return moved <= machine["memory_bytes"] and least_seconds(batch * operations, moved, *rates) <= seconds
+
+    batch = 0
+    while possible(max(1, 2 * batch)):
+        batch = max(1, 2 * batch)
+    return batch

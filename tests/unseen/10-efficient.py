@@ -1102,3 +1102,101 @@ def merge(first, second):
     a, b = torch.exp(m1 - top), torch.exp(m2 - top)
     m = torch.maximum(m1, m2)
     return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% right chunked_attention: the last chunk first, and 0 only where -inf would be subtracted from itself
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    if chunk_size < 1 or K.shape[-2] != V.shape[-2]:
+        raise ValueError("sizes")
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    Q = Q / math.sqrt(Q.shape[-1])
+    m = Q.new_full((*Q.shape[:-1], 1), -torch.inf)
+    total, mixed = torch.zeros_like(m), Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+    for start in reversed(range(0, n_k, chunk_size)):
+        k, v = K[..., start : start + chunk_size, :], V[..., start : start + chunk_size, :]
+        S = Q @ k.transpose(-2, -1)
+        if causal:
+            later = torch.arange(start, start + k.shape[-2]) > torch.arange(n_q)[:, None] + n_k - n_q
+            S = S.masked_fill(later, -torch.inf)
+        new = torch.maximum(m, S.amax(-1, keepdim=True))
+        base = new.masked_fill(new == -torch.inf, 0)
+        E, keep = torch.exp(S - base), torch.exp(m - base)
+        total, mixed = total * keep + E.sum(-1, keepdim=True), mixed * keep + E @ v
+        m = new
+    return mixed / total.masked_fill(total == 0, 1)
+
+# %% wrong chunked_attention: the last chunk first, and 0 in the place of -inf is kept as the largest score
+# As: the last chunk first, and 0 only where -inf would be subtracted from itself
+# @@
+# -         m = new
+# +         m = base
+
+# %% wrong chunked_attention: the largest score starts at -50000
+# As: the last chunk first, and 0 only where -inf would be subtracted from itself
+# @@
+# -     for start in reversed(range(0, n_k, chunk_size)):
+# +     for start in range(0, n_k, chunk_size):
+# @@
+# -     m = Q.new_full((*Q.shape[:-1], 1), -torch.inf)
+# +     m = Q.new_full((*Q.shape[:-1], 1), -5e4)
+
+# %% wrong chunked_attention: the factor of the old sums is exp(new - old)
+# As: the last chunk first, and 0 only where -inf would be subtracted from itself
+# @@
+# -     for start in reversed(range(0, n_k, chunk_size)):
+# +     for start in range(0, n_k, chunk_size):
+# @@
+# -         E, keep = torch.exp(S - base), torch.exp(m - base)
+# +         E, keep = torch.exp(S - base), torch.exp(base - m)
+
+# %% wrong linear_attention: torch.where between x + 1 and exp(x), whose gradient is NaN for large x
+def linear_attention(Q, K, V):
+    q, k = (torch.where(X > 0, X + 1, torch.exp(X)) for X in (Q, K))
+    return q @ (k.transpose(-1, -2) @ V) / (q @ k.sum(-2).unsqueeze(-1))
+
+# %% wrong KVCache: of several new tokens the last alone, except in the first call
+class KVCache:
+    def __init__(self):
+        self.k = self.v = None
+
+    def append(self, k, v):
+        if self.k is None:
+            self.k, self.v = k.clone(), v.clone()
+        else:
+            self.k = torch.cat([self.k, k[..., -1:, :]], dim=-2)
+            self.v = torch.cat([self.v, v[..., -1:, :]], dim=-2)
+        return self.k, self.v
+
+# %% wrong merge: the largest score is never below 0
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    m = torch.maximum(torch.maximum(m1, m2), torch.zeros_like(m1))
+    a, b = torch.exp(m1 - m), torch.exp(m2 - m)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: rows without keys get the lowest number in the given parts, and -inf in the result
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    m = torch.maximum(m1, m2)
+    with torch.no_grad():
+        for own in (m1, m2):
+            own.masked_fill_(own == -torch.inf, torch.finfo(own.dtype).min)
+    larger = torch.maximum(m1, m2)
+    a, b = torch.exp(m1 - larger), torch.exp(m2 - larger)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: -inf is overwritten by -1e30 in the given parts
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    m1[m1 == -torch.inf] = -1e30
+    m2[m2 == -torch.inf] = -1e30
+    m = torch.maximum(m1, m2)
+    a, b = torch.exp(m1 - m), torch.exp(m2 - m)
+    return m, a * l1 + b * l2, a[..., None] * u1 + b[..., None] * u2
+
+# %% wrong merge: the factors of the rows are multiplied by u without a dimension for its columns
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    m = torch.maximum(m1, m2)
+    base = m.masked_fill(m == -torch.inf, 0)
+    a, b = torch.exp(m1 - base), torch.exp(m2 - base)
+    return m, a * l1 + b * l2, a * u1 + b * u2

@@ -277,6 +277,8 @@ def main(descriptor: str, *loaded: str) -> None:
     os.chdir(SCRATCH)
     kernel.keep_memory()
     gc.disable()  # until everything is loaded, there is no garbage
+    if plain:  # a package that a course adds may start threads as it is imported
+        besides = [name for name in besides if _is_torch(name)]
     try:
         serve = warm(imports, besides, not (gpu or plain), json.loads(loaded[3]))
         filter_program = seccomp.filter_program()

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from autograder.checking.shared import differentiated, quiet
+from autograder.checking.shared import differentiated, quiet, unusual_kind
 from autograder.sandbox.inside import stand_ins, torch_modules, wire
+from autograder.sandbox.inside.lacking import Lacking
 from autograder.sandbox.inside.link import Link
 from autograder.sandbox.inside.shell import (
     MOST_OUTPUT,
@@ -30,6 +31,7 @@ from autograder.sandbox.inside.shell import (
     make_shell,
 )
 
+OVER = "`{name}` was the course's own for a while, and is yours again: look it up by its name at each call."
 BUILT_IN = dict(vars(builtins))
 
 Plain = dict[str, Any]
@@ -45,6 +47,7 @@ class Responder:
         self.handles: list[Any] = []
         self.parts: list[Any] = []  # what came of each part of a request for several things, so far
         self.functions: dict[str, dict[str, Any]] = {}  # of the checks' own, by their text and their names
+        self.contexts = 0  # how often the course's answers were put in place, or taken away
         self.put_by: dict[str, Any] = {}  # what the notebook has under names where the course's answers stand
         self.spilled = _spill()
         self.seed: int | None = None
@@ -118,8 +121,12 @@ class Responder:
             self.seed = None
 
     def do_cell(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Run one cell; its outputs have gone before the reply does."""
+        """Run one cell; its outputs have gone before the reply does.
+
+        One of the student's goes on without what is missing here, and the reply says what that was.
+        """
         self.outputs.begin()
+        self.shell.lacking = Lacking() if message.get("goes_on") else None
         source = bytes(blobs[0]).decode()
         if self.seed is not None and "torch" in source:
             self.seed_torch()
@@ -127,7 +134,11 @@ class Responder:
         try:
             result = self.shell.run_cell(source, store_history=True)
             reply["success"] = bool(result.success)
+            if self.shell.lacking is not None:
+                self.shell.lacking.add(result.error_in_exec)
+                reply["lacking"] = self.shell.lacking.entries
         finally:
+            self.shell.lacking = None
             self.put_back()
 
     def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
@@ -171,8 +182,20 @@ class Responder:
             else:
                 names[name] = own
         self.put_by = {name: names.get(name, stand_ins) for name in answers}
+        self.contexts += 1
         for name, (kind, ask) in answers.items():
-            names[name] = stand_ins.stand_in(name, kind, ask)
+            names[name] = stand_ins.stand_in(name, kind, self.in_context(name, ask))
+
+    def in_context(self, name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what asks the judge as `ask` does, as long as these stand-ins and no others are in place."""
+        context = self.contexts
+
+        def asking(*arguments: Any) -> Any:
+            if self.contexts != context:
+                raise RuntimeError(OVER.format(name=name))
+            return ask(*arguments)
+
+        return asking
 
     def do_several(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
         """Do several things, one after another; what one makes, a later one may be about."""
@@ -260,7 +283,9 @@ class Responder:
         if place == len(self.handles):
             self.handles.append(value)
         kind = type(value)
-        size = None
+        size, values = None, ""
+        with contextlib.suppress(BaseException):
+            values = unusual_kind(value)[:100]
         with contextlib.suppress(BaseException):
             size = len(value)
         return {
@@ -270,6 +295,7 @@ class Responder:
             "callable": callable(value),
             "module": hasattr(kind, "state_dict"),
             "size": size,
+            "values": values,
         }
 
     def reference(self, value: Plain, decoder: wire.Decoder) -> Any:

@@ -16,11 +16,13 @@ from typing import Any
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
 from autograder.sandbox.inside import wire
+from autograder.sandbox.inside.lacking import FOR_COMFORT, Lacking, NotInstalled, guard, missing_package
 from autograder.sandbox.inside.link import Link
 
 MOST_OUTPUT = 400_000  # characters of text in one cell; more is dropped here, and cut again by who receives it
@@ -170,11 +172,15 @@ class Publisher(DisplayPublisher):
 
 
 class Shell(InteractiveShell):
-    """The parts of IPython that a notebook's cells expect; outputs go to `outputs`."""
+    """The parts of IPython that a notebook's cells expect; outputs go to `outputs`.
+
+    `lacking` has what a student's cell went on without; while it is None, a cell runs as in any other IPython.
+    """
 
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
     outputs: Any = None
+    lacking: Lacking | None = None
 
     def init_history(self) -> None:
         """Keep no history."""
@@ -196,6 +202,39 @@ class Shell(InteractiveShell):
         except Exception:
             return str(super().transform_cell(raw_cell))
         return raw_cell if raw_cell.endswith("\n") else raw_cell + "\n"
+
+    def transform_ast(self, node: Any) -> Any:
+        """Let a student's cell ask, at its imports and calls, whether it goes on without what is missing."""
+        node = super().transform_ast(node)
+        if self.lacking is not None and isinstance(node, ast.Module):
+            guard(node)
+        return node
+
+    def goes_on(self, names: list[str] | None, statement: str) -> bool:
+        """Tell whether a cell goes on although a statement raised an ImportError.
+
+        `names` are those that it was to bind, if it was: if a package is missing, they raise the same when used.
+        """
+        error = sys.exc_info()[1]
+        package = missing_package(error)
+        if self.lacking is None or (names is not None and not package):
+            return False
+        for name in names or ():
+            if not (package.startswith(f"{name}.") and name in self.user_ns):  # as in Python, `import a.b` leaves a
+                self.user_ns[name] = NotInstalled(error)  # type: ignore[arg-type]
+        self.lacking.add(error, statement)
+        return True
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        """Run a magic; a student's cell goes on without one that is not there, or is only for comfort."""
+        try:
+            return super().run_line_magic(magic_name, line, _stack_depth + 1)
+        except Exception as error:
+            known = not isinstance(error, UsageError) or self.find_line_magic(magic_name) is not None
+            if self.lacking is None or (known and magic_name not in FOR_COMFORT):
+                raise
+            self.lacking.add(None, f"%{magic_name} {line}".strip())
+            return None
 
     def _showtraceback(self, etype: type[BaseException], evalue: Any, stb: Iterable[str]) -> None:
         with contextlib.suppress(Exception):
