@@ -203,7 +203,7 @@ def write_class(folder):
     released = ROOT / "exercises" / EXERCISE / f"{EXERCISE}.ipynb"
     answers = AnswerCells(SCRIPT.parent, nbformat.read(released, as_version=4))
     students = {"layer": ["MultiHeadLayer"]}
-    students |= {} if QUICK else dict.fromkeys(("solved", "solved-again"), list(answers.solutions))
+    students |= {} if QUICK else {name: list(answers.solutions) for name in ("solved", "solved-again")}
     for student, written in students.items():
         notebook = copy.deepcopy(answers.released)
         for cell in notebook.cells:
