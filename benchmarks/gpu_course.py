@@ -4,6 +4,7 @@ Each runs in a process of its own. What a case needs of the machine (bubblewrap,
 """
 
 import contextlib
+import csv
 import functools
 import json
 import os
@@ -153,12 +154,21 @@ def main():
 
 
 def pending():
-    """Return the case: the class is graded where no GPU is seen, then its points that wait are settled here."""
-    return {"class": settled}
+    """Return the cases: a class is graded where no GPU is seen, then settled and raced here; release verifies."""
+    return {"class": settled} | ({} if QUICK else {"verify": verified})
+
+
+def verified():
+    """Verify the exercise with its checks on the device; return the last line that the command prints."""
+    needs("nbformat", "nbgrader", "pyseccomp", "jupytext", programs=["bwrap"])
+    return {"verify": run("-m", "autograder", "release", "--verify", EXERCISE).strip().splitlines()[-1][:200]}
 
 
 def settled():
-    """Grade a class twice, the second time with `--pending`; return each student's points, and those that wait."""
+    """Grade a class twice, the second time with `--pending`, and race its kernels beside the course's own.
+
+    Return each student's points, those that wait, and the lines of the race.
+    """
     needs("nbformat", "nbgrader", "pyseccomp", programs=["bwrap"])
     if not (ROOT / "exercises" / EXERCISE / "checking.zip").exists():
         raise Absent(f"{EXERCISE} is not released: python course.py release")
@@ -172,6 +182,10 @@ def settled():
             run(*command, "--pending")
         except RuntimeError as error:  # nothing is settled where a guest finds no device: the reason counts
             said = {"said": str(error)}
+        if not QUICK:
+            run("-m", "autograder", "race", *command[3:])
+            with (place / "race.csv").open(encoding="utf-8", newline="") as file:
+                said["race"] = list(csv.reader(file))
         return {"before": before, "after": standings(place), **said}
 
 
@@ -186,7 +200,7 @@ def standings(place):
 
 
 def write_class(folder):
-    """Write submissions: one solved, one with the layer alone; of a dry run, only the second."""
+    """Write submissions: one with the layer alone and, but in a dry run, two solved."""
     import copy
 
     import nbformat
@@ -195,7 +209,8 @@ def write_class(folder):
 
     released = ROOT / "exercises" / EXERCISE / f"{EXERCISE}.ipynb"
     answers = AnswerCells(SCRIPT.parent, nbformat.read(released, as_version=4))
-    students = {"layer": ["MultiHeadLayer"]} | ({} if QUICK else {"solved": list(answers.solutions)})
+    students = {"layer": ["MultiHeadLayer"]}
+    students |= {} if QUICK else {name: list(answers.solutions) for name in ("solved", "solved-again")}
     for student, written in students.items():
         notebook = copy.deepcopy(answers.released)
         for cell in notebook.cells:

@@ -28,6 +28,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # its name in Triton 3.6
 LOG2_E = gl.constexpr(1.4426950408889634)
 LOG_2 = gl.constexpr(0.6931471805599453)
 ROWS = gl.constexpr(64)  # of a product: those that four warps have
@@ -136,12 +137,12 @@ def _turn(
     mbarrier.wait(v_ready.index(before), (turn - 1) // STAGES & 1)
     acc = warpgroup_mma(weights, v_tiles.index(before), acc, is_async=True)
     scores = warpgroup_mma_wait(1, deps=[scores])  # the values may still be added
-    gl.thread_barrier()
+    barrier()
     mbarrier.arrive(k_free.index(stage))
     start = (tiles - 1 - turn) * BLOCK_K
     new, top, total, shrink = _softmax(scores, top, total, queries, start, n_k, offset, scale, CAUSAL, MASKED)
     acc, weights = warpgroup_mma_wait(0, deps=[acc, weights])
-    gl.thread_barrier()
+    barrier()
     mbarrier.arrive(v_free.index(before))
     acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, acc.type.layout))[:, None]
     weights = gl.convert_layout(new.to(k_tiles.dtype), weights.type.layout)
@@ -165,7 +166,7 @@ def _attend(
     mbarrier.wait(k_ready.index(0), 0)
     nothing = gl.zeros([ROWS, BLOCK_K], gl.float32, scores_layout)
     scores = warpgroup_mma(q, k_tiles.index(0).permute((1, 0)), nothing, use_acc=False)
-    gl.thread_barrier()
+    barrier()
     mbarrier.arrive(k_free.index(0))
     top = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, scores_layout))
     total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, scores_layout))
@@ -290,7 +291,7 @@ def _keys_turn(
     later_tile = q_tiles.index(later % STAGES).permute((1, 0))
     scores = warpgroup_mma(k_tile, later_tile, nothing, use_acc=False, is_async=True)
     d_weights = warpgroup_mma_wait(2, deps=[d_weights])
-    gl.thread_barrier()  # now nothing reads the tile before any more
+    barrier()  # now nothing reads the tile before any more
     if (turn > 0) & (turn + STAGES - 1 < turns):
         _fetch_queries(
             q_rows, d_out_rows, q_tiles, d_out_tiles, ready, begin + (turn + STAGES - 1) * BLOCK_Q, turn + STAGES - 1
