@@ -370,7 +370,7 @@ def grid_rotary_half(grid_rotary, draw):
     """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
     X = tensor(draw, n, 28, dtype=torch.float16)
-    case = X, 600 + places(draw, n), 700 + places(draw, n)
+    case = X, 600.3 + places(draw, n), 700.3 + places(draw, n)
     # Each of two products and their sum is rounded to 11 bits: see exercise 4.
     expect_close(grid_rotary(*case), SPECIFICATIONS["grid_rotary"](*case), rtol=5e-3)
 
@@ -384,7 +384,9 @@ def patches_refuses(patches, draw):
     # Worth points: otherwise the edge of the picture would be silently lost.
     b, c = sizes(draw, 2)
     refused = []
-    for H, W, size in [(7, 8, 3), (6, 7, 3), (7, 6, 3), (9, 4, 6), (4, 9, 6), (5, 5, 2), (3, 3, 4), (8, 2, 4)]:
+    edges = [(7, 8, 3), (6, 7, 3), (7, 6, 3), (9, 4, 6), (4, 9, 6), (5, 5, 2), (3, 3, 4), (8, 2, 4)]
+    edges += [(6, 8, 4), (8, 6, 4)]  # the number of pixels is a multiple of that of a patch
+    for H, W, size in edges:
         because = Message("pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size)
         refused.append(((tensor(draw, b, c, H, W), size), because))
     expect_all_raise(REFUSED, patches, refused)

@@ -418,3 +418,90 @@ def soft_lookup(Q, K, V):
         E = np.exp(S - S.max(axis=-1, keepdims=True))
         weights[key] = E / E.sum(axis=-1, keepdims=True)
     return weights[key] @ V
+
+# %% wrong project: einsum stretches a width of 1 and raises nothing
+def project(X, W):
+    return np.einsum("...ni,io->...no", X, W)
+
+# %% wrong project: fills an array of zeros that is always float64
+def project(X, W):
+    if X.shape[-1] != W.shape[0]:
+        raise ValueError("the inner dimensions differ")
+    result = np.zeros(X.shape[:-1] + (W.shape[1],))
+    for column in range(W.shape[1]):
+        result[..., column] = (X * W[:, column]).sum(axis=-1)
+    return result
+
+# %% right project: tensordot over the last axis and the first
+def project(X, W):
+    return np.tensordot(X, W, axes=([-1], [0]))
+
+# %% wrong qkv: cuts one product into three equal parts
+def qkv(X, W_q, W_k, W_v):
+    W = np.concatenate([W_q, W_k, W_v], axis=1)
+    width = W.shape[1] // 3
+    Y = X @ W
+    return Y[..., :width], Y[..., width : 2 * width], Y[..., 2 * width :]
+
+# %% wrong qkv: a guard that also refuses values of another width
+def qkv(X, W_q, W_k, W_v):
+    if not (W_q.shape == W_k.shape == W_v.shape):
+        raise ValueError("the three matrices must have the same shape")
+    return X @ W_q, X @ W_k, X @ W_v
+
+# %% right qkv: one product, cut where the widths say
+def qkv(X, W_q, W_k, W_v):
+    together = np.matmul(X, np.hstack([W_q, W_k, W_v]))
+    ends = np.cumsum([W_q.shape[1], W_k.shape[1]])
+    Q, K, V = np.split(together, ends, axis=-1)
+    return Q, K, V
+
+# %% wrong scores: np.dot combines every sequence with every other
+def scores(Q, K):
+    return np.dot(Q, np.swapaxes(K, -1, -2))
+
+# %% wrong scores: multiplies with broadcasting, which stretches a width of 1
+def scores(Q, K):
+    products = Q[..., :, np.newaxis, :] * K[..., np.newaxis, :, :]
+    return products.sum(axis=-1)
+
+# %% right scores: one column for each key
+def scores(Q, K):
+    columns = [np.matmul(Q, K[..., j, :, None])[..., 0] for j in range(K.shape[-2])]
+    return np.stack(columns, axis=-1)
+
+# %% wrong weighted_sum: makes each row of weights sum to 1 first
+def weighted_sum(A, V):
+    if A.shape[-1] != V.shape[-2]:
+        raise ValueError("the numbers of keys differ")
+    return (A / A.sum(axis=-1, keepdims=True)) @ V
+
+# %% wrong weighted_sum: tensordot keeps the leading dimensions of both
+def weighted_sum(A, V):
+    return np.tensordot(A, V, axes=([-1], [-2]))
+
+# %% right weighted_sum: adds up one value after the other
+def weighted_sum(A, V):
+    if A.shape[-1] != V.shape[-2]:
+        raise ValueError(f"{A.shape[-1]} weights for {V.shape[-2]} values")
+    total = np.zeros(A.shape[:-1] + V.shape[-1:], dtype=A.dtype)
+    for j in range(A.shape[-1]):
+        total += A[..., j, None] * V[..., None, j, :]
+    return total
+
+# %% wrong soft_lookup: divides the scores by the root of the width
+def soft_lookup(Q, K, V):
+    S = Q @ np.swapaxes(K, -1, -2) / Q.shape[-1] ** 0.5
+    return softmax(S) @ V
+
+# %% wrong soft_lookup: the softmax of each key goes over the queries
+def soft_lookup(Q, K, V):
+    S = K @ np.swapaxes(Q, -1, -2)  # keys in rows
+    A = np.swapaxes(softmax(S), -1, -2)
+    return A @ V
+
+# %% right soft_lookup: mixes first and divides by the sum of the weights last
+def soft_lookup(Q, K, V):
+    S = np.matmul(Q, np.moveaxis(K, -2, -1))
+    E = np.exp(S - np.max(S, axis=-1)[..., None])
+    return np.matmul(E, V) / np.sum(E, axis=-1)[..., None]

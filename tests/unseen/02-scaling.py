@@ -258,3 +258,66 @@ def scaled_scores(Q, K):
 # %% wrong weights_entropy: adds 0.01 inside the logarithm
 def weights_entropy(A):
     return -np.sum(A * np.log(A + 0.01), axis=-1)
+
+# %% wrong score_variance: the key of a pair is the query of the next pair
+def score_variance(d_k, num_pairs, rng):
+    Q = rng.standard_normal((num_pairs, d_k))
+    K = np.roll(Q, -1, axis=0)
+    products = np.sum(Q * K, axis=1)
+    return float(np.var(products))
+
+# %% wrong score_variance: the keys come from a generator of their own, so results do not repeat
+def score_variance(d_k, num_pairs, rng):
+    products = np.empty(num_pairs)
+    other = np.random.default_rng()
+    for i in range(num_pairs):
+        products[i] = rng.standard_normal(d_k) @ other.standard_normal(d_k)
+    return float(products.var(ddof=1))
+
+# %% right score_variance: one pair at a time, with a running mean and sum of squares
+def score_variance(d_k, num_pairs, rng):
+    queries, keys = rng.spawn(2)
+    mean, squares = 0.0, 0.0
+    for count in range(1, num_pairs + 1):
+        product = float(np.dot(queries.normal(size=d_k), keys.normal(size=d_k)))
+        step = product - mean
+        mean += step / count
+        squares += step * (product - mean)
+    return squares / (num_pairs - 1)
+
+# %% wrong scaled_scores: K.T turns the leading dimensions around as well
+def scaled_scores(Q, K):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError("different widths")
+    return Q @ K.T / math.sqrt(Q.shape[-1])
+
+# %% wrong scaled_scores: divides the caller's queries in place
+def scaled_scores(Q, K):
+    d_k = Q.shape[-1]
+    if K.shape[-1] != d_k:
+        raise ValueError(f"{d_k} is not {K.shape[-1]}")
+    Q /= math.sqrt(d_k)
+    return np.einsum("...id,...jd->...ij", Q, K)
+
+# %% right scaled_scores: queries and keys are each divided by the fourth root
+def scaled_scores(Q, K):
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError("the widths of queries and keys differ")
+    root = Q.shape[-1] ** 0.25
+    return np.matmul(Q / root, np.moveaxis(K / root, -1, -2))
+
+# %% wrong weights_entropy: adds 1e-12 inside the logarithm, which is 0 in float16
+def weights_entropy(A):
+    tiny = A.dtype.type(1e-12)
+    return -(A * np.log(A + tiny)).sum(axis=-1)
+
+# %% wrong weights_entropy: replaces the zeros by ones in the caller's array
+def weights_entropy(A):
+    A[A == 0] = 1
+    return -np.sum(A * np.log(A), axis=-1)
+
+# %% right weights_entropy: the logarithm only where a weight is positive
+def weights_entropy(A):
+    logs = np.zeros_like(A)
+    np.log(A, out=logs, where=A > 0)
+    return -np.einsum("...j,...j->...", A, logs)

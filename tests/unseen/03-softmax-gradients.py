@@ -447,3 +447,111 @@ def softmax_backward(A, dA):
     if A.shape not in sums:
         sums[A.shape] = (A * dA).sum(axis=-1, keepdims=True)
     return A * (dA - sums[A.shape].astype(A.dtype))
+
+# %% wrong softmax: subtracts the largest score of all rows, so rows far below it become NaN
+def softmax(S):
+    E = np.exp(S - S.max())
+    return E / E.sum(axis=-1, keepdims=True)
+
+# %% wrong softmax: subtracts in place and changes the caller's scores
+def softmax(S):
+    S -= S.max(axis=-1, keepdims=True)
+    np_exp = np.exp(S)
+    return np_exp / np_exp.sum(axis=-1, keepdims=True)
+
+# %% right softmax: subtracts the maximum, then the logarithm of the sum
+def softmax(S):
+    T = S - np.amax(S, axis=-1, keepdims=True)
+    return np.exp(T - np.logaddexp.reduce(T, axis=-1, keepdims=True))
+
+# %% wrong softmax_jacobian: multiplies the columns by the weights instead of the rows
+def softmax_jacobian(a):
+    n = len(a)
+    return a * (np.eye(n, dtype=a.dtype) - a)
+
+# %% wrong softmax_jacobian: np.eye makes the result float64
+def softmax_jacobian(a):
+    return a[:, None] * (np.eye(len(a)) - a[None, :])
+
+# %% right softmax_jacobian: the negative products, with the weights added on the diagonal
+def softmax_jacobian(a):
+    J = np.negative(np.multiply.outer(a, a))
+    J.flat[:: len(a) + 1] += a
+    return J
+
+# %% wrong softmax_backward: one sum for all rows together
+def softmax_backward(A, dA):
+    return A * (dA - np.sum(A * dA))
+
+# %% wrong softmax_backward: the sum of the row is not multiplied by the weight
+def softmax_backward(A, dA):
+    product = A * dA
+    return product - product.sum(axis=-1, keepdims=True)
+
+# %% right softmax_backward: a Jacobian for each row
+def softmax_backward(A, dA):
+    if A.shape[-1] != dA.shape[-1]:
+        raise ValueError("the rows differ in length")
+    one = np.identity(A.shape[-1], dtype=A.dtype)
+    J = A[..., :, None] * one - A[..., :, None] * A[..., None, :]
+    return np.matmul(dA[..., None, :], J)[..., 0, :]
+
+# %% wrong attention_forward: takes the width of the values for the root
+def attention_forward(Q, K, V):
+    S = Q @ np.swapaxes(K, -1, -2) / V.shape[-1] ** 0.5
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = E / E.sum(axis=-1, keepdims=True)
+    return A @ V, A
+
+# %% wrong attention_forward: np.sqrt turns float32 into float64
+def attention_forward(Q, K, V):
+    S = np.matmul(Q, np.swapaxes(K, -1, -2)) / np.sqrt(Q.shape[-1])
+    S = S - S.max(axis=-1, keepdims=True)
+    A = np.exp(S) / np.exp(S).sum(axis=-1, keepdims=True)
+    return np.matmul(A, V), A
+
+# %% right attention_forward: einsum, with the root in the queries
+def attention_forward(Q, K, V):
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+        raise ValueError("sizes do not match")
+    S = np.einsum("...id,...jd->...ij", Q * Q.shape[-1] ** -0.5, K)
+    A = np.exp(S - S.max(-1)[..., None])
+    A = A / A.sum(-1)[..., None]
+    return np.einsum("...ij,...jv->...iv", A, V), A
+
+# %% wrong attention_backward: the gradient of the keys is not divided by the root
+def attention_backward(Q, K, V, dZ):
+    root = Q.shape[-1] ** 0.5
+    S = Q @ np.swapaxes(K, -1, -2) / root
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = E / E.sum(axis=-1, keepdims=True)
+    dV = np.swapaxes(A, -1, -2) @ dZ
+    dA = dZ @ np.swapaxes(V, -1, -2)
+    dS = A * (dA - (A * dA).sum(axis=-1, keepdims=True))
+    return dS @ K / root, np.swapaxes(dS, -1, -2) @ Q, dV
+
+# %% wrong attention_backward: the sum in the softmax goes over the queries
+def attention_backward(Q, K, V, dZ):
+    root = Q.shape[-1] ** 0.5
+    S = Q @ np.swapaxes(K, -1, -2) / root
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = E / E.sum(axis=-1, keepdims=True)
+    dA = dZ @ np.swapaxes(V, -1, -2)
+    dS = A * (dA - (A * dA).sum(axis=-2, keepdims=True)) / root
+    return dS @ K, np.swapaxes(dS, -1, -2) @ Q, np.swapaxes(A, -1, -2) @ dZ
+
+# %% right attention_backward: the row's sum is the product of dZ and Z
+def attention_backward(Q, K, V, dZ):
+    if dZ.shape != Q.shape[:-1] + V.shape[-1:]:
+        raise ValueError("dZ has another shape than Z")
+    q = Q / Q.shape[-1] ** 0.5
+    S = np.einsum("...id,...jd->...ij", q, K)
+    A = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = A / A.sum(axis=-1, keepdims=True)
+    Z = A @ V
+    lost = np.sum(dZ * Z, axis=-1)[..., None]
+    dS = A * (np.einsum("...iv,...jv->...ij", dZ, V) - lost)
+    dQ = np.einsum("...ij,...jd->...id", dS, K) / Q.shape[-1] ** 0.5
+    dK = np.einsum("...ij,...id->...jd", dS, q)
+    dV = np.einsum("...ij,...iv->...jv", A, dZ)
+    return dQ, dK, dV

@@ -499,3 +499,80 @@ def rotary(X, positions, base=10000.0):
             t = p * base ** (-i / d)
             R[row, i : i + 2, i : i + 2] = [[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]]
     return np.einsum("nij,...nj->...ni", R, X).astype(X.dtype)
+
+# %% wrong permutation_gap: the largest difference without its absolute value
+def permutation_gap(attend, X, permutation):
+    if len(permutation) != len(X):
+        raise ValueError("the permutation has another length")
+    return float(np.max(attend(X[permutation]) - attend(X)[permutation]))
+
+# %% wrong permutation_gap: reorders the result with the inverse permutation
+def permutation_gap(attend, X, permutation):
+    after = attend(X)[np.argsort(permutation)]
+    before = attend(X[permutation])
+    return float(np.abs(before - after).max())
+
+# %% right permutation_gap: puts the reordered result back into the old order
+def permutation_gap(attend, X, permutation):
+    if len(permutation) != len(X):
+        raise ValueError("the permutation has another length")
+    reordered = attend(X[permutation])
+    back = np.empty_like(reordered)
+    back[permutation] = reordered
+    difference = back - attend(X)
+    return float(max(difference.max(), -difference.min()))
+
+# %% wrong sinusoidal_encoding: all sines on the left, all cosines on the right
+def sinusoidal_encoding(n, d_model):
+    if d_model % 2:
+        raise ValueError("d_model is odd")
+    angles = np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+# %% wrong sinusoidal_encoding: each column has a speed of its own, also the cosine of a pair
+def sinusoidal_encoding(n, d_model):
+    j = np.arange(d_model)
+    angles = np.arange(n)[:, None] / 10000 ** (j / d_model)
+    return np.where(j % 2 == 0, np.sin(angles), np.cos(angles))
+
+# %% right sinusoidal_encoding: complex numbers, seen as pairs
+def sinusoidal_encoding(n, d_model):
+    if d_model % 2:
+        raise ValueError("d_model must be even")
+    speeds = np.exp(-np.log(10000) * np.arange(0, d_model, 2) / d_model)
+    hands = 1j * np.exp(-1j * np.outer(np.arange(n), speeds))  # sin + i cos
+    return np.stack([hands.real, hands.imag], axis=-1).reshape(n, d_model)
+
+# %% wrong rotary: the angles are computed in the dtype of X
+def rotary(X, positions, base=10000.0):
+    n, d = X.shape[-2:]
+    if d % 2 or len(positions) != n:
+        raise ValueError("sizes do not match")
+    speeds = (base ** (-np.arange(0, d, 2) / d)).astype(X.dtype)
+    angles = np.asarray(positions).astype(X.dtype)[:, None] * speeds
+    cos, sin = np.cos(angles), np.sin(angles)
+    result = np.empty_like(X)
+    result[..., ::2] = X[..., ::2] * cos - X[..., 1::2] * sin
+    result[..., 1::2] = X[..., ::2] * sin + X[..., 1::2] * cos
+    return result
+
+# %% wrong rotary: x is a view of the result, so the second line takes the new x
+def rotary(X, positions, base=10000.0):
+    d = X.shape[-1]
+    angles = np.asarray(positions)[:, None] * base ** (-np.arange(0, d, 2) / d)
+    cos, sin = np.cos(angles), np.sin(angles)
+    result = X.copy()
+    x, y = result[..., 0::2], result[..., 1::2]
+    result[..., 0::2] = x * cos - y * sin
+    result[..., 1::2] = x * sin + y * cos
+    return result
+
+# %% right rotary: a product of complex numbers
+def rotary(X, positions, base=10000.0):
+    n, d = X.shape[-2:]
+    if d % 2 or len(positions) != n:
+        raise ValueError("sizes do not match")
+    speeds = np.power(float(base), -np.arange(0, d, 2) / d)
+    turn = np.exp(1j * np.multiply.outer(np.asarray(positions, dtype=np.float64), speeds))
+    hands = (X[..., 0::2] + 1j * X[..., 1::2].astype(np.float64)) * turn
+    return np.stack((hands.real, hands.imag), axis=-1).reshape(X.shape).astype(X.dtype)

@@ -504,3 +504,101 @@ def padding_mask(lengths, n):
     if key not in known:
         known[key] = np.arange(n) < lengths[:, None, None]
     return known[key]
+
+# %% wrong causal_mask: counts from the beginning, right for as many queries as keys
+def causal_mask(n_q, n_k):
+    return np.tri(n_q, n_k, dtype=bool)
+
+# %% wrong causal_mask: does not shift back when there are more queries than keys
+def causal_mask(n_q, n_k):
+    earlier = max(n_k - n_q, 0)
+    i = np.arange(n_q).reshape(-1, 1)
+    return np.arange(n_k) <= i + earlier
+
+# %% right causal_mask: numbers queries and keys from the last one
+def causal_mask(n_q, n_k):
+    query_age = np.arange(n_q)[::-1]
+    key_age = np.arange(n_k)[::-1]
+    return np.greater_equal.outer(key_age, query_age).T
+
+# %% wrong padding_mask: cuts the padding off with a negative slice, which is everything for -0
+def padding_mask(lengths, n):
+    mask = np.ones((len(lengths), 1, n), dtype=bool)
+    for s, length in enumerate(lengths):
+        mask[s, 0, -(n - length) :] = False
+    return mask
+
+# %% wrong padding_mask: as wide as the longest sequence instead of n
+def padding_mask(lengths, n):
+    if np.max(lengths) > n:
+        raise ValueError("a sequence is longer than n")
+    return np.arange(np.max(lengths)) < np.reshape(lengths, (-1, 1, 1))
+
+# %% right padding_mask: picks rows of a triangle
+def padding_mask(lengths, n):
+    if (np.asarray(lengths) > n).any():
+        raise ValueError("a sequence is longer than n")
+    triangle = np.tri(n + 1, n, -1, dtype=bool)  # row l has l times True
+    return triangle[lengths][:, np.newaxis]
+
+# %% wrong masked_softmax: subtracts the largest of all scores, the masked ones included
+def masked_softmax(S, mask):
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    E = np.where(mask, E, 0).astype(S.dtype)
+    total = E.sum(axis=-1, keepdims=True)
+    return E / np.where(total == 0, 1, total).astype(S.dtype)
+
+# %% wrong masked_softmax: masked scores become -1e9, which is larger than some visible scores
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    low = np.where(mask, S, -1e9).astype(S.dtype)
+    E = np.exp(low - low.max(axis=-1, keepdims=True))
+    A = E / E.sum(axis=-1, keepdims=True)
+    return np.where(mask.any(axis=-1, keepdims=True), A, 0).astype(S.dtype)
+
+# %% right masked_softmax: row by row, with only the visible scores in hand
+def masked_softmax(S, mask):
+    mask = np.broadcast_to(mask, S.shape)
+    A = np.zeros_like(S)
+    for row in np.ndindex(S.shape[:-1]):
+        seen = mask[row]
+        if seen.any():
+            e = np.exp(S[row][seen] - S[row][seen].max())
+            A[row][seen] = e / e.sum()
+    return A
+
+# %% wrong masked_attention: without a mask it allows a square of queries by queries
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    if mask is None:
+        mask = np.ones((Q.shape[-2], Q.shape[-2]), dtype=bool)
+    mask = np.broadcast_to(mask, S.shape)
+    S = np.where(mask, S, -np.inf)
+    top = S.max(axis=-1, keepdims=True)
+    E = np.exp(S - np.where(np.isfinite(top), top, 0).astype(S.dtype))
+    total = E.sum(axis=-1, keepdims=True)
+    A = E / np.where(total > 0, total, 1).astype(S.dtype)
+    return A @ V, A
+
+# %% wrong masked_attention: masks after the softmax and divides again, too late beside a large masked score
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    A = np.exp(S - S.max(axis=-1, keepdims=True))
+    A = A / A.sum(axis=-1, keepdims=True)
+    if mask is not None:
+        A = A * np.broadcast_to(mask, A.shape)
+        total = A.sum(axis=-1, keepdims=True)
+        A = np.divide(A, total, out=np.zeros_like(A), where=total > 0)
+    return A @ V, A
+
+# %% right masked_attention: subtracts the logarithm of a masked sum
+def masked_attention(Q, K, V, mask=None):
+    S = scaled_scores(Q, K)
+    seen = np.full(S.shape, True) if mask is None else np.broadcast_to(mask, S.shape)
+    S = np.where(seen, S, S.dtype.type(-np.inf))
+    top = np.max(S, axis=-1, keepdims=True, where=seen, initial=np.finfo(S.dtype).min)
+    E = np.exp(S - top)
+    total = np.sum(E, axis=-1, keepdims=True)
+    A = np.zeros_like(S)
+    np.divide(E, total, out=A, where=seen)
+    return np.matmul(A, V), A

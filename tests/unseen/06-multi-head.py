@@ -1150,3 +1150,437 @@ class MultiHeadAttention(nn.Module):
         S = q @ k.transpose(-2, -1) / math.sqrt(d_head)
         A = masked_softmax(S, mask)
         return self.W_o(merge_heads(A @ v)), A
+
+# %% wrong split_heads: a head gets every h-th column
+def split_heads(X, num_heads):
+    b, n, d = X.shape
+    if d % num_heads:
+        raise ValueError(f"{d} columns for {num_heads} heads")
+    return X.reshape(b, n, d // num_heads, num_heads).permute(0, 3, 1, 2)
+
+# %% wrong split_heads: drops the columns that are left over and raises nothing
+def split_heads(X, num_heads):
+    width = X.shape[-1] // num_heads
+    heads = [X[..., i * width : (i + 1) * width] for i in range(num_heads)]
+    return torch.stack(heads, dim=1)
+
+# %% right split_heads: windows of columns with unfold
+def split_heads(X, num_heads):
+    width, rest = divmod(X.shape[2], num_heads)
+    if rest:
+        raise IndexError(f"{rest} columns are left over")
+    return X.unfold(2, width, width).movedim(2, 1)
+
+# %% wrong merge_heads: reshapes without moving the head axis back
+def merge_heads(X):
+    b, h, n, d_head = X.shape
+    return X.reshape(b, n, h * d_head)
+
+# %% wrong merge_heads: view works for what split_heads returns, not for a tensor of its own
+def merge_heads(X):
+    b, h, n, d_head = X.shape
+    return X.transpose(1, 2).view(b, n, h * d_head)
+
+# %% right merge_heads: concatenates the heads one by one
+def merge_heads(X):
+    return torch.cat(X.unbind(dim=1), dim=-1)
+
+# %% wrong MultiHeadAttentionLoop: takes entry i of a mask with four axes, even if it has only one
+class Head(nn.Module):
+    def __init__(self, d_model, d_head, bias):
+        super().__init__()
+        self.W_q = nn.Linear(d_model, d_head, bias=bias)
+        self.W_k = nn.Linear(d_model, d_head, bias=bias)
+        self.W_v = nn.Linear(d_model, d_head, bias=bias)
+
+    def forward(self, query, key, value, mask):
+        q, k = self.W_q(query), self.W_k(key)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return A @ self.W_v(value), A
+
+
+class MultiHeadAttentionLoop(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.heads = nn.ModuleList(Head(d_model, d_model // num_heads, bias) for _ in range(num_heads))
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        results, weights = [], []
+        for i, head in enumerate(self.heads):
+            own = mask[:, i] if mask is not None and mask.dim() == 4 else mask
+            z, A = head(query, key, value, own)
+            results.append(z)
+            weights.append(A)
+        return self.W_o(torch.cat(results, dim=-1)), torch.stack(weights, dim=1)
+
+# %% wrong MultiHeadAttentionLoop: without values it takes the queries, not the keys
+class MultiHeadAttentionLoop(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            names = ("W_q", "W_k", "W_v")
+            self.heads.append(
+                nn.ModuleDict({name: nn.Linear(d_model, d_model // num_heads, bias=bias) for name in names})
+            )
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = query if key.shape == query.shape else key
+        results, weights = [], []
+        for i, head in enumerate(self.heads):
+            own = mask
+            if mask is not None and mask.dim() == 4:
+                own = mask[:, i if mask.shape[1] > 1 else 0]
+            q, k, v = head["W_q"](query), head["W_k"](key), head["W_v"](value)
+            A = masked_softmax(q @ k.mT / math.sqrt(k.shape[-1]), own)
+            results.append(A @ v)
+            weights.append(A)
+        return self.W_o(torch.cat(results, dim=-1)), torch.stack(weights, dim=1)
+
+# %% right MultiHeadAttentionLoop: heads are dictionaries, and the mask gets four axes before the loop
+class MultiHeadAttentionLoop(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"{d_model} is not a multiple of {num_heads}")
+        self.d_model = d_model
+        self.num_heads = num_heads
+
+        def projections():
+            width = d_model // num_heads
+            return nn.ModuleDict({f"W_{x}": nn.Linear(d_model, width, bias=bias) for x in "qkv"})
+
+        self.heads = nn.ModuleList([projections() for _ in range(num_heads)])
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        if mask is None:
+            masks = [None] * self.num_heads
+        else:
+            if mask.dim() == 3:
+                mask = mask.unsqueeze(1)
+            while mask.dim() < 4:
+                mask = mask.unsqueeze(0)
+            masks = mask.expand(-1, self.num_heads, -1, -1).unbind(1)
+        pairs = [self.attend(head, query, key, value, own) for head, own in zip(self.heads, masks)]
+        results, weights = zip(*pairs)
+        return self.W_o(torch.cat(results, -1)), torch.stack(weights, 1)
+
+    def attend(self, head, query, key, value, mask):
+        q = head["W_q"](query) * (self.d_model / self.num_heads) ** -0.5
+        A = masked_softmax(torch.einsum("bid,bjd->bij", q, head["W_k"](key)), mask)
+        return torch.bmm(A, head["W_v"](value)), A
+
+# %% wrong MultiHeadAttention: a mask with three axes goes on unchanged, so its sequences meet the heads
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+
+        def heads(x):
+            return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+        q, k, v = heads(self.W_q(query)), heads(self.W_k(key)), heads(self.W_v(value))
+        A = masked_softmax(q @ k.mT / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+# %% wrong MultiHeadAttention: returns detached weights
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        for name in ("W_q", "W_k", "W_v", "W_o"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        b, n_q, _ = query.shape
+        n_k = key.shape[1]
+        d_head = self.d_model // self.num_heads
+        q = self.W_q(query).reshape(b, n_q, self.num_heads, d_head).transpose(1, 2)
+        k = self.W_k(key).reshape(b, n_k, self.num_heads, d_head).transpose(1, 2)
+        v = self.W_v(value).reshape(b, n_k, self.num_heads, d_head).transpose(1, 2)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(d_head), mask)
+        Z = (A @ v).transpose(1, 2).reshape(b, n_q, self.d_model)
+        return self.W_o(Z), A.detach()  # only to look at
+
+# %% right MultiHeadAttention: einsum with the head as the third axis, never transposed
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("the heads do not share the columns evenly")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, query, key=None, value=None, mask=None):
+        if key is None:
+            key = query
+        if value is None:
+            value = key
+        shape = (self.num_heads, self.d_model // self.num_heads)
+        q = self.W_q(query).unflatten(2, shape)
+        k = self.W_k(key).unflatten(2, shape)
+        v = self.W_v(value).unflatten(2, shape)
+        S = torch.einsum("bihd,bjhd->bhij", q / math.sqrt(shape[1]), k)
+        if mask is not None and mask.ndim == 3:
+            mask = mask[:, None, :, :]
+        A = masked_softmax(S, mask)
+        Z = torch.einsum("bhij,bjhd->bihd", A, v)
+        return self.W_o(Z.flatten(2)), A
+
+# %% wrong fuse: W_o is the very module of the list of heads
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def fuse(loop):
+    bias = loop.W_o.bias is not None
+    new = MultiHeadAttention(loop.d_model, loop.num_heads, bias)
+    new = new.to(loop.W_o.weight.dtype)
+    with torch.no_grad():
+        for name in ("W_q", "W_k", "W_v"):
+            layers = [getattr(head, name) for head in loop.heads]
+            getattr(new, name).weight.copy_(torch.cat([layer.weight for layer in layers]))
+            if bias:
+                getattr(new, name).bias.copy_(torch.cat([layer.bias for layer in layers]))
+    new.W_o = loop.W_o
+    return new
+
+# %% wrong fuse: the new layer stays float32
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def fuse(loop):
+    bias = loop.W_o.bias is not None
+    new = MultiHeadAttention(loop.d_model, loop.num_heads, bias=bias)
+    kinds = ["weight", "bias"] if bias else ["weight"]
+    with torch.no_grad():
+        for kind in kinds:
+            getattr(new.W_o, kind).copy_(getattr(loop.W_o, kind))
+            for name in ("W_q", "W_k", "W_v"):
+                parts = [getattr(getattr(head, name), kind) for head in loop.heads]
+                getattr(getattr(new, name), kind).copy_(torch.cat(parts, dim=0))
+    return new
+
+# %% right fuse: collects a state_dict and loads it
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def fuse(loop):
+    state = {f"W_o.{kind}": value.detach().clone() for kind, value in loop.W_o.named_parameters()}
+    for name in ("W_q", "W_k", "W_v"):
+        own = [dict(getattr(head, name).named_parameters()) for head in loop.heads]
+        for kind in own[0]:
+            state[f"{name}.{kind}"] = torch.cat([parameters[kind].detach() for parameters in own])
+    new = MultiHeadAttention(loop.d_model, loop.num_heads, bias="W_o.bias" in state)
+    new.to(dtype=state["W_o.weight"].dtype).load_state_dict(state)
+    return new
+
+# %% wrong from_torch: reads the rows as query, key and value of one head after the other
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def from_torch(module):
+    bias = module.in_proj_bias is not None
+    d, h = module.embed_dim, module.num_heads
+    new = MultiHeadAttention(d, h, bias=bias).to(module.in_proj_weight.dtype)
+    with torch.no_grad():
+        rows = module.in_proj_weight.reshape(h, 3, d // h, d)
+        for i, layer in enumerate((new.W_q, new.W_k, new.W_v)):
+            layer.weight.copy_(rows[:, i].reshape(d, d))
+            if bias:
+                layer.bias.copy_(module.in_proj_bias.reshape(h, 3, d // h)[:, i].reshape(d))
+        new.W_o.weight.copy_(module.out_proj.weight)
+        if bias:
+            new.W_o.bias.copy_(module.out_proj.bias)
+    return new
+
+# %% wrong from_torch: the parameters are views of those of PyTorch's layer
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def from_torch(module):
+    bias = module.in_proj_bias is not None
+    new = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias)
+    weights = module.in_proj_weight.detach().chunk(3)
+    for i, layer in enumerate((new.W_q, new.W_k, new.W_v)):
+        layer.weight = nn.Parameter(weights[i])
+        if bias:
+            layer.bias = nn.Parameter(module.in_proj_bias.detach().chunk(3)[i])
+    new.W_o.weight = nn.Parameter(module.out_proj.weight.detach())
+    if bias:
+        new.W_o.bias = nn.Parameter(module.out_proj.bias.detach())
+    return new
+
+# %% right from_torch: copies of the named parameters, loaded by name
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads, bias=True):
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("d_model is not a multiple of num_heads")
+        self.d_model, self.num_heads = d_model, num_heads
+        self.W_q = nn.Linear(d_model, d_model, bias=bias)
+        self.W_k = nn.Linear(d_model, d_model, bias=bias)
+        self.W_v = nn.Linear(d_model, d_model, bias=bias)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, query, key=None, value=None, mask=None):
+        key = query if key is None else key
+        value = key if value is None else value
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        q = self.W_q(query).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        k = self.W_k(key).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        v = self.W_v(value).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        A = masked_softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), mask)
+        return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
+
+
+def from_torch(module):
+    theirs = {name: value.detach().clone() for name, value in module.named_parameters()}
+    d = module.embed_dim
+    state = {}
+    for name, value in theirs.items():
+        kind = name.rsplit("_" if name.startswith("in") else ".", 1)[1]
+        if name.startswith("out_proj"):
+            state[f"W_o.{kind}"] = value
+        else:
+            for i, letter in enumerate("qkv"):
+                state[f"W_{letter}.{kind}"] = value[i * d : (i + 1) * d]
+    new = MultiHeadAttention(d, module.num_heads, bias="W_o.bias" in state)
+    new = new.to(module.out_proj.weight.dtype)
+    new.load_state_dict(state, strict=True)
+    return new

@@ -912,3 +912,335 @@ class TinyGPT(nn.Module):
 # @@
 # -         mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril(-1)
 # +         mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril() & (tokens != 0)[:, None]
+
+# %% wrong FeedForward: the other GELU, with tanh
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.gelu = nn.GELU(approximate="tanh")
+
+    def forward(self, x):
+        return self.linear2(self.gelu(self.linear1(x)))
+
+# %% wrong FeedForward: the second linear layer has no bias
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x):
+        hidden = nn.functional.gelu(self.linear1(x))
+        return self.linear2(hidden)
+
+# %% right FeedForward: the normal distribution written with the error function
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.add_module("linear1", nn.Linear(d_model, d_ff))
+        self.add_module("linear2", nn.Linear(d_ff, d_model))
+
+    def forward(self, x):
+        t = self.linear1(x)
+        share = (1 + torch.erf(t / math.sqrt(2))) / 2
+        return self.linear2(t * share)
+
+# %% wrong EncoderLayer: one norm under two names
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = self.norm2 = nn.LayerNorm(d_model)
+
+    def forward(self, x, mask=None):
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        return x + self.feed_forward(self.norm2(x))
+
+# %% wrong EncoderLayer: adds both parts to the caller's x in place
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+
+    def forward(self, x, mask=None):
+        attended, weights = self.self_attn(self.norm1(x), mask=mask)
+        x += attended
+        x += self.feed_forward(self.norm2(x))
+        return x
+
+# %% right EncoderLayer: a loop over two pairs of norm and part
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.norm1, self.norm2 = (nn.LayerNorm(d_model) for _ in range(2))
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+
+    def attend(self, y, mask):
+        return self.self_attn(query=y, key=y, value=y, mask=mask)[0]
+
+    def forward(self, x, mask=None):
+        stream = x
+        for norm, part in ((self.norm1, lambda y: self.attend(y, mask)), (self.norm2, self.feed_forward)):
+            stream = torch.add(stream, part(norm(stream)))
+        return stream
+
+# %% wrong DecoderLayer: the memory goes through norm2 as well
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        x = x + self.multihead_attn(self.norm2(x), self.norm2(memory), mask=memory_mask)[0]
+        return x + self.feed_forward(self.norm3(x))
+
+# %% wrong DecoderLayer: without a memory mask the mask of self-attention is taken
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        self.self_attn = MultiHeadAttention(d_model, num_heads)
+        self.multihead_attn = MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.norm3 = nn.LayerNorm(d_model)
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if memory_mask is None and memory.shape[1] == x.shape[1]:
+            memory_mask = mask
+        x = x + self.self_attn(self.norm1(x), mask=mask)[0]
+        x = x + self.multihead_attn(self.norm2(x), memory, memory, memory_mask)[0]
+        return x + self.feed_forward(self.norm3(x))
+
+# %% right DecoderLayer: each part returns only what it adds
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.linear2(nn.functional.gelu(self.linear1(x)))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, d_model, num_heads, d_ff):
+        super().__init__()
+        for name in ("self_attn", "multihead_attn"):
+            setattr(self, name, MultiHeadAttention(d_model, num_heads))
+        for number in (1, 2, 3):
+            setattr(self, f"norm{number}", nn.LayerNorm(d_model))
+        self.feed_forward = FeedForward(d_model, d_ff)
+
+    def among_themselves(self, x, mask):
+        out, _ = self.self_attn(self.norm1(x), mask=mask)
+        return out
+
+    def from_memory(self, x, memory, memory_mask):
+        out, _ = self.multihead_attn(self.norm2(x), memory, mask=memory_mask)
+        return out
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        first = x + self.among_themselves(x, mask)
+        second = first + self.from_memory(first, memory, memory_mask)
+        return second + self.feed_forward(self.norm3(second))
+
+# %% wrong TinyGPT: counts positions from the end, so they change with the number of tokens
+class Block(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = MultiHeadAttention(d_model, num_heads)
+        self.net = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+    def forward(self, x, mask):
+        x = x + self.attn(self.norm1(x), mask=mask)[0]
+        return x + self.net(self.norm2(x))
+
+
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.places = nn.Embedding(max_len, d_model)
+        self.layers = nn.ModuleList(Block(d_model, num_heads) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.max_len:
+            raise ValueError(f"{n} tokens, and at most {self.max_len}")
+        x = self.embedding(tokens) + self.places(torch.arange(n - 1, -1, -1, device=tokens.device))
+        mask = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+# %% wrong TinyGPT: num_layers times the same layer in the list
+class Block(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = MultiHeadAttention(d_model, num_heads)
+        self.net = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
+
+    def forward(self, x, mask):
+        x = x + self.attn(self.norm1(x), mask=mask)[0]
+        return x + self.net(self.norm2(x))
+
+
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.places = nn.Parameter(torch.randn(max_len, d_model) * 0.1)
+        self.layers = nn.ModuleList([Block(d_model, num_heads)] * num_layers)
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.max_len:
+            raise ValueError("too many tokens")
+        x = self.embedding(tokens) + self.places[:n]
+        mask = torch.tril(torch.ones(n, n)).bool()
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.head(self.norm(x))
+
+# %% right TinyGPT: sinusoidal positions in a buffer, and a mask kept for max_len
+class Block(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
+        self.attn = MultiHeadAttention(d_model, num_heads)
+        self.up = nn.Linear(d_model, 4 * d_model)
+        self.down = nn.Linear(4 * d_model, d_model)
+
+    def forward(self, x, mask):
+        y = self.norms[0](x)
+        x = x + self.attn(y, y, y, mask)[0]
+        return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
+
+
+class TinyGPT(nn.Module):
+    def __init__(self, vocab_size, d_model, num_heads, num_layers, max_len):
+        super().__init__()
+        self.max_len = max_len
+        self.words = nn.Embedding(vocab_size, d_model)
+        angles = torch.arange(max_len)[:, None] / 1000 ** (torch.arange(0, d_model, 2) / d_model)
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :d_model]
+        self.register_buffer("waves", waves)
+        self.register_buffer("allowed", torch.ones(max_len, max_len, dtype=torch.bool).tril())
+        self.blocks = nn.ModuleList(Block(d_model, num_heads) for _ in range(num_layers))
+        self.last = nn.Sequential(nn.LayerNorm(d_model), nn.Linear(d_model, vocab_size))
+        nn.init.normal_(self.last[1].weight, std=0.02)
+
+    def forward(self, tokens):
+        n = tokens.shape[1]
+        if n > self.max_len:
+            raise IndexError(f"{n} tokens do not fit into {self.max_len}")
+        x = self.words(tokens) + self.waves[:n]
+        for block in self.blocks:
+            x = block(x, self.allowed[:n, :n])
+        return self.last(x)
+
+# %% wrong generate: gives all parts the mode of the whole model afterwards
+def generate(model, prompt, num_new_tokens):
+    was_training = model.training
+    model.eval()
+    tokens = prompt
+    with torch.no_grad():
+        for _ in range(num_new_tokens):
+            logits = model(tokens[:, -model.max_len :])[:, -1]
+            tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], dim=1)
+    model.train(was_training)
+    return tokens
+
+# %% wrong generate: also forgets the beginning that the model no longer sees
+@torch.no_grad()
+def generate(model, prompt, num_new_tokens):
+    tokens = prompt
+    for _ in range(num_new_tokens):
+        tokens = tokens[:, -model.max_len :]
+        following = model(tokens)[:, -1].argmax(dim=-1)
+        tokens = torch.cat([tokens, following[:, None]], dim=1)
+    return tokens
+
+# %% right generate: writes into a tensor of the final length
+def generate(model, prompt, num_new_tokens):
+    b, n = prompt.shape
+    text = torch.empty(b, n + num_new_tokens, dtype=prompt.dtype, device=prompt.device)
+    text[:, :n] = prompt
+    for end in range(n, n + num_new_tokens):
+        begin = max(0, end - model.max_len)
+        with torch.inference_mode():
+            best = model(text[:, begin:end].clone())[:, -1, :].max(dim=-1).indices
+        text[:, end] = best.clone()
+    return text

@@ -528,3 +528,136 @@ def head_importance(layer, loss):
         left = ablate_head(left, t)
         result.append(loss(left) - whole)
     return torch.tensor(result, dtype=torch.float64)
+
+# %% wrong previous_token_score: key -1 of the first token is the last key, and it counts in the mean
+def previous_token_score(A):
+    n = A.shape[-1]
+    if A.shape[-2] != n or n == 1:
+        raise ValueError("there is no previous token")
+    i = torch.arange(n)
+    weights = A[..., i, i - 1]
+    if weights.dim() == 3:
+        weights = weights.mean(0)
+    return weights.mean(-1)
+
+# %% wrong previous_token_score: takes the first axis for the batch even if there is none
+def previous_token_score(A):
+    if A.shape[-1] != A.shape[-2] or A.shape[-1] < 2:
+        raise ValueError("A is not square, or has a single token")
+    return A.diagonal(-1, -2, -1).mean(-1).mean(0)
+
+# %% right previous_token_score: multiplies with a shifted unit matrix
+def previous_token_score(A):
+    n = A.shape[-1]
+    if A.shape[-2] != n or n < 2:
+        raise ValueError(f"no previous tokens in the shape {tuple(A.shape)}")
+    before = torch.diag(A.new_ones(n - 1), -1)
+    each = torch.einsum("...ij,ij->...", A, before) / (n - 1)
+    return each.reshape(-1, A.shape[-3]).mean(dim=0)
+
+# %% wrong effective_rank: a share that is met exactly does not count
+def effective_rank(A, energy=0.9):
+    if A.dim() != 2:
+        raise ValueError("A must be a matrix")
+    squares = torch.linalg.svdvals(A) ** 2
+    if squares.sum() == 0:
+        return 1
+    share = squares.cumsum(0) / squares.sum()
+    return int((share <= energy).sum()) + 1
+
+# %% wrong effective_rank: accepts the tables of several heads and counts over all of them
+def effective_rank(A, energy=0.9):
+    squares = torch.linalg.svdvals(A).square()
+    sums = squares.cumsum(-1)
+    short = sums < energy * squares.sum(-1, keepdim=True)
+    return int(short.sum()) + 1
+
+# %% right effective_rank: takes one square after another from what is still needed
+def effective_rank(A, energy=0.9):
+    if A.ndim != 2:
+        raise ValueError(f"one matrix, please, not the shape {tuple(A.shape)}")
+    squares = [float(value) ** 2 for value in torch.linalg.svdvals(A.double())]
+    needed = energy * sum(squares) * (1 - 1e-6)  # a little less, for rounding
+    for rank, square in enumerate(squares, start=1):
+        needed -= square
+        if needed <= 0:
+            return rank
+    return len(squares)
+
+# %% wrong ablate_head: zeros in the rows of W_v, but its bias still adds something
+def ablate_head(layer, head):
+    if not 0 <= head < layer.num_heads:
+        raise ValueError(f"there is no head {head}")
+    new = copy.deepcopy(layer)
+    width = layer.d_model // layer.num_heads
+    with torch.no_grad():
+        new.W_v.weight[head * width : (head + 1) * width] = 0
+    return new
+
+# %% wrong ablate_head: head -1 is an empty slice and raises nothing
+def ablate_head(layer, head):
+    if head >= layer.num_heads:
+        raise IndexError(f"the layer has {layer.num_heads} heads")
+    new = copy.deepcopy(layer)
+    width = layer.d_model // layer.num_heads
+    with torch.no_grad():
+        new.W_o.weight[:, head * width : (head + 1) * width].zero_()
+    return new
+
+# %% right ablate_head: a hook on the copy's W_o that replaces the head's columns by zeros
+def ablate_head(layer, head):
+    if head not in range(layer.num_heads):
+        raise IndexError(f"heads are 0 to {layer.num_heads - 1}")
+    silent = copy.deepcopy(layer)
+    width = silent.d_model // silent.num_heads
+
+    def silence(module, inputs):
+        Z = inputs[0].unflatten(-1, (-1, width))
+        nothing = torch.zeros_like(Z[..., :1, :])
+        Z = torch.cat([Z[..., :head, :], nothing, Z[..., head + 1 :, :]], dim=-2)
+        return (Z.flatten(-2),)
+
+    silent.W_o.register_forward_pre_hook(silence)
+    return silent
+
+# %% wrong head_importance: each head is removed from the layer that already lacks the ones before
+def head_importance(layer, loss):
+    width = layer.d_model // layer.num_heads
+    whole = float(loss(layer))
+    less = copy.deepcopy(layer)
+    result = []
+    for t in range(layer.num_heads):
+        with torch.no_grad():
+            less.W_o.weight[:, t * width : (t + 1) * width] = 0
+        result.append(float(loss(less)) - whole)
+    return torch.tensor(result, dtype=layer.W_o.weight.dtype)
+
+# %% wrong head_importance: what it puts back is a view of the weight that it has set to 0
+def head_importance(layer, loss):
+    width = layer.d_model // layer.num_heads
+    whole = float(loss(layer))
+    result = torch.zeros(layer.num_heads, dtype=layer.W_o.weight.dtype)
+    for t in range(layer.num_heads):
+        columns = slice(t * width, (t + 1) * width)
+        saved = layer.W_o.weight.detach()[:, columns]
+        with torch.no_grad():
+            layer.W_o.weight[:, columns] = 0
+            result[t] = float(loss(layer)) - whole
+            layer.W_o.weight[:, columns] = saved
+    return result
+
+# %% right head_importance: a hook for each head in the layer itself, removed at once
+def head_importance(layer, loss):
+    width = layer.d_model // layer.num_heads
+    whole = loss(layer)
+    result = []
+    for t in range(layer.num_heads):
+        keep = torch.ones(layer.num_heads, dtype=torch.bool).index_fill(0, torch.tensor([t]), False)
+        keep = keep.repeat_interleave(width)
+        hook = layer.W_o.register_forward_pre_hook(lambda module, inputs: (inputs[0].masked_fill(~keep, 0),))
+        try:
+            without = loss(layer)
+        finally:
+            hook.remove()
+        result.append(torch.as_tensor(without - whole, dtype=layer.W_o.weight.dtype))
+    return torch.stack(result)

@@ -872,3 +872,214 @@ def largest_batch(context, model, machine, seconds):
     while possible(max(1, 2 * batch)):
         batch = max(1, 2 * batch)
     return batch
+
+# %% wrong attention_flops: in each head the products are d_model wide
+def attention_flops(n, d_model, num_heads):
+    projections = 4 * 2 * n * d_model * d_model
+    scores = 2 * n * n * d_model
+    sums = 2 * n * n * d_model
+    return projections + num_heads * (scores + sums)
+
+# %% wrong attention_flops: three projections, without the one of the output
+def attention_flops(n, d_model, num_heads):
+    if d_model % num_heads:
+        raise ValueError("num_heads does not divide d_model")
+    d_head = d_model // num_heads
+    return 3 * (2 * n * d_model**2) + num_heads * 2 * (2 * n * n * d_head)
+
+# %% right attention_flops: adds up the products one after the other
+def attention_flops(n, d_model, num_heads):
+    if d_model % num_heads:
+        raise ValueError("num_heads does not divide d_model")
+
+    def product(a, k, b):
+        return 2 * a * k * b
+
+    d_head = d_model // num_heads
+    total = 0
+    for _ in "qkvo":
+        total += product(n, d_model, d_model)
+    for _ in range(num_heads):
+        total += product(n, d_head, n) + product(n, n, d_head)
+    return total
+
+# %% wrong attention_bytes: the weights of a single head
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    if d_model % num_heads:
+        raise ValueError("num_heads does not divide d_model")
+    return n**2 * bytes_per_value
+
+# %% wrong attention_bytes: only the lower triangle, as if there were a mask
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    return num_heads * (n * (n + 1) // 2) * bytes_per_value
+
+# %% right attention_bytes: the product of a shape
+def attention_bytes(n, d_model, num_heads, bytes_per_value):
+    if d_model != d_model // num_heads * num_heads:
+        raise ValueError("num_heads does not divide d_model")
+    return bytes_per_value * math.prod((num_heads, n, n))
+
+# %% wrong parameter_count: a bias counts as one number
+def parameter_count(d_model, bias=True):
+    one = d_model * d_model
+    if bias:
+        one += 1
+    return 4 * one
+
+# %% wrong parameter_count: no bias by default
+def parameter_count(d_model, bias=False):
+    return 4 * (d_model**2 + (d_model if bias else 0))
+
+# %% right parameter_count: a bias is one more row of each matrix
+def parameter_count(d_model, bias=True):
+    rows = d_model + 1 if bias else d_model
+    return sum(rows * d_model for _ in range(4))
+
+# %% wrong crossover_length: only one of the two products
+def crossover_length(d_model):
+    # 4 * 2 n d^2 = 2 n^2 d
+    return 4 * d_model
+
+# %% wrong crossover_length: only the three projections of queries, keys and values
+def crossover_length(d_model):
+    projections = 3 * 2 * d_model**2  # for each token
+    products = 2 * 2 * d_model  # for each pair of tokens
+    return projections // products
+
+# %% right crossover_length: searches between two lengths
+def crossover_length(d_model):
+    def difference(n):
+        return 2 * (2 * n * n * d_model) - 4 * (2 * n * d_model * d_model)
+
+    low, high = 1, 1
+    while difference(high) < 0:
+        high *= 2
+    while low < high:
+        middle = (low + high) // 2
+        if difference(middle) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+# %% wrong fit_exponent: the slope between the shortest and the longest only
+def fit_exponent(lengths, seconds):
+    if len(lengths) != len(seconds):
+        raise ValueError("as many seconds as lengths")
+    first, last = int(np.argmin(lengths)), int(np.argmax(lengths))
+    rise = math.log(seconds[last]) - math.log(seconds[first])
+    return rise / (math.log(lengths[last]) - math.log(lengths[first]))
+
+# %% wrong fit_exponent: takes the mean of a length that was measured several times
+def fit_exponent(lengths, seconds):
+    u, w = np.log(lengths), np.log(seconds)
+    if u.shape != w.shape:
+        raise ValueError("sizes differ")
+    different = np.unique(u)
+    means = np.array([w[u == value].mean() for value in different])
+    return float(np.polyfit(different, means, 1)[0])
+
+# %% right fit_exponent: a linear system with a column of ones
+def fit_exponent(lengths, seconds):
+    u = np.log(np.asarray(lengths, dtype=float))
+    w = np.log(np.asarray(seconds, dtype=float))
+    if u.shape != w.shape:
+        raise ValueError("sizes differ")
+    line = np.linalg.lstsq(np.column_stack([np.ones_like(u), u]), w, rcond=None)[0]
+    return float(line[1])
+
+# %% wrong decode_bytes: each text reads the parameters again
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    cache = 2 * context * num_layers * num_kv_heads * d_head
+    return batch * (num_parameters + cache) * bytes_per_number
+
+# %% wrong decode_bytes: keys and values as wide as the model
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    keys = values = batch * context * num_layers * d_model
+    return (num_parameters + keys + values) * bytes_per_number
+
+# %% right decode_bytes: vectors first, then numbers, then bytes
+def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+    vectors = 0
+    for _ in range(num_layers):
+        vectors += num_kv_heads * (context + context)  # keys and values of a text
+    numbers = num_parameters + batch * vectors * d_head
+    return numbers * bytes_per_number
+
+# %% wrong least_seconds: first all bytes, then all operations
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return operations / operations_per_second + moved_bytes / bytes_per_second
+
+# %% wrong least_seconds: whole seconds only
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    return float(max(operations // operations_per_second, moved_bytes // bytes_per_second))
+
+# %% right least_seconds: sorts the two times
+def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
+    work = (operations, moved_bytes)
+    speed = (operations_per_second, bytes_per_second)
+    times = sorted(amount / rate for amount, rate in zip(work, speed))
+    return times[-1]
+
+# %% wrong critical_batch: one operation for each parameter
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    return operations_per_second * bytes_per_number / bytes_per_second
+
+# %% wrong critical_batch: rounds up to whole texts
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    reading = bytes_per_number / bytes_per_second
+    one_text = 2 / operations_per_second
+    return float(math.ceil(reading / one_text))
+
+# %% right critical_batch: numbers read in a second against numbers used in a second
+def critical_batch(operations_per_second, bytes_per_second, bytes_per_number):
+    read = bytes_per_second / bytes_per_number
+    used = operations_per_second / 2
+    return used / read
+
+# %% wrong largest_batch: the memory has to stay below its limit
+def largest_batch(context, model, machine, seconds):
+    cache = 2 * context * model["num_layers"] * model["num_kv_heads"] * model["d_head"]
+    flops = 2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    b = 0
+    while True:
+        moved = (model["num_parameters"] + (b + 1) * cache) * model["bytes_per_number"]
+        time = max((b + 1) * flops / machine["operations_per_second"], moved / machine["bytes_per_second"])
+        if moved >= machine["memory_bytes"] or time > seconds:
+            return b
+        b += 1
+
+# %% wrong largest_batch: the search ends at a thousand texts
+def largest_batch(context, model, machine, seconds):
+    best = 0
+    for batch in range(1, 1001):
+        numbers = 2 * batch * context * model["num_layers"] * model["num_kv_heads"] * model["d_head"]
+        moved = (numbers + model["num_parameters"]) * model["bytes_per_number"]
+        each = 2 * model["num_parameters"] + model["num_layers"] * 4 * context * model["d_model"]
+        in_time = batch * each / machine["operations_per_second"] <= seconds
+        in_time = in_time and moved / machine["bytes_per_second"] <= seconds
+        if in_time and moved <= machine["memory_bytes"]:
+            best = batch
+    return best
+
+# %% right largest_batch: doubles a step until it fails, then halves it
+def largest_batch(context, model, machine, seconds):
+    def possible(batch):
+        cache = batch * context * model["num_layers"] * 2 * model["num_kv_heads"] * model["d_head"]
+        moved = (model["num_parameters"] + cache) * model["bytes_per_number"]
+        scores = 4 * context * model["d_model"] * model["num_layers"]
+        operations = batch * (2 * model["num_parameters"] + scores)
+        if moved > machine["memory_bytes"]:
+            return False
+        times = operations / machine["operations_per_second"], moved / machine["bytes_per_second"]
+        return max(times) <= seconds
+
+    batch, step = 0, 1
+    while possible(batch + step):
+        batch += step
+        step *= 2
+    while step:
+        if possible(batch + step):
+            batch += step
+        step //= 2
+    return batch

@@ -1200,3 +1200,259 @@ def merge(first, second):
     base = m.masked_fill(m == -torch.inf, 0)
     a, b = torch.exp(m1 - base), torch.exp(m2 - base)
     return m, a * l1 + b * l2, a * u1 + b * u2
+
+# %% wrong chunked_attention: the largest score so far starts at 0
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    Q = Q / math.sqrt(Q.shape[-1])
+    mu = Q.new_zeros(*Q.shape[:-1], 1)
+    total = torch.zeros_like(mu)
+    u = Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+    last = torch.arange(n_q)[:, None] + n_k - n_q
+    for start in range(0, n_k, chunk_size):
+        S = Q @ K[..., start : start + chunk_size, :].transpose(-2, -1)
+        if causal:
+            S = S.masked_fill(start + torch.arange(S.shape[-1]) > last, -torch.inf)
+        new = torch.maximum(mu, S.amax(-1, keepdim=True))
+        E = torch.exp(S - new)
+        shrink = torch.exp(mu - new)
+        total = shrink * total + E.sum(-1, keepdim=True)
+        u = shrink * u + E @ V[..., start : start + chunk_size, :]
+        mu = new
+    return u / total.masked_fill(total == 0, 1)
+
+# %% wrong chunked_attention: causal counts from the beginning, right for as many queries as keys
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    n_q, d_k = Q.shape[-2:]
+    Q = Q / math.sqrt(d_k)
+    m = torch.full_like(Q[..., :1], -torch.inf)
+    total = torch.zeros_like(m)
+    u = Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+    first = 0
+    for k, v in zip(K.split(chunk_size, dim=-2), V.split(chunk_size, dim=-2)):
+        S = Q @ k.transpose(-2, -1)
+        if causal:
+            later = torch.arange(first, first + k.shape[-2]) > torch.arange(n_q)[:, None]
+            S = S.masked_fill(later, -torch.inf)
+        m_new = torch.maximum(m, S.amax(-1, keepdim=True))
+        safe = m_new.masked_fill(m_new == -torch.inf, 0)
+        E = (S - safe).exp()
+        old = (m - safe).exp()
+        total, u, m = old * total + E.sum(-1, keepdim=True), old * u + E @ v, m_new
+        first += k.shape[-2]
+    return u / total.masked_fill(total == 0, 1)
+
+# %% right chunked_attention: a few queries at a time instead, each with all of its keys
+def chunked_attention(Q, K, V, chunk_size, causal=False):
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    if chunk_size < 1 or Q.shape[-1] != K.shape[-1] or V.shape[-2] != n_k:
+        raise ValueError("sizes do not match")
+    results = []
+    for start in range(0, n_q, 8):
+        q = Q[..., start : start + 8, :] / math.sqrt(Q.shape[-1])
+        S = torch.matmul(q, K.mT)
+        if causal:
+            i = torch.arange(start, start + q.shape[-2])[:, None]
+            hidden = torch.arange(n_k) > i + (n_k - n_q)
+            blind = hidden.all(dim=-1, keepdim=True)
+            S = S.masked_fill(hidden & ~blind, -torch.inf)
+            results.append((S.softmax(-1) @ V).masked_fill(blind, 0))
+        else:
+            results.append(S.softmax(-1) @ V)
+    return torch.cat(results, dim=-2)
+
+# %% wrong local_attention: pads with keys of zeros, which get a weight near the ends
+def local_attention(Q, K, V, window):
+    n = Q.shape[-2]
+    window = min(window, n - 1)
+    Q = Q / math.sqrt(Q.shape[-1])
+    K = nn.functional.pad(K, (0, 0, window, window))
+    V = nn.functional.pad(V, (0, 0, window, window))
+    own_keys = K.unfold(-2, 2 * window + 1, 1)  # (..., n, d_k, 2 window + 1)
+    own_values = V.unfold(-2, 2 * window + 1, 1)
+    A = torch.einsum("...nd,...ndw->...nw", Q, own_keys).softmax(-1)
+    return torch.einsum("...nw,...ndw->...nd", A, own_values)
+
+# %% wrong local_attention: the slice of an early token starts at a negative number, so it has no keys
+def local_attention(Q, K, V, window):
+    n, d = Q.shape[-2:]
+    rows = []
+    for i in range(n):
+        near = slice(i - window, i + window + 1)
+        s = (Q[..., i : i + 1, :] / math.sqrt(d)) @ K[..., near, :].transpose(-2, -1)
+        rows.append(s.softmax(-1) @ V[..., near, :])
+    return torch.cat(rows, dim=-2)
+
+# %% right local_attention: one diagonal of the band after the other
+def local_attention(Q, K, V, window):
+    n, d = Q.shape[-2:]
+    if window < 0 or K.shape[-2] != n or V.shape[-2] != n or K.shape[-1] != d:
+        raise ValueError("sizes do not match")
+    Q = Q / math.sqrt(d)
+    steps = range(-min(window, n - 1), min(window, n - 1) + 1)
+    band = []
+    for step in steps:  # query i meets key i + step
+        low, high = max(0, -step), min(n, n - step)
+        s = (Q[..., low:high, :] * K[..., low + step : high + step, :]).sum(-1)
+        band.append(nn.functional.pad(s, (low, n - high), value=-torch.inf))
+    A = torch.stack(band, dim=-1).softmax(dim=-1)
+    Z = 0
+    for place, step in enumerate(steps):
+        low, high = max(0, -step), min(n, n - step)
+        z = A[..., low:high, place, None] * V[..., low + step : high + step, :]
+        Z = Z + nn.functional.pad(z, (0, 0, low, n - high))
+    return Z
+
+# %% wrong linear_attention: brackets on the left, so all n_q x n_k weights are in memory
+def linear_attention(Q, K, V):
+    q = nn.functional.elu(Q) + 1
+    k = nn.functional.elu(K) + 1
+    weights = q @ k.transpose(-2, -1)
+    return (weights @ V) / weights.sum(-1, keepdim=True)
+
+# %% wrong linear_attention: elu works in place and changes the caller's queries and keys
+def linear_attention(Q, K, V):
+    q = nn.functional.elu(Q, inplace=not Q.requires_grad) + 1
+    k = nn.functional.elu(K, inplace=not K.requires_grad) + 1
+    state = k.transpose(-2, -1) @ V
+    norm = q @ k.sum(-2).unsqueeze(-1)
+    return (q @ state) / norm
+
+# %% right linear_attention: a column of ones in the values gives the denominator
+def linear_attention(Q, K, V):
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+        raise ValueError("sizes do not match")
+
+    def features(x):
+        return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
+
+    ones = torch.ones_like(V[..., :1])
+    table = torch.einsum("...nd,...nv->...dv", features(K), torch.cat([V, ones], dim=-1))
+    both = torch.matmul(features(Q), table)
+    return both[..., :-1] / both[..., -1:]
+
+# %% wrong causal_linear_attention: the denominator is the sum over all keys, later ones too
+def causal_linear_attention(Q, K, V):
+    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+    state = (k[..., :, None] * V[..., None, :]).cumsum(-3)
+    top = (q[..., None, :] @ state).squeeze(-2)
+    bottom = q @ k.sum(-2)[..., None]
+    return top / bottom
+
+# %% wrong causal_linear_attention: runs along axis 1, which is the tokens only with one leading dimension
+def causal_linear_attention(Q, K, V):
+    q, k = nn.functional.elu(Q) + 1, nn.functional.elu(K) + 1
+    state = torch.cumsum(k.unsqueeze(-1) * V.unsqueeze(-2), dim=1)
+    norm = torch.cumsum(k, dim=1)
+    top = torch.einsum("...nd,...ndv->...nv", q, state)
+    return top / (q * norm).sum(-1, keepdim=True)
+
+# %% right causal_linear_attention: chunks of 16 tokens with a triangle in each
+def causal_linear_attention(Q, K, V):
+    n = Q.shape[-2]
+    if K.shape != Q.shape or V.shape[-2] != n:
+        raise ValueError("sizes do not match")
+    V = torch.cat([V, torch.ones_like(V[..., :1])], dim=-1)
+    state = 0 * (K[..., :1, :].transpose(-2, -1) * V[..., :1, :])
+    results = []
+    for q, k, v in zip(*(x.split(16, dim=-2) for x in (Q, K, V))):
+        q, k = 1 + nn.functional.elu(q), 1 + nn.functional.elu(k)
+        both = q @ state + (q @ k.mT).tril() @ v
+        results.append(both[..., :-1] / both[..., -1:])
+        state = state + k.mT @ v
+    return torch.cat(results, dim=-2)
+
+# %% wrong grouped_query_attention: repeats the key heads in turn, not each for its neighbors
+def grouped_query_attention(Q, K, V):
+    h_q, h_kv = Q.shape[1], K.shape[1]
+    if h_q % h_kv:
+        raise ValueError(f"{h_q} is not a multiple of {h_kv}")
+    K = K.repeat(1, h_q // h_kv, 1, 1)
+    V = V.repeat(1, h_q // h_kv, 1, 1)
+    S = Q / math.sqrt(Q.shape[-1]) @ K.transpose(-2, -1)
+    return S.softmax(-1) @ V
+
+# %% wrong grouped_query_attention: spreads any number of heads over the key heads without an error
+def grouped_query_attention(Q, K, V):
+    h_q, h_kv = Q.shape[1], K.shape[1]
+    own = [i * h_kv // h_q for i in range(h_q)]
+    return full_attention(Q, K[:, own], V[:, own])
+
+# %% right grouped_query_attention: the query heads of a group are more rows of one head
+def grouped_query_attention(Q, K, V):
+    b, h_q, n_q, d_k = Q.shape
+    h_kv = K.shape[1]
+    if h_kv > h_q or h_q % h_kv:
+        raise ValueError("the heads cannot be shared evenly")
+    if V.shape[:3] != K.shape[:3] or K.shape[-1] != d_k:
+        raise ValueError("keys, values and queries do not match")
+    rows = Q.reshape(b, h_kv, h_q // h_kv * n_q, d_k)
+    Z = torch.softmax((rows / math.sqrt(d_k)) @ K.mT, dim=-1) @ V
+    return Z.reshape(b, h_q, n_q, -1)
+
+# %% wrong KVCache: the lists belong to the class, so all caches share them
+class KVCache:
+    keys, values = [], []
+
+    def __init__(self):
+        pass
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("as many keys as values, please")
+        self.keys.append(k.clone())
+        self.values.append(v.clone())
+        return torch.cat(self.keys, dim=-2), torch.cat(self.values, dim=-2)
+
+# %% wrong KVCache: keeps the first tensors themselves, not copies of them
+class KVCache:
+    def __init__(self):
+        self.k = self.v = None
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("numbers differ")
+        if self.k is None:
+            self.k, self.v = k, v
+        else:
+            self.k = torch.cat([self.k, k], dim=-2)
+            self.v = torch.cat([self.v, v], dim=-2)
+        return self.k, self.v
+
+# %% right KVCache: a dictionary of lists of copies, put together for each call
+class KVCache:
+    def __init__(self):
+        self.parts = {"k": [], "v": []}
+
+    def append(self, k, v):
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError("keys and values differ in number")
+        new = {"k": self.parts["k"] + [k.clone()], "v": self.parts["v"] + [v.clone()]}
+        result = tuple(torch.cat(new[name], dim=-2) for name in ("k", "v"))
+        self.parts = new  # only if nothing was raised
+        return result
+
+# %% wrong merge: one comparison decides for all rows which part has the larger score
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    if m1.max() < m2.max():
+        m1, l1, u1, m2, l2, u2 = m2, l2, u2, m1, l1, u1
+    empty = m1 == -torch.inf
+    factor = torch.exp(m2 - m1.masked_fill(empty, 0))
+    return m1, l1 + factor * l2, u1 + factor[..., None] * u2
+
+# %% wrong merge: hides the NaN of two empty rows with where, so it comes back in the gradients
+def merge(first, second):
+    (m1, l1, u1), (m2, l2, u2) = first, second
+    m = torch.maximum(m1, m2)
+    a = torch.where(m1 == -torch.inf, 0.0, torch.exp(m1 - m)).to(m.dtype)
+    b = torch.where(m2 == -torch.inf, 0.0, torch.exp(m2 - m)).to(m.dtype)
+    return m, a * l1 + b * l2, a.unsqueeze(-1) * u1 + b.unsqueeze(-1) * u2
+
+# %% right merge: stacks both parts along a new axis in front
+def merge(first, second):
+    M, L, U = (torch.stack(pair) for pair in zip(first, second))
+    m = M.amax(dim=0)
+    base = torch.where(torch.isinf(m), torch.zeros_like(m), m)
+    factors = (M - base).exp()
+    return m, torch.einsum("p...,p...->...", factors, L), torch.einsum("p...,p...v->...v", factors, U)
