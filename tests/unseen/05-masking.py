@@ -528,12 +528,6 @@ def padding_mask(lengths, n):
         mask[s, 0, -(n - length) :] = False
     return mask
 
-# %% wrong padding_mask: as wide as the longest sequence instead of n
-def padding_mask(lengths, n):
-    if np.max(lengths) > n:
-        raise ValueError("a sequence is longer than n")
-    return np.arange(np.max(lengths)) < np.reshape(lengths, (-1, 1, 1))
-
 # %% right padding_mask: picks rows of a triangle
 def padding_mask(lengths, n):
     if (np.asarray(lengths) > n).any():
