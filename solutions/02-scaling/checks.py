@@ -116,12 +116,12 @@ def like_right(score_variance, draw, d_k, num_pairs, low, high, right, wrong):
     bool, int, int
         Whether they are, how many results were between the two, and how many there were.
     """
-    inside, outside = math.log(wrong / right), math.log((1 - wrong) / (1 - right))
+    if_near, if_far = math.log(wrong / right), math.log((1 - wrong) / (1 - right))
     evidence, near, calls = 0.0, 0, 0
     while calls < 800:
         for result in several(score_variance, [(d_k, num_pairs, generator(draw)) for _ in range(AT_ONCE)]):
             is_near = low <= result / d_k <= high
-            evidence += inside if is_near else outside
+            evidence += if_near if is_near else if_far
             near, calls = near + is_near, calls + 1
             if not -ALMOST_SURE < evidence < SURE:
                 return evidence < SURE, near, calls
