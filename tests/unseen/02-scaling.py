@@ -235,6 +235,12 @@ def score_variance(d_k, num_pairs, rng):
     K = rng.choice([-1.0, 1.0], size=(num_pairs, d_k))
     return float((Q * K).sum(axis=-1).var())
 
+# %% wrong score_variance: the mean is subtracted from the mean square without its own square
+def score_variance(d_k, num_pairs, rng):
+    Q, K = rng.standard_normal((2, num_pairs, d_k))
+    dots = (Q * K).sum(axis=-1)
+    return float((dots**2).mean() - dots.mean())
+
 # %% wrong scaled_scores: cosine similarity
 def scaled_scores(Q, K):
     Qn = Q / np.linalg.norm(Q, axis=-1, keepdims=True)
