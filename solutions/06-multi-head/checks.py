@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from checking import (
+    CUTS,
     Failed,
     Message,
     Suite,
@@ -595,7 +596,7 @@ def gradients_of_weights(made, draw):
     parts = {name: part.clone().requires_grad_() for name, part in own.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
     came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
-    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
+    message = Message("The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS)
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from checking import (
+    CUTS,
     Message,
     Module,
     Suite,
@@ -552,7 +553,7 @@ def ablate_head_gradient(ablate_head, draw):
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
     came = copy.run_remote(through_weights, *inputs, upstream)
-    message = "The returned weights have no gradient: `detach`, `.data` or NumPy cuts it off."
+    message = Message("The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS)
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))

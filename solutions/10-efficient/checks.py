@@ -59,7 +59,6 @@ check, check_each, run = suite.check, suite.check_each, suite.run
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 NAMES = ("Q", "K", "V")
-CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
 SAMPLE = 64  # queries
 CHUNK = 12  # keys: float64 inside, with a few copies of a chunk's scores, is still little memory
 PER_PAIR = 0.9  # bytes for each pair of tokens: a mask of booleans has one, scores have two or four
@@ -724,16 +723,7 @@ def KVCache_gradients(KVCache, draw):
     counts = (n, 1, 2)
     parts = pairs(draw, (b, h), counts, d_k, d_v)
     upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
-    try:
-        came = KVCache.run_remote(differentiated, parts, upstream)
-    except Failed as failure:
-        if CUT_OFF not in str(failure.message):
-            raise
-        message = (
-            "Gradients cannot reach the appended parts: `detach`, `.data`, `torch.no_grad` or NumPy cuts them off. "
-            "{rest}"
-        )
-        raise Failed(Message(message, rest=failure.message), explained=True) from None
+    came = KVCache.run_remote(differentiated, parts, upstream)
     expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
     for got, right in zip(came, expected, strict=True):
         expect(got is not None, "No gradient reaches an appended part: it is cut off from autograd.")
@@ -952,15 +942,7 @@ def merged_backward(own, first, second, upstream):
 def expect_merged_backward(merge, draw, several):
     upstream = tensor(draw, *several[0][0].shape[:-1], several[0][1].shape[-1])
     parts = [of_keys(*own) for own in several]
-    try:
-        came = merge.run_remote(merged_backward, *parts, upstream)
-    except Failed as failure:
-        if CUT_OFF not in str(failure.message):
-            raise
-        message = (
-            "Gradients cannot reach the two parts: `detach`, `.data`, `torch.no_grad` or NumPy cuts them off. {rest}"
-        )
-        raise Failed(Message(message, rest=failure.message), explained=True) from None
+    came = merge.run_remote(merged_backward, *parts, upstream)
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
     names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
     for name, got, right, place in zip(names, came, expected, range(6), strict=True):
