@@ -881,8 +881,8 @@ HOSTILE_TARS = {
     "more than one part": lambda: tar_of({NAME: QKV}) * 2,
     "is cut off": lambda: gzip.compress(gzip.decompress(tar_of({NAME: QKV * 50}))[:5000]),
     "nested folders": lambda: tar_of({"a/" * 30 + NAME: QKV}),
-    "description is too long": lambda: tar_of({"1" * 90_000: QKV}),
-    "name or description is too long": lambda: tar_of({"1" * 90_000: QKV}, form=tarfile.GNU_FORMAT),
+    "descriptions of files that are too long": lambda: tar_of({"1" * 90_000: QKV}),
+    "has names or descriptions of files": lambda: tar_of({"1" * 90_000: QKV}, form=tarfile.GNU_FORMAT),
     "cannot be unpacked": lambda: gzip.compress(b"Dear sir"),
     "cannot be unpacked: ": lambda: b"Dear sir",
     "01-qkv.ipynb is cut off": lambda: negative(tar_of({NAME: QKV})),
@@ -956,12 +956,26 @@ def test_one_student_with_many_packed_files_takes_the_room_of_nobody(tmp_path, m
     assert len(refused) == 4 and all(reason in line for line in refused.values())
 
 
-def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MOST_MB", 1)
-    files = {f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED) for n in range(3)}
+@pytest.mark.parametrize("broken", [b"PK", gzip.compress(bytes(2_000_000)), tar_of({"1" * 90_000: b""})])
+def test_what_is_broken_counts_as_the_largest_file_of_its_student(tmp_path, monkeypatch, broken):
+    monkeypatch.setattr(archives, "MOST_MB_OF_ONE", 1)
+    ending = "zip" if broken == b"PK" else "tgz"
+    files = {f"lovelaceada_1_{n}_work.{ending}": broken for n in range(14)}
+    files["zbabbagecharles_2_7_work.tgz"] = tar_of({NAME: QKV})
+    with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
+        assert [file.path for file in source.files] == [f"zbabbagecharles_2_7_work.tgz/{NAME}"]
+    reasons_given = [reason for _, reason in source.refused]
+    assert 4 <= sum("MB in all" in reason for reason in reasons_given) < len(reasons_given) == 14
+
+
+@pytest.mark.parametrize("limit, most", [("MOST_MB", 1), ("MOST_ENTRIES", 4)])
+def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch, limit, most):
+    monkeypatch.setattr(archives, limit, most)
+    inner = {name: bytes(200_000) for name in (NAME, "a", "b")}
+    files = {f"al{n}_work.zip": zipped(inner, compress_type=zipfile.ZIP_DEFLATED) for n in range(3)}
     with opened(zip_of(tmp_path / "all.zip", files), whose) as source:
         assert [path for path, _ in source.refused] == ["al1_work.zip", "al2_work.zip"]
-        assert all("collect it separately" in reason for _, reason in source.refused) and len(source.files) == 1
+        assert all("collect it separately" in reason for _, reason in source.refused) and len(source.files) == 3
 
 
 def test_very_many_notebooks_of_one_student_are_not_read(collect, tmp_path, monkeypatch):

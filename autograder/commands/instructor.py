@@ -64,7 +64,7 @@ def collect(
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace or loose files for grading.
+    """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace, ILIAS, OpenOLAT or loose files.
 
     A table shows which file belongs to which student before anything is written. With a roster, files are matched to
     its students, who are also entered in nbgrader's table of students. An existing submission is replaced only by a

@@ -1,4 +1,4 @@
-"""The contents of an archive or a folder, as data: listed and limited before any of it is read, and never unpacked.
+"""The contents of an archive or a folder, as data: listed and limited before any of it is read.
 
 An archive made by a learning platform has nothing unusual. An archive that has is refused as a whole, with one line.
 It may have packed files that students made: a problem in one of these affects only that student. Each is unpacked
@@ -40,7 +40,8 @@ MOST_MB_OF_ONE = 70
 MOST_ATTEMPTS = 5
 """How many of the largest packed files one student may submit. Otherwise one could fill the disk, or take hours."""
 MOST_TAR_HEADER = 64_000
-"""Bytes that describe one file of a tar: `tarfile` searches them in a time that grows with their square."""
+"""Bytes that describe one file of a tar. Some versions of `tarfile` search them for a time that grows with their
+square, so for one student the sum of all squares is limited to that of this number."""
 MOST_PATH = 1_000
 """Characters of a path: systems accept no more, and the time to match a pattern grows with the length."""
 MOST_DEPTH = 20
@@ -166,7 +167,7 @@ class Unpacking:
 
     def __init__(self, disk: IO[bytes], whose: Callable[[str], str]):
         self.disk, self.whose = disk, whose
-        self.sizes, self.counts = Counter[str](), Counter[str]()
+        self.sizes, self.counts, self.described = Counter[str](), Counter[str](), Counter[str]()
 
     def files(self, outer: File) -> list[File]:
         """Return the files of a packed file.
@@ -177,35 +178,46 @@ class Unpacking:
             If it has something that does not belong there, or if it exceeds a limit.
         """
         self._count(outer, 0, 0)  # before it is read
-        data = outer.read(MOST_MB_OF_ONE * 1_000_000)
-        self._count(outer, 0, len(data))
-        base = outer.path.rpartition("/")[2]
-        with _as_refused():
-            if GZIPPED_NOTEBOOK.search(base):
-                listed = [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
-            elif TAR.search(base):
-                listed = _of_tar(data if base.lower().endswith(".tar") else _gunzipped(data))
-            else:
-                if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
-                    raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
-                listed = _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
+        try:
+            data = outer.read(MOST_MB_OF_ONE * 1_000_000)
+            self._count(outer, 0, len(data))
+            with _as_refused():
+                listed = self._listed(outer, data)
+        except Refused:
+            self._count_as_largest(outer)
+            raise
         self._count(outer, len(listed), 0)
         return [
             File(f"{outer.path}/{file.path}", file.time or outer.time, self._kept(outer, file), outer.path)
             for file in listed
         ]
 
+    def _listed(self, outer: File, data: bytes) -> list[File]:
+        """Return the files in the bytes of a packed file, by their paths in it."""
+        base = outer.path.rpartition("/")[2]
+        if GZIPPED_NOTEBOOK.search(base):
+            return [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
+        if TAR.search(base):
+            headers = _Headers(data if base.lower().endswith(".tar") else _gunzipped(data))
+            headers.squares = self.described[self.whose(outer.path)]
+            try:
+                return _of_tar(headers)
+            finally:
+                self.described[self.whose(outer.path)] = headers.squares
+        if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
+            raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+        return _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
+
     def _kept(self, outer: File, file: File) -> Callable[[int], bytes]:
         """Return a function that reads a file's contents, which are unpacked now."""
         try:
             data = file.read(MOST_MB_OF_ONE * 1_000_000)
         except Refused as error:
+            self._count_as_largest(outer)
             return _refusing(str(error))
         size = len(data)
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
-        if start + size > MOST_MB * 1_000_000:
-            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
         self.disk.write(data)
 
         def read(most: int) -> bytes:
@@ -215,8 +227,12 @@ class Unpacking:
 
         return read
 
+    def _count_as_largest(self, outer: File) -> None:
+        """Count a packed file that is broken or refused: it may have taken as long as the largest."""
+        self.sizes[self.whose(outer.path)] += MOST_MB_OF_ONE * 1_000_000
+
     def _count(self, outer: File, files: int, size: int) -> None:
-        """Count what is read for a student: packed files and, unpacked, what is in them.
+        """Count what is read for a student: packed files and, unpacked, what is in them; limit it, and all of it.
 
         Raises
         ------
@@ -231,6 +247,9 @@ class Unpacking:
             raise Refused(f"is one of this student's packed files that have more than {most_mb} MB in all")
         if self.counts[student] > most_files:
             raise Refused(f"is one of this student's packed files that have more than {most_files} files in all")
+        if self.disk.seek(0, os.SEEK_END) + size > MOST_MB * 1_000_000 or self.counts.total() > MOST_ENTRIES:
+            most = f"{MOST_MB} MB or {MOST_ENTRIES} files"
+            raise Refused(f"is not unpacked, because all of them unpack to more than {most}: collect it separately")
 
 
 def _giving(data: bytes) -> Callable[[int], bytes]:
@@ -271,15 +290,20 @@ def _gunzipped(data: bytes) -> bytes:
 
 
 class _Headers(io.BytesIO):
-    """A tar, of which `tarfile` reads only the headers."""
+    """A tar, of which `tarfile` reads only the headers; `squares` is the sum of the squares of their sizes."""
+
+    squares = 0
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= MOST_TAR_HEADER:
-            raise Refused("has a file whose name or description is too long")
+        if size is None or size < 0:
+            size = MOST_TAR_HEADER
+        self.squares += size * size
+        if self.squares > MOST_TAR_HEADER**2:
+            raise Refused("has names or descriptions of files that are too long")
         return super().read(size)
 
 
-def _of_tar(data: bytes) -> list[File]:
+def _of_tar(headers: _Headers) -> list[File]:
     """Return the files of a tar.
 
     Raises
@@ -288,7 +312,8 @@ def _of_tar(data: bytes) -> list[File]:
         If one of them does not belong in a tar; then the whole tar is refused.
     """
     found: dict[str, File] = {}
-    with tarfile.open(fileobj=_Headers(data), mode="r:") as opened_tar:
+    data = headers.getbuffer()
+    with tarfile.open(fileobj=headers, mode="r:") as opened_tar:
         count = 0
         while (entry := opened_tar.next()) is not None:
             count += 1
@@ -304,7 +329,7 @@ def _of_tar(data: bytes) -> list[File]:
             end = entry.offset_data + entry.size
             if not entry.offset_data <= end <= len(data):
                 raise Refused(f"cannot be unpacked: {path} is cut off")
-            found[path] = File(path, _when_of(entry.mtime), _giving(data[entry.offset_data : end]))
+            found[path] = File(path, _when_of(entry.mtime), _giving(bytes(data[entry.offset_data : end])))
     return list(found.values())
 
 
