@@ -7,7 +7,7 @@ import zipfile
 import zlib
 
 import pytest
-from test_collect import PEOPLE, QKV, collect, course, placed, reasons, zip_of  # noqa: F401 (fixtures)
+from test_collect import PEOPLE, QKV, collect, course, placed, zip_of  # noqa: F401 (fixtures)
 
 from autograder.school.layouts import whose
 
@@ -43,10 +43,40 @@ def test_in_blackboard_a_file_has_any_name(collect, tmp_path, name):
     assert set(placed(plan)) == {("al1", "01-qkv")}
 
 
+def test_in_blackboard_a_packed_file_is_its_students(collect, tmp_path):
+    plan = collect(zip_of(tmp_path / "all.zip", {f"{ATTEMPT}w.zip": zipped_in_2099({"01-qkv.ipynb": QKV})}), people=PEOPLE)
+    assert set(placed(plan)) == {("al1", "01-qkv")}
+
+
 def test_in_blackboard_one_student_has_one_room():
     """Each zip of another name would have 700 MB for itself: eight of them fill the room of the class."""
     names = ["w.zip", "a_1_1_w.zip", "b_1_1_w.zip", "c_1_assignsubmission_file_w.zip"]
     assert {whose(ATTEMPT + name) for name in names} == {"al1"}
+
+
+FOLDERS = {
+    "Charles Babbage_2_assignsubmission_file_/w.zip": "Moodle",
+    "babbagecharles_2_3_w.zip": "Canvas",
+    "submission_2/w.zip": "Gradescope",
+    "x_cb2_attempt_2099-01-01-00-00-00_01-qkv.ipynb": "Blackboard",
+    "1-2 - Charles Babbage - Sep 24, 2099 926 PM/w.zip": "Brightspace",
+    "Babbage_Charles_cb2_8/20991126091400_w.zip": "ILIAS",
+    "Babbage_Charles_cb2/2_submission/w.zip": "OpenOLAT",
+}
+
+
+@pytest.mark.parametrize("path", FOLDERS)
+def test_below_a_students_folder_nobody_hands_in_for_somebody_else(collect, tmp_path, path):
+    """For GitHub Classroom and others, the book says to make a folder for each student: what is in it is theirs."""
+    files = {
+        f"al1/{path}": zipped_in_2099({"01-qkv.ipynb": QKV + b" "}) if path.endswith(".zip") else QKV + b" ",
+        "al1/submission_metadata.yml": "submission_2: {':submitters': [{':sid': cb2}], ':created_at': 2099-01-01}",
+        "cb2/01-qkv.ipynb": QKV,
+        "jm3/01-qkv.ipynb": QKV,
+    }
+    plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
+    theirs = [hand_in.where for hand_in, _ in plan.chosen if hand_in.student == "cb2"]
+    assert theirs == ["all.zip: cb2/01-qkv.ipynb"]
 
 
 def slow_tar(count, size=63_999):
