@@ -1,14 +1,18 @@
 """Attacks on `collect` that were open on 28 November 2026, each the smallest input that shows it, or a part of it."""
 
+import contextlib
+import io
 import struct
 import tarfile
 import time
+import tracemalloc
 import zipfile
 import zlib
 
 import pytest
 from test_collect import PEOPLE, QKV, collect, course, placed, zip_of  # noqa: F401 (fixtures)
 
+from autograder.school import archives
 from autograder.school.layouts import whose
 
 ATTEMPT = "HW1_al1_attempt_2026-11-02-09-17-36_"
@@ -16,8 +20,6 @@ ATTEMPT = "HW1_al1_attempt_2026-11-02-09-17-36_"
 
 def zipped_in_2099(files):
     """Return the bytes of a zip whose files say that they are of 2099."""
-    import io
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as made:
         for name, data in files.items():
@@ -44,7 +46,9 @@ def test_in_blackboard_a_file_has_any_name(collect, tmp_path, name):
 
 
 def test_in_blackboard_a_packed_file_is_its_students(collect, tmp_path):
-    plan = collect(zip_of(tmp_path / "all.zip", {f"{ATTEMPT}w.zip": zipped_in_2099({"01-qkv.ipynb": QKV})}), people=PEOPLE)
+    plan = collect(
+        zip_of(tmp_path / "all.zip", {f"{ATTEMPT}w.zip": zipped_in_2099({"01-qkv.ipynb": QKV})}), people=PEOPLE
+    )
     assert set(placed(plan)) == {("al1", "01-qkv")}
 
 
@@ -143,3 +147,26 @@ def test_one_students_packed_file_keeps_collect_busy_for_minutes_at_most(collect
     took = time.process_time() - start
     assert set(placed(plan)) == {("cb2", "01-qkv")}
     assert took / part < 300, f"{took:.0f} s for {part:.2%} of the file: {took / part / 60:.0f} minutes for all of it"
+
+
+def test_what_a_tar_says_of_all_its_files_is_not_kept_for_each_of_them():
+    """With 60 such headers and 1000 files, 5 MB (1 MB packed) take 20 GB: each file gets a copy of all keys."""
+
+    def header(kind, body):
+        described = tarfile.TarInfo("x")
+        described.type, described.size = kind, len(body)
+        return described.tobuf(tarfile.USTAR_FORMAT) + body + bytes(-len(body) % 512)
+
+    made = b"".join(
+        header(tarfile.XGLTYPE, b"".join(b"10 %05x=\n" % key for key in range(start, start + 6399)))
+        for start in range(0, 5 * 6400, 6400)
+    )
+    made += b"".join(tarfile.TarInfo(f"{number}.ipynb").tobuf(tarfile.USTAR_FORMAT) for number in range(200))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(archives.Refused):
+            archives._of_tar(made + bytes(1024))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000_000, f"{peak / 1e6:.0f} MB for a tar of {len(made) / 1e6:.1f} MB"
