@@ -1,3 +1,4 @@
+# ruff: noqa: F811 (fixtures)
 """Attacks on `collect` that were open on 28 November 2026, each the smallest input that shows it, or a part of it."""
 
 import contextlib
@@ -10,7 +11,7 @@ import zipfile
 import zlib
 
 import pytest
-from test_collect import PEOPLE, QKV, collect, course, placed, zip_of  # noqa: F401 (fixtures)
+from test_collect import PEOPLE, QKV, collect, course, placed, zip_of  # noqa: F401
 
 from autograder.school import archives
 from autograder.school.layouts import whose
