@@ -56,7 +56,7 @@ def test_in_blackboard_a_packed_file_is_its_students(collect, tmp_path):
 def test_in_blackboard_one_student_has_one_room():
     """Each zip of another name would have 700 MB for itself: eight of them fill the room of the class."""
     names = ["w.zip", "a_1_1_w.zip", "b_1_1_w.zip", "c_1_assignsubmission_file_w.zip"]
-    assert {whose(ATTEMPT + name) for name in names} == {"al1"}
+    assert {whose([ATTEMPT + name for name in names])(ATTEMPT + name) for name in names} == {"al1"}
 
 
 FOLDERS = {
