@@ -28,7 +28,7 @@ from autograder.grading.submissions import (
 )
 from autograder.sanitize import text
 from autograder.school.archives import TAR, File, Refused, Source
-from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, folders_of, submitters_in
+from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, submitters_in
 from autograder.school.roster import Clues, Person, Roster, key, same_folder
 
 STAMP = "timestamp.txt"
@@ -174,7 +174,7 @@ class Collector:
 
     def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
         """Yield the submissions of one archive or folder."""
-        naming = Naming(source.paths)
+        naming = Naming(source.paths, self.exercises)
         by_folder = self._has_folder_for_each(source, naming)
         try:
             submitters = submitters_in(source.files, naming)
@@ -183,7 +183,7 @@ class Collector:
             submitters = {}
         parts: dict[tuple[str, ...], list[tuple[Author, File]]] = defaultdict(list)
         for file in source.files:
-            authors, reason = authors_of(file, self.exercises, submitters, naming, by_folder)
+            authors, reason = authors_of(file, naming, submitters, by_folder)
             for author in authors:
                 loose = () if author.layout != "by name" else (file.path.rpartition("/")[0],)
                 parts[(author.layout, author.own, author.number, *loose)].append((author, file))
@@ -205,7 +205,7 @@ class Collector:
         With a roster: whether most folders are those of its students. Without one: whether most have a notebook
         that is not named after somebody.
         """
-        folders = {} if naming.layout else folders_of(naming, source.paths, self.exercises)
+        folders = {} if naming.layout else naming.folders(source.paths)
         if self.roster:
             of_students = sum(self.roster.find(Clues(ids=(name,), names=(name,)))[0] is not None for name in folders)
         else:

@@ -6,7 +6,7 @@ students choose names of files, and these may look like those of another system.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ import yaml
 
 from autograder.course.config import Exercise
 from autograder.grading import file_kinds
-from autograder.school.archives import File, Refused
+from autograder.school.archives import File, Refused, Whose
 from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
@@ -122,7 +122,8 @@ class Naming:
         The common folder of the authors, "" or with a slash at its end; several, if each is a download of its own.
     """
 
-    def __init__(self, paths: Sequence[str]):
+    def __init__(self, paths: Sequence[str], exercises: "Exercises"):
+        self.exercises = exercises
         self.layout, self.bases = _chosen(list(paths), "")
         self._pattern = dict(LAYOUTS).get(self.layout)
 
@@ -135,18 +136,34 @@ class Naming:
         """Return the match of the layout's pattern with a path below the common folder."""
         return self._pattern.fullmatch(self.below(path)[1]) if self._pattern else None
 
+    def folder(self, path: str) -> str:
+        """Return the name of the first folder below the common one that is not just an exercise's name, or ""."""
+        *folders, _ = self.below(path)[1].split("/")
+        return next(filter(None, map(self.exercises.without, folders)), "")
+
+    def folders(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return the paths in each `folder`; none if most files are in no such folder."""
+        found = defaultdict(list)
+        others = 0
+        for path in filter(SUBMITTED.search, paths):
+            folder = self.folder(path)
+            if folder:
+                found[folder].append(path)
+            else:
+                others += 1
+        return dict(found) if 1 < len(found) > others else {}
+
     def whose(self, path: str) -> str:
         """Return a text that is equal for the paths of all files that one student submitted."""
         matched = self.match(path)
         if not matched:
-            base, below = self.below(path)
-            return base + below.partition("/")[0]
+            return self.folder(path) or path
         return "/".join(value for name, value in matched.groupdict().items() if value and name not in NOT_AUTHOR)
 
 
-def whose(paths: Sequence[str]) -> Callable[[str], str]:
-    """Return a function whose text is equal for the paths of all files that one student submitted."""
-    return Naming(paths).whose
+def whose(exercises: "Exercises") -> Whose:
+    """Return what `archives.opened` needs to know what is one student's."""
+    return lambda paths: Naming(paths, exercises).whose
 
 
 def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
@@ -181,15 +198,15 @@ def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
 
 
 def authors_of(
-    file: File, exercises: "Exercises", submitters: dict[str, list[Author]], naming: Naming, by_folder: bool
+    file: File, naming: Naming, submitters: dict[str, list[Author]], by_folder: bool
 ) -> tuple[list[Author], str]:
     """Return the authors of a file, several for a group; or none, and the reason.
 
-    `by_folder` says that the source has a folder for each student; see `Naming` and `folders_of`.
+    `by_folder` says that the source has a folder for each student, whose name alone counts.
     """
     matched = naming.match(file.path)
     if not matched:
-        return _loose(file, exercises, naming if by_folder else None)
+        return _loose(file, naming, by_folder)
     layout = naming.layout
     part = {name: value or "" for name, value in matched.groupdict().items()}
     if layout == "Gradescope":
@@ -212,25 +229,6 @@ def authors_of(
     return [author], ""
 
 
-def folders_of(naming: Naming, paths: Iterable[str], exercises: "Exercises") -> dict[str, list[str]]:
-    """Return the paths in each folder that may be that of a student; none if most files are in no such folder."""
-    found = defaultdict(list)
-    others = 0
-    for path in filter(SUBMITTED.search, paths):
-        folder = _folder(path, naming, exercises)
-        if folder:
-            found[folder].append(path)
-        else:
-            others += 1
-    return dict(found) if 1 < len(found) > others else {}
-
-
-def _folder(path: str, naming: Naming, exercises: "Exercises") -> str:
-    """Return the name of the first folder below the common one that is not named after an exercise alone, or ""."""
-    *folders, _ = naming.below(path)[1].split("/")
-    return next(filter(None, map(exercises.without, folders)), "")
-
-
 def _moment(said: str) -> int:
     """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for other texts."""
     day, _, clock = said.rpartition(", ")
@@ -241,17 +239,15 @@ def _moment(said: str) -> int:
         return 0
 
 
-def _loose(file: File, exercises: "Exercises", naming: Naming | None) -> tuple[list[Author], str]:
-    """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`.
-
-    With the `naming` of a source that has a folder for each student, only the name of that counts.
-    """
+def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], str]:
+    """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`."""
+    exercises = naming.exercises
     *folders, base = file.path.split("/")
     theirs = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
     if theirs and not file.packed:
         return [], f"is in the folder {theirs[0]}, where OpenOLAT has no submissions"
-    folder = naming and _folder(file.packed or file.path, naming, exercises)
-    if folder:
+    folder = naming.folder(file.packed or file.path)
+    if by_folder and folder:
         return [Author("by name", Clues(ids=(folder,), names=(folder,)), folder, base)], ""
     outer = [*reversed(file.packed.split("/"))] if file.packed else []  # the names inside are the student's
     said = [name for name in map(exercises.without, outer) if name]
