@@ -82,9 +82,10 @@ def collect(
     where.exercises([exercise] if exercise else [])
     people = rosters.read(roster) if roster else None
     target = submitted or where.submitted
-    collector = Collector(Exercises(known), people, exercise, target, Limits.configured(where.config))
+    exercises = Exercises(known)
+    collector = Collector(exercises, people, exercise, target, Limits.configured(where.config))
     with ExitStack() as held:
-        plan = collector.plan([held.enter_context(opened(archive, whose)) for archive in archives])
+        plan = collector.plan([held.enter_context(opened(archive, whose(exercises))) for archive in archives])
         _show_plan(plan, anonymous)
         count = len(plan.to_write)
         if count and not yes:

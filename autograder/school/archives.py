@@ -1,4 +1,4 @@
-"""The contents of an archive or a folder, as data: listed and limited before any of it is read.
+"""The contents of an archive or a folder, as data: listed and limited before any of it is read, and never unpacked.
 
 An archive made by a learning platform has nothing unusual. An archive that has is refused as a whole, with one line.
 It may have packed files that students made: a problem in one of these affects only that student. Each is unpacked
@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,9 +39,14 @@ MOST_MB_OF_ONE = 70
 """Size of one packed file, packed and unpacked: the largest notebook that is graded, and files next to it."""
 MOST_ATTEMPTS = 5
 """How many of the largest packed files one student may submit. Otherwise one could fill the disk, or take hours."""
-MOST_TAR_HEADER = 64_000
-"""Bytes that describe one file of a tar. Some versions of `tarfile` search them for a time that grows with their
-square, so for one student the sum of all squares is limited to that of this number."""
+MOST_TAR_HEADER = 4_096
+"""Bytes of one description of a file of a tar, such as a long name."""
+MOST_TAR_HEADERS = 1_000_000
+"""Bytes of all such descriptions of a tar that are longer than a block."""
+DIGITS = re.compile(rb"\d{64}")
+"""`tarfile` searches digits in a time that grows with the square of their number. No description has so many."""
+CHUNK = 64_000
+"""Bytes that are unpacked at once."""
 MOST_PATH = 1_000
 """Characters of a path: systems accept no more, and the time to match a pattern grows with the length."""
 MOST_DEPTH = 20
@@ -62,6 +67,12 @@ BROKEN = (
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """With any other, `zipfile` may unpack gigabytes at once, even from a file whose entry says that it has 100 bytes."""
 
+Whose = Callable[[Sequence[str]], Callable[[str], str]]
+"""Takes all paths of an archive or folder, with packed files as files.
+
+Returns a function that takes one path, and returns the same text for all that one student submitted.
+"""
+
 _CENTRAL = b"PK\x01\x02"  # precedes each entry in a zip's list of entries
 
 
@@ -78,40 +89,47 @@ class File:
     path : str
         Its path, as text with slashes; a packed file counts as a folder.
     time : datetime or None
-        Its time there, in this machine's time zone; None if it has none.
+        Its time there, in this machine's time zone; None if it has none. In a packed file, the time of that.
     read : callable
         Takes the maximal number of bytes, and returns the contents.
 
         Raises `Refused` if there is more, or if it cannot be read.
     packed : str
         The path of the packed file that it is in, which a student made; "" if it is in none.
+    packed_time : datetime or None
+        Its time in that packed file, which is what the student's machine says.
     """
 
     path: str
     time: datetime | None
     read: Callable[[int], bytes] = field(repr=False)
     packed: str = ""
+    packed_time: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """An archive or folder: its files, and those that are refused, with the reason."""
+    """An archive or folder: its files, those that are refused, with the reason, and the paths before unpacking."""
 
     name: str
     files: list[File]
     refused: list[tuple[str, str]]
+    paths: list[str]
+
+
+def _each_its_own(paths: Sequence[str]) -> Callable[[str], str]:
+    return lambda path: path
 
 
 @contextmanager
-def opened(path: Path, whose: Callable[[str], str] = lambda path: path) -> Iterator[Source]:
+def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
     """Open an archive or a folder; its files can be read until it is closed.
 
     Parameters
     ----------
     path : Path
     whose : callable, optional
-        Takes the path of a packed file, and returns the same text for all that one student submitted: these share
-        their limits.
+        See `Whose`: all that one student submitted shares its limits.
 
     Raises
     ------
@@ -120,23 +138,27 @@ def opened(path: Path, whose: Callable[[str], str] = lambda path: path) -> Itera
     """
     name = text.line(text.name(path.name or str(path)), 200)
     with contextlib.ExitStack() as held:
-        unpacking = Unpacking(held.enter_context(tempfile.TemporaryFile(prefix="collect-")), whose)
+        disk = held.enter_context(tempfile.TemporaryFile(prefix="collect-"))
         if path.is_dir():
-            yield _unpacked(name, *_of_folder(path), unpacking)
+            yield _unpacked(name, *_of_folder(path), disk, whose)
             return
         if not path.exists():
             raise UserError(f"{path} does not exist. Name the folder or the zip file that you downloaded.")
         try:
             with _as_refused():
                 opened_zip = held.enter_context(zipfile.ZipFile(path))
-            source = _unpacked(name, _of_zip(opened_zip, MOST_ENTRIES, MOST_MB), [], unpacking)
+            refused: list[tuple[str, str]] = []
+            files = _of_zip(opened_zip, MOST_ENTRIES, MOST_MB, refused)
+            source = _unpacked(name, files, refused, disk, whose)
         except Refused as error:
             raise UserError(f"{path} {error}. Nothing was collected; download it again, or name a folder.") from None
         yield source
 
 
-def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], unpacking: "Unpacking") -> Source:
+def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], disk: IO[bytes], whose: Whose) -> Source:
     """Return a source with students' packed files unpacked, one level deep."""
+    paths = [file.path for file in files]
+    unpacking = Unpacking(disk, whose(paths))
     found: list[File] = []
     for file in files:
         base = file.path.rpartition("/")[2]
@@ -151,7 +173,7 @@ def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], unpa
             continue
         data = tar and not any(NOTEBOOK.search(one.path) for one in inside)  # which a notebook reads as it is
         found += [file] if data else inside
-    return Source(name, found, refused)
+    return Source(name, found, refused, paths)
 
 
 class Unpacking:
@@ -162,12 +184,12 @@ class Unpacking:
     disk : file
         A temporary file, for the contents.
     whose : callable
-        See `opened`.
+        Takes the path of a packed file, and returns the same text for all of one student.
     """
 
     def __init__(self, disk: IO[bytes], whose: Callable[[str], str]):
         self.disk, self.whose = disk, whose
-        self.sizes, self.counts, self.described = Counter[str](), Counter[str](), Counter[str]()
+        self.sizes, self.counts = Counter[str](), Counter[str]()
 
     def files(self, outer: File) -> list[File]:
         """Return the files of a packed file.
@@ -178,46 +200,31 @@ class Unpacking:
             If it has something that does not belong there, or if it exceeds a limit.
         """
         self._count(outer, 0, 0)  # before it is read
+        data = outer.read(MOST_MB_OF_ONE * 1_000_000)
+        self._count(outer, 0, len(data))
         try:
-            data = outer.read(MOST_MB_OF_ONE * 1_000_000)
-            self._count(outer, 0, len(data))
             with _as_refused():
-                listed = self._listed(outer, data)
+                listed = _listed(outer, data)
         except Refused:
-            self._count_as_largest(outer)
+            self.counts[self.whose(outer.path)] += MOST_ENTRIES_OF_ONE  # which it took time to refuse
             raise
         self._count(outer, len(listed), 0)
         return [
-            File(f"{outer.path}/{file.path}", file.time or outer.time, self._kept(outer, file), outer.path)
+            File(f"{outer.path}/{file.path}", outer.time, self._kept(outer, file), outer.path, file.time)
             for file in listed
         ]
-
-    def _listed(self, outer: File, data: bytes) -> list[File]:
-        """Return the files in the bytes of a packed file, by their paths in it."""
-        base = outer.path.rpartition("/")[2]
-        if GZIPPED_NOTEBOOK.search(base):
-            return [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
-        if TAR.search(base):
-            headers = _Headers(data if base.lower().endswith(".tar") else _gunzipped(data))
-            headers.squares = self.described[self.whose(outer.path)]
-            try:
-                return _of_tar(headers)
-            finally:
-                self.described[self.whose(outer.path)] = headers.squares
-        if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
-            raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
-        return _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
 
     def _kept(self, outer: File, file: File) -> Callable[[int], bytes]:
         """Return a function that reads a file's contents, which are unpacked now."""
         try:
             data = file.read(MOST_MB_OF_ONE * 1_000_000)
         except Refused as error:
-            self._count_as_largest(outer)
             return _refusing(str(error))
         size = len(data)
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
+        if start + size > MOST_MB * 1_000_000:
+            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
         self.disk.write(data)
 
         def read(most: int) -> bytes:
@@ -227,12 +234,8 @@ class Unpacking:
 
         return read
 
-    def _count_as_largest(self, outer: File) -> None:
-        """Count a packed file that is broken or refused: it may have taken as long as the largest."""
-        self.sizes[self.whose(outer.path)] += MOST_MB_OF_ONE * 1_000_000
-
     def _count(self, outer: File, files: int, size: int) -> None:
-        """Count what is read for a student: packed files and, unpacked, what is in them; limit it, and all of it.
+        """Count what is read for a student: packed files and, unpacked, what is in them.
 
         Raises
         ------
@@ -247,9 +250,24 @@ class Unpacking:
             raise Refused(f"is one of this student's packed files that have more than {most_mb} MB in all")
         if self.counts[student] > most_files:
             raise Refused(f"is one of this student's packed files that have more than {most_files} files in all")
-        if self.disk.seek(0, os.SEEK_END) + size > MOST_MB * 1_000_000 or self.counts.total() > MOST_ENTRIES:
-            most = f"{MOST_MB} MB or {MOST_ENTRIES} files"
-            raise Refused(f"is not unpacked, because all of them unpack to more than {most}: collect it separately")
+
+
+def _listed(outer: File, data: bytes) -> list[File]:
+    """Return the files of a packed file with these bytes.
+
+    Raises
+    ------
+    Refused
+        If it has something that does not belong there.
+    """
+    base = outer.path.rpartition("/")[2]
+    if GZIPPED_NOTEBOOK.search(base):
+        return [File(base[: -len(".gz")], outer.time, _giving(_gunzipped(data)))]
+    if TAR.search(base):
+        return _of_tar(data if base.lower().endswith(".tar") else _gunzipped(data))
+    if data.count(_CENTRAL) > MOST_ENTRIES_OF_ONE:  # before zipfile makes an object of each
+        raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
+    return _of_zip(zipfile.ZipFile(io.BytesIO(data)), MOST_ENTRIES_OF_ONE, MOST_MB_OF_ONE)
 
 
 def _giving(data: bytes) -> Callable[[int], bytes]:
@@ -281,29 +299,41 @@ def _gunzipped(data: bytes) -> bytes:
         If it is too large, cut off, or has more than one part.
     """
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    found = unpacking.decompress(data, MOST_MB_OF_ONE * 1_000_000 + 1)
-    if len(found) > MOST_MB_OF_ONE * 1_000_000:
-        raise Refused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
-    if not unpacking.eof or unpacking.unused_data.strip(b"\0"):
+    found, most, end = bytearray(), MOST_MB_OF_ONE * 1_000_000, 0
+    while end < len(data) and not unpacking.eof:
+        start, end = end, end + CHUNK
+        found += unpacking.decompress(data[start:end], most + 1 - len(found))
+        if len(found) > most:
+            raise Refused(f"unpacks to more than {MOST_MB_OF_ONE} MB")
+        _check_packing(start, len(found))
+    if not unpacking.eof or (unpacking.unused_data + data[end:]).strip(b"\0"):
         raise Refused("cannot be unpacked: it is cut off, or has more than one part")
-    return found
+    return bytes(found)
+
+
+def _check_packing(packed: int, size: int) -> None:
+    """Refuse packed bytes that hold almost nothing: to read them takes as long as to read a file."""
+    if packed > 1.1 * size + CHUNK:
+        raise Refused(f"has {packed / 1e6:.1f} MB that unpack to only {size / 1e6:.1f} MB")
 
 
 class _Headers(io.BytesIO):
-    """A tar, of which `tarfile` reads only the headers; `squares` is the sum of the squares of their sizes."""
+    """A tar, of which `tarfile` reads only the headers."""
 
-    squares = 0
+    left = MOST_TAR_HEADERS
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or size < 0:
-            size = MOST_TAR_HEADER
-        self.squares += size * size
-        if self.squares > MOST_TAR_HEADER**2:
-            raise Refused("has names or descriptions of files that are too long")
-        return super().read(size)
+        if size is None or not 0 <= size <= MOST_TAR_HEADER:
+            raise Refused("has a file whose name or description is too long")
+        data = super().read(size)
+        if size > tarfile.BLOCKSIZE:
+            self.left -= size
+            if self.left < 0 or DIGITS.search(data):
+                raise Refused("has files whose names or descriptions are too long")
+        return data
 
 
-def _of_tar(headers: _Headers) -> list[File]:
+def _of_tar(data: bytes) -> list[File]:
     """Return the files of a tar.
 
     Raises
@@ -312,11 +342,13 @@ def _of_tar(headers: _Headers) -> list[File]:
         If one of them does not belong in a tar; then the whole tar is refused.
     """
     found: dict[str, File] = {}
-    data = headers.getbuffer()
-    with tarfile.open(fileobj=headers, mode="r:") as opened_tar:
+    with tarfile.open(fileobj=_Headers(data), mode="r:") as opened_tar:
         count = 0
         while (entry := opened_tar.next()) is not None:
             count += 1
+            opened_tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps all of them
+            if not opened_tar.pax_headers.keys() <= {"comment"}:  # as Git writes; each file gets a copy of them
+                raise Refused("has a description of all its files, which no usual program writes")
             if count > MOST_ENTRIES_OF_ONE:
                 raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
             path = _path(entry.name)
@@ -329,7 +361,7 @@ def _of_tar(headers: _Headers) -> list[File]:
             end = entry.offset_data + entry.size
             if not entry.offset_data <= end <= len(data):
                 raise Refused(f"cannot be unpacked: {path} is cut off")
-            found[path] = File(path, _when_of(entry.mtime), _giving(bytes(data[entry.offset_data : end])))
+            found[path] = File(path, _when_of(entry.mtime), _giving(data[entry.offset_data : end]))
     return list(found.values())
 
 
@@ -341,8 +373,16 @@ def _as_refused() -> Iterator[None]:
         raise Refused(f"cannot be unpacked: {text.line(str(error), 200) or type(error).__name__}") from None
 
 
-def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> list[File]:
+def _of_zip(
+    opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int, refused: list[tuple[str, str]] | None = None
+) -> list[File]:
     """Return the files of a zip.
+
+    Parameters
+    ----------
+    refused : list, optional
+        Gets the paths in which a backslash is the problem, and the reasons. In the zip of a learning platform, it is
+        a character of a student's file name.
 
     Raises
     ------
@@ -355,9 +395,19 @@ def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> lis
     size = sum(entry.file_size for entry in entries)
     if size > most_mb * 1_000_000:
         raise Refused(f"unpacks to {size / 1e6:.0f} MB; at most {most_mb} MB are allowed")
+    if sum(entry.compress_size for entry in entries) > opened_zip.start_dir:
+        raise Refused("has files that share their bytes")
     found: dict[str, File] = {}
+    with_backslash: set[str] = set()
     for entry in entries:
-        path = _path(_name(entry))
+        raw = _name(entry)
+        try:
+            path = _path(raw)
+        except Refused as error:
+            if refused is None or not _is_by_student(raw):
+                raise
+            refused.append((text.line(text.name(raw), 200), str(error)))
+            continue
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise Refused(f"has a link or device, {path}")
@@ -367,8 +417,13 @@ def _of_zip(opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int) -> lis
             raise Refused(f"is encrypted ({path}): unpack it with its password, and name the folder")
         if entry.compress_type not in COMPRESSIONS:
             raise Refused(f"uses an unusual compression ({path}): unpack it, and name the folder")
+        _check_packing(entry.compress_size, entry.file_size)
+        with_backslash |= {path} if "\\" in raw else set()
         if path in found:
-            raise Refused(f"has two files named {path}")
+            if refused is None or path not in with_backslash:
+                raise Refused(f"has two files named {path}")
+            refused.append((path, "has the name of another file"))
+            continue
         found[path] = File(path, _when(entry.date_time), _reading(opened_zip, entry))
     return list(found.values())
 
@@ -380,6 +435,15 @@ def _name(entry: zipfile.ZipInfo) -> str:
         with contextlib.suppress(UnicodeError):
             raw = raw.encode("cp437").decode("utf-8")
     return raw
+
+
+def _is_by_student(raw: str) -> bool:
+    """Tell whether a path that is refused is right up to its first backslash: before that, a system named it."""
+    before, backslash, _ = raw.partition("\\")
+    try:
+        return bool(backslash and _path(before))
+    except Refused:
+        return False
 
 
 def _path(raw: str) -> str:

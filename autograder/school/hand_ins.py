@@ -28,8 +28,8 @@ from autograder.grading.submissions import (
 )
 from autograder.sanitize import text
 from autograder.school.archives import TAR, File, Refused, Source
-from autograder.school.layouts import Author, Exercises, authors_of, submitters_in
-from autograder.school.roster import Person, Roster, key, same_folder
+from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, submitters_in
+from autograder.school.roster import Clues, Person, Roster, key, same_folder
 
 STAMP = "timestamp.txt"
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
@@ -89,10 +89,12 @@ class HandIn:
     called: str = ""
     blank: bool = False
 
-    def newer_than(self) -> tuple[float, int, bool]:
+    def newer_than(self) -> tuple[float, ...]:
         """Return a sort key that is larger for a newer submission of the same student and exercise."""
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
-        return self.time.timestamp() if self.time else 0.0, self.order, plain
+        # The last is what the student's machine says, and decides only between files of one hand-in.
+        time, packed_time = (at.timestamp() if at else 0.0 for at in (self.time, self.notebook.packed_time))
+        return time, self.order, plain, packed_time
 
 
 @dataclass
@@ -172,14 +174,16 @@ class Collector:
 
     def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
         """Yield the submissions of one archive or folder."""
+        naming = Naming(source.paths, self.exercises)
+        by_folder = self._has_folder_for_each(source, naming)
         try:
-            submitters = submitters_in(source.files)
+            submitters = submitters_in(source.files, naming)
         except Refused as error:
             plan.unplaced.append((source.name, str(error)))
             submitters = {}
         parts: dict[tuple[str, ...], list[tuple[Author, File]]] = defaultdict(list)
         for file in source.files:
-            authors, reason = authors_of(file, self.exercises, submitters)
+            authors, reason = authors_of(file, naming, submitters, by_folder)
             for author in authors:
                 loose = () if author.layout != "by name" else (file.path.rpartition("/")[0],)
                 parts[(author.layout, author.own, author.number, *loose)].append((author, file))
@@ -193,14 +197,44 @@ class Collector:
             numbers[_called(part[0][0], groups, alike)].add(part[0][0].number)
         for part in parts.values():
             alone = len(numbers[_called(part[0][0], groups, alike)]) == 1
-            yield from self._of_one(source, part, plan, alone, groups)
+            yield from self._of_one(source, part, plan, alone, groups, self._above(source, naming, part[0][1]))
+
+    def _has_folder_for_each(self, source: Source, naming: Naming) -> bool:
+        """Tell whether a folder for each student names the authors, and not the files in it, which students name.
+
+        With a roster: whether most folders are those of its students. Without one: whether most have a notebook
+        that is not named after somebody.
+        """
+        folders = {} if naming.layout else naming.folders(source.paths)
+        if self.roster:
+            of_students = sum(self.roster.find(Clues(ids=(name,), names=(name,)))[0] is not None for name in folders)
+        else:
+            of_students = sum(not all(map(self._names_author, paths)) for paths in folders.values())
+        return 2 * of_students > len(folders)
+
+    def _names_author(self, path: str) -> bool:
+        base = path.rpartition("/")[2]
+        return bool(self.exercises.named(base) and self.exercises.without(base))
+
+    def _above(self, source: Source, naming: Naming, file: File) -> list[Person]:
+        """Return the students after whom a source, or a common folder in it, is named."""
+        names = [re.sub(rf"({ENDING})$", "", source.name), *naming.below(file.path)[0].split("/")]
+        people = [self.roster.find(Clues(ids=(name,), names=(name,)))[0] for name in names] if self.roster else []
+        return [person for person in people if person]
 
     def _of_one(
-        self, source: Source, part: list[tuple[Author, File]], plan: Plan, alone: bool, groups: bool
+        self,
+        source: Source,
+        part: list[tuple[Author, File]],
+        plan: Plan,
+        alone: bool,
+        groups: bool,
+        above: list[Person],
     ) -> Iterator[HandIn]:
         """Yield the submissions among the files of one student.
 
-        `alone` says that no one else has the same name, `groups` that a group's name precedes each student's.
+        `alone` says that no one else has the same name, `groups` that a group's name precedes each student's, `above`
+        who may have named all of these files.
         """
         notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
         first = f"{source.name}: {part[0][1].path}"
@@ -234,6 +268,9 @@ class Collector:
             try:
                 exercise, called = self._exercise(file, alone=len(notebooks) == 1)
                 student, person = self._student(author, alone, groups)
+                others = [other.id for other in above if other != person]
+                if others:
+                    raise Refused(f"may be {' or '.join([student, *others])}")
                 time = author.handed_in or (_stamp_of(file, part) if author.layout == "by name" else None)
             except Refused as error:
                 plan.unplaced.append((where, str(error)))

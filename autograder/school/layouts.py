@@ -1,9 +1,11 @@
 """The layouts of learning platforms' downloads: who submitted a file, and which exercise it is.
 
-A row of `LAYOUTS` is a pattern of paths. A new platform is a new row.
+A row of `LAYOUTS` is a pattern of paths. A new platform is a new row. One layout is chosen for all of an archive:
+students choose names of files, and these may look like those of another system.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,12 +16,11 @@ import yaml
 
 from autograder.course.config import Exercise
 from autograder.grading import file_kinds
-from autograder.school.archives import File, Refused
+from autograder.school.archives import File, Refused, Whose
 from autograder.school.roster import Clues
 
 METADATA = "submission_metadata.yml"
-METADATA_PATH = re.compile(rf"(?:(?!submission_\d+/)[^/]+/)?{re.escape(METADATA)}", re.IGNORECASE)
-"""The path of the list: at the top, or in the only folder of an export. Elsewhere, or packed, a student wrote it."""
+"""The list next to the folders of all submissions. Elsewhere, or packed, a student wrote it."""
 MOST_METADATA_MB = 50
 """Gradescope's list also has the output of its own autograder for each student."""
 
@@ -30,6 +31,7 @@ LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
 
 ENDING = r"\.ipynb(\.txt|\.json)?|\.zip|\.tar|\.tgz|\.gz"
 """The endings of notebooks and packed files."""
+SUBMITTED = re.compile(rf"({ENDING})$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -69,32 +71,32 @@ class Author:
 LAYOUTS = (
     # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
     # Before 4.1 the folder's name ends in one more underscore. If groups submit, it starts with the group's name.
-    ("Moodle", re.compile(r"(?:.*?/)??(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
+    ("Moodle", re.compile(r"(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
     # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
     ("Canvas", re.compile(
-        r"(?:.*?/)??(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
+        r"(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
         r"_(?P<order>\d+)_(?P<rest>.+)"
     )),
     # Gradescope, "Export Submissions": numbered folders; a file next to them has the students.
-    ("Gradescope", re.compile(r"(?:.*?/)??(?P<folder>submission_\d+)/(?P<rest>.+)")),
+    ("Gradescope", re.compile(r"(?P<folder>submission_\d+)/(?P<rest>.+)")),
     # Blackboard, "Assignment File Download": the assignment, the user's name, and when, before the file's own name.
     ("Blackboard", re.compile(
-        r"(?:.*?/)??[^/]+?_(?P<id>[^/_]+)_attempt_(?P<order>\d{4}(?:-\d\d){5})_(?P<rest>[^/]+)"
+        r"[^/]+?_(?P<id>[^/_]+)_attempt_(?P<order>\d{4}(?:-\d\d){5})_(?P<rest>.+)"
     )),
     # Brightspace, "Download" of submissions: a folder for each of them, with two numbers, the name, and when.
     ("Brightspace", re.compile(
-        r"(?:.*?/)??\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
+        r"\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
     )),
     # ILIAS: a folder with last name, first name, login and number; each file begins with when it was submitted.
     ("ILIAS", re.compile(
-        r"(?:.*?/)??(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)_(?P<number>\d+)/(?P<order>\d{14})_(?P<rest>.+)"
+        r"(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)_(?P<number>\d+)/(?P<order>\d{14})_(?P<rest>.+)"
     )),
     # OpenOLAT: a folder with last name, first name and login; in it, a folder for each step of the assignment.
     ("OpenOLAT", re.compile(
-        r"(?:.*?/)??(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)/(?P<order>2_submission|4_revision)s?/(?P<rest>.+)"
+        r"(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)/(?P<order>2_submission|4_revision)s?/(?P<rest>.+)"
     )),
 )  # fmt: skip
-"""The layouts that name an author. If several fit a path, the match nearest to its beginning counts.
+"""The layouts that name an author, as patterns of the paths below a common folder.
 
 The rest of a path, and the names inside a packed file, come from the student.
 """
@@ -109,17 +111,108 @@ OF_TUTORS = re.compile(r"[1-9]_(?:task|correction|solution|revisions?_correction
 """The folders of one step of an assignment in OpenOLAT. They are no one's name."""
 
 
-def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Author]]) -> tuple[list[Author], str]:
-    """Return the authors of a file, several for a group; or none, and the reason."""
-    matches = [(layout, found) for layout, pattern in LAYOUTS if (found := pattern.fullmatch(file.path))]
-    matches = [(layout, found) for layout, found in matches if not file.packed or _begin(found) < len(file.packed)]
-    if not matches:
-        return _loose(file, exercises)
-    layout, found = min(matches, key=lambda match: (_begin(match[1]), match[1].start("rest")))
-    part = {name: value or "" for name, value in found.groupdict().items()}
+class Naming:
+    """How the paths of one archive or folder name the authors: by the same layout for all.
+
+    Attributes
+    ----------
+    layout : str
+        The name of a row of `LAYOUTS`, or "" if the names of files and folders are those of students.
+    bases : list of str
+        The common folder of the authors, "" or with a slash at its end; several, if each is a download of its own.
+    """
+
+    def __init__(self, paths: Sequence[str], exercises: "Exercises"):
+        self.exercises = exercises
+        self.layout, self.bases = _chosen(list(paths), "")
+        self._pattern = dict(LAYOUTS).get(self.layout)
+
+    def below(self, path: str) -> tuple[str, str]:
+        """Return the common folder that a path is in, and the path below it; if it is in none, "" and the path."""
+        base = next(filter(path.startswith, self.bases), "")
+        return base, path[len(base) :]
+
+    def match(self, path: str) -> re.Match[str] | None:
+        """Return the match of the layout's pattern with a path below the common folder."""
+        return self._pattern.fullmatch(self.below(path)[1]) if self._pattern else None
+
+    def folder(self, path: str) -> str:
+        """Return the name of the first folder below the common one that is not just an exercise's name, or ""."""
+        *folders, _ = self.below(path)[1].split("/")
+        return next(filter(None, map(self.exercises.without, folders)), "")
+
+    def folders(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Return the paths in each `folder`; none if most files are in no such folder."""
+        found = defaultdict(list)
+        others = 0
+        for path in filter(SUBMITTED.search, paths):
+            folder = self.folder(path)
+            if folder:
+                found[folder].append(path)
+            else:
+                others += 1
+        return dict(found) if 1 < len(found) > others else {}
+
+    def whose(self, path: str) -> str:
+        """Return a text that is equal for the paths of all files that one student submitted."""
+        matched = self.match(path)
+        if not matched:
+            return self.folder(path) or path
+        return "/".join(value for name, value in matched.groupdict().items() if value and name not in NOT_AUTHOR)
+
+
+def whose(exercises: "Exercises") -> Whose:
+    """Return what `archives.opened` needs to know what is one student's."""
+    return lambda paths: Naming(paths, exercises).whose
+
+
+def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
+    """Return the layout of most entries of the folder `base` and the common folders; see `Naming`.
+
+    A folder counts as one, however many files a student put into it. Of layouts that fit as many entries, the one
+    whose author ends first is the system's: students name only what follows.
+    """
+    entries = defaultdict(list)
+    for path in paths:
+        entries[path[len(base) :].partition("/")[0]].append(path)
+    folders = {name: inside for name, inside in entries.items() if inside[0] != f"{base}{name}"}
+    files = [name for name in entries if name not in folders and SUBMITTED.search(name)]
+    counted = [*folders, *files] or list(entries)
+    votes: list[tuple[int, int, str]] = []
+    for layout, pattern in LAYOUTS:
+        fits = (
+            next(filter(None, (pattern.fullmatch(path[len(base) :]) for path in entries[name])), None)
+            for name in counted
+        )
+        ends = [fit.start("rest") for fit in fits if fit]
+        votes.append((len(ends), -sum(ends), layout))
+    most, _, layout = max(votes, key=lambda vote: vote[:2])
+    if 2 * most >= len(counted) > 0:
+        return layout, [base]
+    if files or not folders:
+        return "", [base]
+    inner = [_chosen(inside, f"{base}{name}/") for name, inside in folders.items()]
+    if len(inner) == 1 or (inner[0][0] and len({layout for layout, _ in inner}) == 1):
+        return inner[0][0], [folder for _, several in inner for folder in several]
+    return "", [base]
+
+
+def authors_of(
+    file: File, naming: Naming, submitters: dict[str, list[Author]], by_folder: bool
+) -> tuple[list[Author], str]:
+    """Return the authors of a file, several for a group; or none, and the reason.
+
+    `by_folder` says that the source has a folder for each student, whose name alone counts.
+    """
+    matched = naming.match(file.path)
+    if not matched:
+        return _loose(file, naming, by_folder)
+    layout = naming.layout
+    part = {name: value or "" for name, value in matched.groupdict().items()}
     if layout == "Gradescope":
-        named = [replace(author, rest=part["rest"]) for author in submitters.get(part["folder"], [])]
-        return named, "" if named else f"no {METADATA} says who submitted {part['folder']}"
+        named = submitters.get(naming.below(file.path)[0] + part["folder"], [])
+        authors = [replace(author, rest=part["rest"]) for author in named]
+        return authors, "" if authors else f"no {METADATA} says who submitted {part['folder']}"
     name = part.get("id") or part.get("name") or part.get("hidden", "")
     number, order = part.get("number", ""), re.sub(r"\D", "", part.get("order", ""))
     ids = tuple(filter(None, (part["id"], number))) if "id" in part else ()
@@ -136,15 +229,6 @@ def authors_of(file: File, exercises: "Exercises", submitters: dict[str, list[Au
     return [author], ""
 
 
-def whose(path: str) -> str:
-    """Return a text that is equal for the paths of all files that one student submitted."""
-    matches = [found for _, pattern in LAYOUTS if (found := pattern.fullmatch(path))]
-    if not matches:
-        return path.rpartition("/")[0] or path
-    found = min(matches, key=lambda match: (_begin(match), match.start("rest")))
-    return "/".join(value for name, value in found.groupdict().items() if value and name not in NOT_AUTHOR)
-
-
 def _moment(said: str) -> int:
     """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for other texts."""
     day, _, clock = said.rpartition(", ")
@@ -155,18 +239,19 @@ def _moment(said: str) -> int:
         return 0
 
 
-def _begin(found: re.Match[str]) -> int:
-    """Return where the part of a path that names an author begins."""
-    return min(found.start(name) for name, value in found.groupdict().items() if value)
-
-
-def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
+def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], str]:
     """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`."""
+    exercises = naming.exercises
     *folders, base = file.path.split("/")
     theirs = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
     if theirs and not file.packed:
         return [], f"is in the folder {theirs[0]}, where OpenOLAT has no submissions"
-    said = [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
+    folder = naming.folder(file.packed or file.path)
+    if by_folder and folder:
+        return [Author("by name", Clues(ids=(folder,), names=(folder,)), folder, base)], ""
+    outer = [*reversed(file.packed.split("/"))] if file.packed else []  # the names inside are the student's
+    said = [name for name in map(exercises.without, outer) if name]
+    said = said or [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
     if not said:
         return [], "neither its name nor its folders say whose it is"
     # `Untitled.ipynb` in a folder says less about its author than the folder's name.
@@ -176,8 +261,8 @@ def _loose(file: File, exercises: "Exercises") -> tuple[list[Author], str]:
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
 
 
-def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
-    """Return who submitted each folder of Gradescope's export, according to its `submission_metadata.yml`.
+def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Author]]:
+    """Return who submitted each folder of Gradescope's export, according to the `submission_metadata.yml` beside it.
 
     Raises
     ------
@@ -185,8 +270,9 @@ def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
         If that is not YAML, or is too large.
     """
     found = {}
+    lists = {f"{base}{METADATA}": base for base in naming.bases} if naming.layout == "Gradescope" else {}
     for file in files:
-        if file.packed or not METADATA_PATH.fullmatch(file.path):
+        if file.packed or file.path not in lists:
             continue
         try:
             # Only as texts: no dates, and none of the merged maps by which a small file may expand to a huge one.
@@ -196,7 +282,7 @@ def submitters_in(files: Iterable[File]) -> dict[str, list[Author]]:
             raise Refused(f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}") from None
         for folder, entry in said.items() if isinstance(said, dict) else ():
             if isinstance(folder, str) and isinstance(entry, dict):
-                found[folder] = _submitters(entry)
+                found[lists[file.path] + folder] = _submitters(entry)
     return found
 
 
