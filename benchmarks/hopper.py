@@ -57,11 +57,7 @@ def _rows(matrix, n, D: gl.constexpr, BLOCK: gl.constexpr):
 @gluon.jit
 def _room(rows, COUNT: gl.constexpr):
     """Return shared memory for COUNT of the blocks that a descriptor copies."""
-<<<<<<< HEAD
-    return gl.allocate_shared_memory(rows.dtype, [COUNT] + rows.block_type.shape, rows.layout)  # noqa: RUF005 (a kernel)
-=======
     return gl.allocate_shared_memory(rows.dtype, [COUNT] + rows.block_type.shape, rows.layout)  # noqa: RUF005 (Gluon has no star)
->>>>>>> w_gpu
 
 
 @gluon.jit
@@ -175,11 +171,7 @@ def _attend(
     top = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, scores_layout))
     total = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, scores_layout))
     start = (tiles - 1) * BLOCK_K
-<<<<<<< HEAD
-    weights, top, total, _shrink = _softmax(scores, top, total, queries, start, n_k, offset, scale, CAUSAL, True)
-=======
     weights, top, total, _ = _softmax(scores, top, total, queries, start, n_k, offset, scale, CAUSAL, True)
->>>>>>> w_gpu
     weights = gl.convert_layout(weights.to(k_tiles.dtype), weights_layout)
     acc = gl.zeros([ROWS, D], gl.float32, out_layout)
     masked = gl.maximum(tiles - whole, 1)
