@@ -326,10 +326,9 @@ class _Headers(io.BytesIO):
         if size is None or not 0 <= size <= MOST_TAR_HEADER:
             raise Refused("has a file whose name or description is too long")
         data = super().read(size)
-        if size > tarfile.BLOCKSIZE:
-            self.left -= size
-            if self.left < 0 or DIGITS.search(data):
-                raise Refused("has files whose names or descriptions are too long")
+        self.left -= size if size > tarfile.BLOCKSIZE else 0
+        if self.left < 0 or DIGITS.search(data):
+            raise Refused("has files whose names or descriptions are too long")
         return data
 
 

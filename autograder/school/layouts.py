@@ -32,6 +32,7 @@ LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
 ENDING = r"\.ipynb(\.txt|\.json)?|\.zip|\.tar|\.tgz|\.gz"
 """The endings of notebooks and packed files."""
 SUBMITTED = re.compile(rf"({ENDING})$", re.IGNORECASE)
+"""The end of the name of a file that may be, or have, a notebook."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,8 @@ def whose(exercises: "Exercises") -> Whose:
 def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
     """Return the layout of most entries of the folder `base` and the common folders; see `Naming`.
 
-    A folder counts as one, however many files a student put into it. Of layouts that fit as many entries, the one
-    whose author ends first is the system's: students name only what follows.
+    A folder counts as one, however many files a student put into it. Of layouts that fit the same number of entries,
+    the one whose part ends first is the system's: students name only what follows.
     """
     entries = defaultdict(list)
     for path in paths:

@@ -479,15 +479,6 @@ def softmax_jacobian(a):
     J.flat[:: len(a) + 1] += a
     return J
 
-# %% wrong softmax_backward: one sum for all rows together
-def softmax_backward(A, dA):
-    return A * (dA - np.sum(A * dA))
-
-# %% wrong softmax_backward: the sum of the row is not multiplied by the weight
-def softmax_backward(A, dA):
-    product = A * dA
-    return product - product.sum(axis=-1, keepdims=True)
-
 # %% right softmax_backward: a Jacobian for each row
 def softmax_backward(A, dA):
     if A.shape[-1] != dA.shape[-1]:

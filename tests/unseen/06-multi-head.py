@@ -1171,16 +1171,6 @@ def split_heads(X, num_heads):
         raise IndexError(f"{rest} columns are left over")
     return X.unfold(2, width, width).movedim(2, 1)
 
-# %% wrong merge_heads: reshapes without moving the head axis back
-def merge_heads(X):
-    b, h, n, d_head = X.shape
-    return X.reshape(b, n, h * d_head)
-
-# %% wrong merge_heads: view works for what split_heads returns, not for a tensor of its own
-def merge_heads(X):
-    b, h, n, d_head = X.shape
-    return X.transpose(1, 2).view(b, n, h * d_head)
-
 # %% right merge_heads: concatenates the heads one by one
 def merge_heads(X):
     return torch.cat(X.unbind(dim=1), dim=-1)

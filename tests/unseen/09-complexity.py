@@ -988,11 +988,6 @@ def fit_exponent(lengths, seconds):
     line = np.linalg.lstsq(np.column_stack([np.ones_like(u), u]), w, rcond=None)[0]
     return float(line[1])
 
-# %% wrong decode_bytes: each text reads the parameters again
-def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
-    cache = 2 * context * num_layers * num_kv_heads * d_head
-    return batch * (num_parameters + cache) * bytes_per_number
-
 # %% wrong decode_bytes: keys and values as wide as the model
 def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
     keys = values = batch * context * num_layers * d_model
@@ -1009,10 +1004,6 @@ def decode_bytes(batch, context, num_layers, d_model, num_kv_heads, d_head, num_
 # %% wrong least_seconds: first all bytes, then all operations
 def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
     return operations / operations_per_second + moved_bytes / bytes_per_second
-
-# %% wrong least_seconds: whole seconds only
-def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
-    return float(max(operations // operations_per_second, moved_bytes // bytes_per_second))
 
 # %% right least_seconds: sorts the two times
 def least_seconds(operations, moved_bytes, operations_per_second, bytes_per_second):
