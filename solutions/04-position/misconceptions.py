@@ -158,17 +158,6 @@ def gap_word_by_word(attend, X, permutation):
 
 @misconception(
     "permutation_gap",
-    label="pooled results compared",
-    hint="The mean over all places is taken before comparing, so it does not matter in which row a result is. "
-    "Compare the results row by row.",
-)
-def gap_pooled(attend, X, permutation):
-    fits(X, permutation)
-    return np.abs(attend(X[permutation]).mean(axis=0) - attend(X)[permutation].mean(axis=0)).max()
-
-
-@misconception(
-    "permutation_gap",
     label="mean difference instead of largest",
     hint="This is the mean of the differences, in which a single wrong row nearly disappears. Take the largest: "
     "`.max()`.",
