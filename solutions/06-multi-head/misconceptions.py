@@ -268,7 +268,7 @@ def merge_heads_in_front(X):
 
 @misconception(
     "merge_heads",
-    label="batch and heads confused",
+    label="batch and heads confused, heads not adjacent",
     hint="(b, h, n, d_head) is reshaped to (h, b, n, d_head), which mixes sequences and heads, and the heads are not "
     "next to the columns when the last two axes are merged.",
 )

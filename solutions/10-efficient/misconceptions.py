@@ -225,7 +225,7 @@ class chunked_attention_from_0:
 
 
 @online(
-    "largest score that starts at a finite number",
+    "largest score starts at a finite number",
     "The largest score has to start at -inf. If it starts at a number such as -50000, it is never below that: in "
     "rows whose scores are all far below, every exponential becomes 0.",
 )
@@ -886,7 +886,7 @@ def relu(Q, K, V, causal):
 
 
 @of_linear(
-    "relu + 1 instead of elu + 1",
+    "relu instead of elu",
     "The feature map is relu + 1, which is 1 for all negative inputs. elu goes down to -1: elu + 1 is exp(x) there.",
 )
 def relu_and_1(Q, K, V, causal):
@@ -906,7 +906,7 @@ def both_branches(Q, K, V, causal):
 
 
 @of_linear(
-    "mean of the features instead of their sum",
+    "mean of the features, not their sum",
     "The normalizer has the mean of the keys' features, so results are too large by the number of keys. It is their "
     "sum.",
 )
@@ -1026,7 +1026,7 @@ def causal_linear_attention_excludes_itself(q, k, V):
 
 
 @causal_wrong(
-    "own token excluded, and 0 for the first",
+    "own token excluded, first result 0",
     "Token i does not see itself, and the first one gets 0. Add its term to the sums before you use them.",
 )
 def causal_linear_attention_excludes_itself_guarded(q, k, V):
@@ -1548,7 +1548,7 @@ class KVCache_shared:
 
 @misconception(
     "KVCache",
-    label="one place for all caches, emptied by each new one",
+    label="one place for all caches, emptied again",
     hint="Keys and values are kept outside of the object, in global names or in the class, and `__init__` "
     "empties that place. While two caches exist, they write to the same place. Keep them in `self`.",
 )

@@ -15,13 +15,7 @@ import numpy as np
 
 from checking import Suite, expect_array, expect_close
 
-
-def added(a, b):
-    """Return a + b, by a product of matrices: with large ones, it is slow."""
-    return np.eye(len(a), dtype=a.dtype) @ a + b
-
-
-suite = Suite(__name__, read={"add": "chapter 1"}, answers={"add": added})
+suite = Suite(__name__, read={"add": "chapter 1"})
 check, run = suite.check, suite.run
 
 
