@@ -6,6 +6,7 @@ several cases bring together. Cases stand in the order of their worth.
 
 import contextlib
 import functools
+import importlib
 import itertools
 import os
 import platform
@@ -301,7 +302,7 @@ def newest():
 
 def flash_four(q, k, v, causal):
     """Attend with FlashAttention-4, which has the heads behind the tokens."""
-    from flash_attn.cute import flash_attn_func
+    flash_attn_func = importlib.import_module("flash_attn.cute").flash_attn_func
 
     found = flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=causal)
     return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)

@@ -97,6 +97,7 @@ TABLES = (
     N_("eager or CUDA graph: speed over the fastest of PyTorch’s"),
     N_("eager: speed over nn.MultiheadAttention with weights"),
     N_("eager: speed over the fastest of PyTorch’s"),
+    N_("fastest of ours: TFLOP/s"),
     N_("forward"),
     N_("forward and backward together:"),
     N_("forward+backward"),

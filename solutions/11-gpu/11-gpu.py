@@ -129,8 +129,8 @@ if hasattr(triton, "cdiv"):
 # The tensors are float32, float16 or bfloat16, and may have any memory layout: `.contiguous()`. Keep sums in float32
 # for inputs of any dtype: `tl.dot` returns float32, and takes two tiles of the same dtype (`weights.to(values.dtype)`).
 # **Start with lengths that fill their tiles**, multiples of `BLOCK`: most checks use those, and the checks of other
-# lengths are worth only a point or two. The work has to be done in kernels, here and in 11.2: right numbers from
-# PyTorch alone pass only the first checks.
+# lengths are worth only a point or two. Right numbers from PyTorch alone earn part of the points, here and in 11.2: the
+# checks that ask for a kernel, and those on a GPU, then fail.
 #
 # The interpreter cannot multiply bfloat16; a GPU can. Without a GPU, checks that need one say *pending*, and
 # their points wait. Where Triton is not installed, the points of all kernel checks wait.

@@ -184,22 +184,7 @@ def forward_one_tile(flash_attention_forward, draw):
         expect_forward(flash_attention_forward, heads(draw, BLOCK, h=2, d=d), False, parts=[0])
 
 
-def expect_kernel(function):
-    """Fail unless the text of a function's code has a kernel of Triton's, as far as that text is known."""
-    if not kernels.written_in(suite.code_of(function.name)):
-        message = "The code of `{function}` and of what it uses has no Triton kernel, a function with `@triton.jit`."
-        raise Failed(Message(message, function=function.name), explained=True)
-
-
-@check(weight=2.5, needs=[forward_one_tile], on="triton", measured=True)
-def forward_is_a_kernel(flash_attention_forward, draw):
-    """Launches a Triton kernel, which does the work."""
-    expect_kernel(flash_attention_forward)
-    if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
-        raise Failed("No Triton kernel was launched. Launch one with `kernel[grid](...)`.", explained=True)
-
-
-@check(weight=1.5, needs=[forward_is_a_kernel], on="triton")
+@check(weight=1.5, needs=[forward_one_tile], on="triton")
 def forward_tiles(flash_attention_forward, draw):
     """When keys fill several tiles, `out` is the attention output, no matter which tile has the largest score."""
     for shares in [(1, 4), (4, 1)]:
@@ -222,7 +207,7 @@ def forward_causal(flash_attention_forward, draw):
         expect_forward(flash_attention_forward, heads(draw, n, b=1), True, parts=[0])
 
 
-@check(weight=1, needs=[forward_is_a_kernel], on="triton")
+@check(weight=1, needs=[forward_one_tile], on="triton")
 def forward_lse(flash_attention_forward, draw):
     """`lse` is the natural logarithm of the sum of exp(scores), including the subtracted maximum, for each head."""
     q, k, v = heads(draw, 2 * BLOCK, b=1, h=2)
@@ -246,14 +231,14 @@ def forward_large_scores(flash_attention_forward, draw):
     expect_forward(flash_attention_forward, [others * 7 * q.abs(), 7 * k.abs(), v], False)
 
 
-@check(weight=0.5, needs=[forward_is_a_kernel], on="triton")
+@check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_wide(flash_attention_forward, draw):
     """Works for heads of width 64 and 128."""
     for d in (64, 128):
         expect_forward(flash_attention_forward, heads(draw, BLOCK, b=1, d=d), False, parts=[0])
 
 
-@check(weight=0.5, needs=[forward_is_a_kernel], on="triton")
+@check(weight=0.5, needs=[forward_one_tile], on="triton")
 def forward_layout(flash_attention_forward, draw):
     """Accepts inputs with any memory layout, also transposed views, and a different layout for each."""
     q, k, v = heads(draw, BLOCK, h=3)
@@ -355,6 +340,21 @@ def forward_held(flash_attention_forward, draw):
         )
 
 
+def expect_kernel(function):
+    """Fail unless the text of a function's code has a kernel of Triton's, as far as that text is known."""
+    if not kernels.written_in(suite.code_of(function.name)):
+        message = "The code of `{function}` and of what it uses has no Triton kernel, a function with `@triton.jit`."
+        raise Failed(Message(message, function=function.name), explained=True)
+
+
+@check(weight=2.5, needs=[forward_tiles], on="triton", measured=True)
+def forward_is_a_kernel(flash_attention_forward, draw):
+    """Launches a Triton kernel, which does the work."""
+    expect_kernel(flash_attention_forward)
+    if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
+        raise Failed("No Triton kernel was launched. Launch one with `kernel[grid](...)`.", explained=True)
+
+
 def expect_forward_on_a_gpu(function, draw, n):
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
@@ -364,7 +364,7 @@ def expect_forward_on_a_gpu(function, draw, n):
             expect_forward(function, inputs, causal, rtol=rtol)
 
 
-@check(weight=1, needs=[forward_causal, forward_lse], on="bf16")
+@check(weight=1, needs=[forward_is_a_kernel, forward_causal, forward_lse], on="bf16")
 def forward_on_a_gpu(flash_attention_forward, draw):
     """On a GPU, both results are right for 320 tokens in float32 (without TF32), float16 and bfloat16."""
     expect_forward_on_a_gpu(flash_attention_forward, draw, 10 * BLOCK)
@@ -535,25 +535,13 @@ def flash_dk(flash_attention, draw):
     expect_backward(flash_attention, draw, BLOCK, False, "K")
 
 
-@check(weight=2, needs=[flash_dv, flash_dq, flash_dk], on="triton", measured=True)
-def flash_is_a_kernel(flash_attention, draw):
-    """Triton kernels do the work, also in the backward pass."""
-    expect_kernel(flash_attention)
-    ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
-    for back, ran in zip((False, True), ways, strict=True):
-        if not ran and back:
-            raise Failed("No Triton kernel was launched in the backward pass.", explained=True)
-        if not ran and "flash_attention_forward" not in suite.instead:
-            raise Failed("No Triton kernel was launched.", explained=True)
-
-
-@check(weight=1, needs=[flash_is_a_kernel], on="triton")
+@check(weight=1, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_tiles(flash_attention, draw):
     """When queries and keys fill several tiles, all three gradients are right."""
     expect_backward(flash_attention, draw, 2 * BLOCK, False, "QKV")
 
 
-@check(weight=1, needs=[flash_causal_values, flash_is_a_kernel], on="triton")
+@check(weight=1, needs=[flash_causal_values, flash_dv, flash_dq, flash_dk], on="triton")
 def flash_causal_gradients(flash_attention, draw):
     """With `causal` and heads of width 32, all three gradients are right."""
     expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, d=32)
@@ -572,7 +560,7 @@ def flash_ragged_causal(flash_attention, draw):
     expect_backward(flash_attention, draw, ragged(draw)[0], True, "QKV", h=1, d=32)
 
 
-@check(weight=0.5, needs=[flash_is_a_kernel], on="triton")
+@check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk], on="triton")
 def flash_layout(flash_attention, draw):
     """Gradients are right for any memory layout of the inputs and of the upstream gradient."""
     expect_backward(flash_attention, draw, BLOCK, False, "QKV", layout=True)
@@ -593,7 +581,7 @@ def back_twice(function, first, second, upstream):
     return found, [*(own.detach() for own in first), upstream]
 
 
-@check(weight=0.5, needs=[flash_causal_gradients], on="triton")
+@check(weight=0.5, needs=[flash_dv, flash_dq, flash_dk, flash_causal_gradients], on="triton")
 def flash_again(flash_attention, draw):
     """Keeps its inputs unchanged; after two calls, one with `causal=True` by name, each has the right gradients."""
     first, second = heads(draw, BLOCK), heads(draw, BLOCK)
@@ -627,13 +615,25 @@ def flash_half(flash_attention, draw):
     expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, kind=torch.float16, rtol=rtol)
 
 
+@check(weight=2, needs=[flash_dv, flash_dq, flash_dk], on="triton", measured=True)
+def flash_is_a_kernel(flash_attention, draw):
+    """Triton kernels do the work, also in the backward pass."""
+    expect_kernel(flash_attention)
+    ways = flash_attention.run_remote(kernels.launches, True, *heads(draw, BLOCK), False)
+    for back, ran in zip((False, True), ways, strict=True):
+        if not ran and back:
+            raise Failed("No Triton kernel was launched in the backward pass.", explained=True)
+        if not ran and "flash_attention_forward" not in suite.instead:
+            raise Failed("No Triton kernel was launched.", explained=True)
+
+
 def expect_backward_on_a_gpu(function, draw, n):
     for kind, rtol in TOLERANCES.items():
         for d, causal in [(64, False), (128, True)]:
             expect_backward(function, draw, n, causal, "QKV", d=d, kind=kind, rtol=rtol)
 
 
-@check(weight=1, needs=[flash_tiles, flash_causal_gradients], on="bf16")
+@check(weight=1, needs=[flash_tiles, flash_causal_gradients, flash_is_a_kernel], on="bf16")
 def flash_on_a_gpu(flash_attention, draw):
     """On a GPU, gradients for 320 tokens are right in float32 (without TF32), float16 and bfloat16, causal or not."""
     expect_backward_on_a_gpu(flash_attention, draw, 10 * BLOCK)
