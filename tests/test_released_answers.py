@@ -181,7 +181,8 @@ def students_folder(root, name, answer):
     text = TOY.joinpath("checks.py").read_text(encoding="utf-8")
     text += f"\nfrom specifications import {answer}\n"
     (folder / "checks.py").write_text(text, encoding="utf-8")
-    (solution / "specifications.py").write_text(f"{answer} = where = {name!r}\n", encoding="utf-8")
+    specified = TOY.joinpath("specifications.py").read_text(encoding="utf-8") + f"\n{answer} = where = {name!r}\n"
+    (solution / "specifications.py").write_text(specified, encoding="utf-8")
     (solution / "misconceptions.py").write_text(f"where = {name!r}\n", encoding="utf-8")
     archive.write(solution).replace(folder / archive.NAME)
     return folder
