@@ -312,6 +312,7 @@ def lint():
         ("-m", "mypy"),
         ("book/javascript.py",),
         (".ci/english.py",),
+        (".ci/minutes.py",),
         ("book/translations.py", "--check"),
     ):
         run(*command, what=f"{' '.join(command)} found problems")

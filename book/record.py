@@ -4,15 +4,19 @@
     python book/record.py 08-heads-deeper ...  # those of these pages
 
 A page that measures time is refused while other programs use more than half of the machine's cores, before or during
-the run: its record stays as it was. The record says how many they used (`others`), and the page says it.
+the run. It runs again minutes later, until two runs in a row give the same times to a tenth: what disturbs a machine
+for a while does not show in the work of programs. The record says how many minutes the two were apart (`minutes`) and
+what share they differ by at most (`differ`), and the page says it. A record that is refused stays as it was.
 """
 
+import math
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import records
 import run_pages
@@ -20,6 +24,9 @@ from rich.console import Console
 
 BUSY = 0.5  # the most that other programs may use where times are recorded, as a share of the machine's cores
 LOOK = 2  # the seconds for which they are watched before
+WAIT = 90  # the seconds between two runs of a page that measures time
+RUNS = 6  # the most runs of such a page
+AGREE = 0.1  # the share by which a time may differ between two runs
 
 
 def records_time(notebook):
@@ -42,33 +49,103 @@ def watch_others():
     return lambda: max(0.0, (worked() - began) / (time.perf_counter() - start))
 
 
-def make(page, notebook):
-    """Make the experiments of a page anew; return whether they are recorded, and what there is to say, in lines."""
+class Refused(Exception):
+    """A page is not recorded, for the reason in the message."""
+
+
+def run(page, timed):
+    """Run a page's experiments once; return the notebook, the seconds that it took, and the record.
+
+    Raises
+    ------
+    Refused
+        If the page fails, or measures time on a busy machine.
+    """
     cores = os.cpu_count()
 
-    def refused(used):
-        said = f"{page.stem} measures time, and other programs use {used:.1f} of {cores} cores, more than "
-        return f"{said}{BUSY * cores:g}. Its record is as it was. Wait, or end them, and run this again."
+    def refuse_if_busy(used):
+        if timed and used > BUSY * cores:
+            raise Refused(
+                f"{page.stem} measures time, and other programs use {used:.1f} of {cores} cores, more than "
+                f"{BUSY * cores:g}. Its record is as it was. Wait, or end them, and run this again."
+            )
 
-    timed, used = records_time(notebook), watch_others()
+    used = watch_others()
     time.sleep(LOOK if timed else 0)
-    if timed and used() > BUSY * cores:
-        return False, [refused(used())]
+    refuse_if_busy(used())
     used = watch_others()
     with tempfile.TemporaryDirectory() as folder:
         made, seconds, fault = run_pages.execute(page, anew=True, into=folder)
+        if fault:
+            raise Refused(fault.said)
         others = used()
-        if fault or (timed and others > BUSY * cores):
-            return False, [fault.said if fault else refused(others)]
+        refuse_if_busy(others)
         kept = records.read(page.stem, folder)
     kept["made"]["others"] = round(others, 2)
+    return made, seconds, kept
+
+
+def times_of(notebook, kept):
+    """Return what a page's clock cells timed: their fractional numbers, each by its cell, name and place."""
+    found = {}
+    for number, cell in records.cells_of(notebook).items():
+        if "clock" in records.tags(cell):
+            for path, value in records.parts(records.decoded(kept["cells"][number]["values"]), f"cell {number} "):
+                if (array := np.asarray(value)).dtype.kind == "f":
+                    found |= {f"{path} {place}": one for place, one in enumerate(array.reshape(-1).tolist())}
+    return found
+
+
+def difference(first, second):
+    """Return the largest share by which two runs' times differ, and where that is."""
+    if first.keys() != second.keys():
+        return math.inf, "the number of times"
+    shares = {path: abs(a - b) / max(abs(a), abs(b)) for path, a in first.items() if a != (b := second[path])}
+    return max(((share, path) for path, share in shares.items()), default=(0.0, ""))
+
+
+def run_until_times_agree(page, notebook, console):
+    """Run a page that measures time until two runs agree; return what `run` does, of the second.
+
+    Raises
+    ------
+    Refused
+        If no two runs in a row agree, or as `run`.
+    """
+    *_, kept = run(page, True)
+    ended, before = time.time(), times_of(notebook, kept)
+    for _ in range(RUNS - 1):
+        time.sleep(WAIT)
+        made, seconds, kept = run(page, True)
+        now, after = time.time(), times_of(notebook, kept)
+        share, place = difference(before, after)
+        if share <= AGREE:
+            kept["made"] |= {"minutes": round((now - ended) / 60, 1), "differ": round(share, 3)}
+            return made, seconds, kept
+        console.print(f"{page.stem}: two runs differ by {share:.0%} in {place}", markup=False, soft_wrap=True)
+        ended, before = now, after
+    raise Refused(
+        f"{page.stem}: no two of {RUNS} runs gave times that agree within {AGREE:.0%}. Its record is as it was."
+    )
+
+
+def make(page, notebook, console):
+    """Make the experiments of a page anew; return what there is to say, in lines.
+
+    Raises
+    ------
+    Refused
+        As `run` and `run_until_times_agree`. The record is as it was.
+    """
+    timed = records_time(notebook)
+    made, seconds, kept = run_until_times_agree(page, notebook, console) if timed else run(page, False)
     records.put(page.stem, kept)
-    said = [f"{page.stem}: {seconds:.0f} s"]
+    lines = [f"{page.stem}: {seconds:.0f} s"]
     for cell in records.cells_of(made).values():
         if wrote := records.printed(cell, "stderr").strip():
             where = run_pages.place(page, made, cell)
-            said.append(f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}")
-    return True, said
+            lines.append(f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}")
+    return lines
 
 
 def main():
@@ -82,9 +159,11 @@ def main():
     fine = True
     for name in named or having:
         with console.status(f"{name} …"):
-            done, said = make(having[name], run_pages.read(having[name]))
-        fine = fine and done
-        for line in said:
+            try:
+                lines = make(having[name], run_pages.read(having[name]), console)
+            except Refused as refused:
+                fine, lines = False, [str(refused)]
+        for line in lines:
             console.print(line, markup=False, soft_wrap=True)
     return 0 if fine else 1
 
