@@ -59,7 +59,7 @@ TEXT = {
     "one_best": "Query {query} gives its best key {percent} of the weight.",
     "nearly_all": "over 99%",
     "all_alike": "Query {query} gives all keys the same weight.",
-    "closed": "The gaps are wide: one key takes most of the weight, and the median query’s gradient "
+    "closed": "The gaps are wide: in most rows, one key takes most of the weight, and the median query’s gradient "
     "is down to {gradient}.",
     "open": "The gaps are moderate: better keys get more, all keys get some, and the median query’s "
     "gradient is {gradient}.",

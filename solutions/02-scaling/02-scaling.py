@@ -340,15 +340,17 @@ figure.tight_layout()
 # *About 5 minutes · medium ●●○*
 #
 # Someone divides the scores by $d_k$ instead of its root, "so that they are certainly small". What does the variance of
-# a score become as $d_k$ grows, what do the weights then look like, and where does the entropy in the figure above go? Why
-# is that no better than no scaling at all? Nothing is checked here.
+# a score become as $d_k$ grows, what do the weights then look like, and where does the entropy in the figure above go? How
+# does such a start of training differ from one without scaling, and from one with the root? Nothing is checked here.
 #
 # <details><summary>An answer</summary>
 #
 # With $\sigma = 1$ and mean 0, the variance becomes $d_k / d_k^2 = 1 / d_k$. For wide vectors all scores are nearly equal,
 # and so are the weights, and the entropy approaches its largest value, $\ln n_k$. Every query then gets the plain mean of
-# all values, no matter what it asks. Without scaling, a query attends to only one key; with too much scaling, it attends to
-# all keys equally. Only with the root does the choice depend on the numbers in the vectors, not on $d_k$.
+# all values, no matter what it asks. Without scaling, most queries attend to only one key; divided by $d_k$, they attend to
+# all keys equally. With the root, the choice depends on the numbers in the vectors, not on $d_k$. All this is about random
+# vectors, so about the start: training can make the scores as large as it needs. *Going deeper* of chapter 2 shows layers
+# that were divided by $d_k$ and learned their task.
 #
 # </details>
 
