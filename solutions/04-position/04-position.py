@@ -1,7 +1,7 @@
 # %% title [markdown]
 # # 4. Position
 #
-# Self-attention does not see the order of its words. With three functions you measure this and fix it:
+# Without a mask, self-attention does not see the order of its words. With three functions you measure this and fix it:
 # `permutation_gap`, `sinusoidal_encoding` and `rotary`. Each takes a few lines of NumPy. Read chapter 4 of the book
 # first. It shows every step for one small example; here you write the general form.
 #
