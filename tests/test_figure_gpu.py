@@ -8,7 +8,7 @@ from figures import gpu_record, gpu_steps
 
 pytestmark = pytest.mark.turns
 
-PAGE = "/book/11-gpu.html"
+PAGE = "/book/11-kernel.html"
 FIGURE = ".abh-gpu"
 SIZES = {
     "n": figure.N,
@@ -70,7 +70,7 @@ RECORD = {
 @pytest.fixture(scope="module")
 def course():
     """The functions of the chapter, taken from the page itself."""
-    return figure_tools.of_chapter("11-gpu")
+    return figure_tools.of_chapter("11-kernel")
 
 
 def states():
