@@ -294,6 +294,6 @@ def test_without_triton_the_pages_that_need_it_are_not_run(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "book"))
     run_pages = importlib.import_module("run_pages")
     monkeypatch.setattr(run_pages, "find_spec", lambda name: None)
-    assert [page.stem for page in run_pages.not_run()] == ["11-gpu", "11-gpu-deeper"]
+    assert [page.stem for page in run_pages.not_run()] == ["11-kernel", "11-gpu-deeper"]
     monkeypatch.setattr(run_pages, "find_spec", lambda name: object())
     assert run_pages.not_run() == []

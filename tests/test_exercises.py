@@ -22,7 +22,7 @@ from conftest import loaded, subjects_of
 from typer.testing import CliRunner
 
 from autograder import cli
-from autograder.authoring import answer_trials, loader, source
+from autograder.authoring import answer_trials, chapters, loader, source
 from autograder.checking import helpers, machine
 from autograder.checking.expect import RTOL
 from autograder.checking.subject import attempt
@@ -244,12 +244,13 @@ def test_each_function_has_a_check_cell_of_its_name(folder):
 @each_exercise
 def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     """Of each function; an exercise that has no chapter yet sends nobody anywhere."""
-    exercise, path = loaded(folder), loader.ROOT / "book" / f"{folder.name}.md"
-    assert set(exercise.suite.read) == (set(exercise.subjects) if path.exists() else set())
-    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf8"), re.M) if path.exists() else []
+    exercise, chapter = loaded(folder), chapters.read(loader.ROOT).get(folder.name)
+    assert set(exercise.suite.read) == (set(exercise.subjects) if chapter else set())
+    pages = [page.read_text(encoding="utf8") for page in chapter.pages] if chapter else []
+    headings = re.findall(r"^#+ (.+)$", "\n".join(pages), re.M)
     for subject, place in exercise.suite.read.items():
-        chapter, _, heading = place.partition(", ")
-        assert chapter == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
+        named, _, heading = place.partition(", ")
+        assert named == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
 
 
 @each_exercise

@@ -8,7 +8,7 @@ from figures import gpu_record, gpu_steps
 
 pytestmark = pytest.mark.turns
 
-PAGE = "/book/11-gpu.html"
+PAGE = "/book/11-kernel.html"
 FIGURE = ".abh-gpu"
 SIZES = {
     "n": figure.N,
@@ -70,7 +70,15 @@ RECORD = {
 @pytest.fixture(scope="module")
 def course():
     """The functions of the chapter, taken from the page itself."""
-    return figure_tools.of_chapter("11-gpu")
+    return figure_tools.of_chapter("11-kernel")
+
+
+def test_both_pages_have_the_same_check():
+    """Each page's notebook runs by itself, so the check is there twice."""
+    first, second = (figure_tools.of_chapter(name) for name in ("11-gpu", "11-kernel"))
+    for name in ("gap", "attend"):
+        assert first[name].__code__.co_code == second[name].__code__.co_code
+        assert first[name].__code__.co_consts == second[name].__code__.co_consts
 
 
 def states():

@@ -31,11 +31,18 @@ TRIES = [
     START | {"rows": 256, "step": 32},
     START | {"causal": True, "step": 21},
 ]
+# ... and on the chapter's first page, in the order of `TEXT["naive_tries"]`.
+NAIVE_TRIES = [
+    START | {"way": "naive"},
+    START | {"way": "naive", "step": 3},
+    START | {"step": 64},
+]
 
 TEXT = {
     "title": "Tiles of attention between memory and the chip",
     "try": "Things to try",
     "tries": ["The first tile", "To the end", "Naive", "Low tiles", "High tiles", "Causal"],
+    "naive_tries": ["The scores", "All three steps", "Tile by tile"],
     "way": "Scores",
     "ways": {"tiled": "tile by tile", "naive": "naive: a whole table"},
     "rows": "Queries in a tile",
