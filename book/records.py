@@ -31,6 +31,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autograder.authoring import entries
+from autograder.authoring.chapters import of_page
 from autograder.authoring.plain import plain
 
 BOOK = Path(__file__).resolve().parent
@@ -418,8 +419,8 @@ def read(page, records=FOLDER):
 
 
 def of_chapter(page, records):
-    """Return the recorded values of the chapter that a page *Going deeper* belongs to, as JSON, by name."""
-    chapter = page.removesuffix("-deeper")
+    """Return the recorded values of the first page of a page's chapter, as JSON, by name; nothing for that page."""
+    chapter = of_page(page, BOOK.parent)
     made = read(chapter, records) if chapter != page else None
     return {name: value for cell in made["cells"] for name, value in cell["values"].items()} if made else {}
 
@@ -458,8 +459,10 @@ def write(page, notebook, folder, records=FOLDER):
 
 
 def put(page, made, records=FOLDER):
-    """Write a page's record into a folder of records. A large value that its chapter's record has is only there."""
-    deeper = read(f"{page}-deeper", records)  # before the values change that it has from this page's record
+    """Write a page's record into a folder of records. A large value of its chapter's first page is only there."""
+    others = [path.stem for path in Path(records).glob(f"{page[:3]}*.json") if path.stem != page]
+    sharing = [other for other in others if of_page(other, BOOK.parent) == page]
+    before = {other: read(other, records) for other in sharing}  # then the values change that they have from here
     shared = {name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE}
     cells = []
     for cell in made["cells"]:
@@ -469,8 +472,8 @@ def put(page, made, records=FOLDER):
         }
         cells.append(cell | {"values": own})
     entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
-    if deeper:
-        put(f"{page}-deeper", deeper, records)
+    for other, made_of_it in before.items():
+        put(other, made_of_it, records)
 
 
 def made_with():

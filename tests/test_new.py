@@ -131,6 +131,17 @@ def test_a_new_chapter_stands_in_all_lists(with_book):
     assert list(chapters.read(with_book.root))[-1] == NAME and not chapters.stale(with_book.root)
 
 
+def test_a_chapter_may_have_more_pages(with_book):
+    """They are listed by name, those that go deeper last, and are among the chapter's files."""
+    for name in ("more-deeper", "zeros", "more"):
+        (with_book.root / "book" / f"01-{name}.md").write_text("# More\n", encoding="utf-8")
+    run(with_book, "lists")
+    listed = re.findall(r"file: book/(01-\S+)", (with_book.root / "_toc.yml").read_text(encoding="utf-8"))
+    assert listed == ["01-qkv", "01-more", "01-zeros", "01-more-deeper", "01-qkv-deeper"]
+    assert {f"book/{name}.md" for name in listed} <= set(run(with_book, "chapter", "1").output.splitlines())
+    assert len(chapters.read(with_book.root)) == len(chapters.read(ROOT))
+
+
 def test_a_new_chapter_needs_a_name_and_a_number_of_its_own(with_book):
     run(with_book, "new", NAME)
     before = files(with_book)

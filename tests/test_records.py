@@ -92,23 +92,23 @@ def test_many_floats_of_64_bits_keep_32(many):
 
 
 def test_what_the_chapter_has_is_kept_once(tmp_path):
-    """A large value of a page *Going deeper*; it stays when the chapter's record gets another one."""
+    """A large value of another page of the chapter; it stays when the first page's record gets another one."""
 
     def made(seed, **more):
         values = {"weights": np.random.default_rng(seed).random(400), "small": 1, **more}
         return a_record("", **values) | {"made": {}}
 
     def size():
-        return records.path_of("01-x-deeper", tmp_path).stat().st_size
+        return records.path_of("01-qkv-deeper", tmp_path).stat().st_size
 
-    records.put("01-x-deeper", made(1, more=2), tmp_path)
+    records.put("01-qkv-deeper", made(1, more=2), tmp_path)
     alone = size()
-    records.put("01-x", made(1), tmp_path)
-    assert size() < alone / 5 and "small" in records.path_of("01-x-deeper", tmp_path).read_text(encoding="utf8")
-    assert records.read("01-x-deeper", tmp_path) == made(1, more=2)
-    records.put("01-x", made(2), tmp_path)
-    assert size() == alone and records.read("01-x-deeper", tmp_path) == made(1, more=2)
-    assert records.read("01-x", tmp_path) == made(2)
+    records.put("01-qkv", made(1), tmp_path)
+    assert size() < alone / 5 and "small" in records.path_of("01-qkv-deeper", tmp_path).read_text(encoding="utf8")
+    assert records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
+    records.put("01-qkv", made(2), tmp_path)
+    assert size() == alone and records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
+    assert records.read("01-qkv", tmp_path) == made(2)
 
 
 @pytest.mark.parametrize("value", [torch.nn.Linear(2, 2), len, {"rng": np.random.default_rng()}, {1, 2}, object()])

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -12,21 +12,23 @@ import yaml
 from autograder.course.config import UserError
 
 SOURCE = Path("book") / "entries"
+DEEPER = "-deeper"
+"""How the names of pages for a second reading end."""
 MADE = re.compile(r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S)
 """The part of a file that `write` makes: the lines between the two marks, which are comments."""
 HEAD = {"after": list, "needs": str, "learn": str, "about": str}
 SECTIONS = ("Letters", "Functions", "Glossary", "Cheat sheet", "Claims")
 CLAIM = re.compile(r"\| ([A-Z]\d+) \| ([^|]+) \| ([\d, ]*)\| (.+) \|$")
 FILES = (
-    "book/{name}*.md",
+    "book/{number}-*.md",
     "book/entries/{name}.*",
     "book/figures/{figure}.*",
     "tests/test_figure_{figure}.py",
-    "book/data/experiments/{name}*.json",
+    "book/data/experiments/{number}-*.json",
     "solutions/{name}/*",
     "exercises/{name}/*",
     "tests/unseen/{name}.py",
-    "locale/*/LC_MESSAGES/*/{name}*.po",
+    "locale/*/LC_MESSAGES/*/{number}-*.po",
 )
 """Where a chapter's files are. What is made by machine is in data/experiments/ and exercises/."""
 
@@ -68,9 +70,9 @@ class Chapter:
         return self.root / "book" / f"{self.name}.md"
 
     @property
-    def deeper(self) -> Path:
-        """Its second page, which need not exist."""
-        return self.page.with_name(f"{self.name}-deeper.md")
+    def pages(self) -> list[Path]:
+        """Its pages that exist, in their order."""
+        return sorted(self.root.glob(f"book/{self.name[:3]}*.md"), key=lambda page: order(page.stem, self.root))
 
     @property
     def entries(self) -> Path:
@@ -132,7 +134,7 @@ class Chapter:
         imported = Counter(name for chapter in (self, *others) for name in chapter._imported())
         figures = sorted(name for name in self._imported() if imported[name] == 1)
         patterns = [
-            pattern.format(name=self.name, figure=figure)
+            pattern.format(name=self.name, number=self.name[:2], figure=figure)
             for pattern in FILES
             for figure in (figures if "{figure}" in pattern else [""])
         ]
@@ -148,7 +150,7 @@ class Chapter:
 
     def _imported(self) -> set[str]:
         """Return the modules of book/figures/ that its pages import."""
-        texts = [page.read_text(encoding="utf-8") for page in (self.page, self.deeper) if page.exists()]
+        texts = [page.read_text(encoding="utf-8") for page in self.pages]
         found = re.findall(r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M)
         return {name.split()[0] for one, several in found for name in (one or several).split(",")}
 
@@ -163,6 +165,22 @@ class Chapter:
             else:
                 rows = ((number, line.split(" | ")[0][2:]) for number, line in self._rows(heading))
                 yield from ((number, f"{heading}: {first_cell}") for number, first_cell in rows)
+
+
+def of_page(page: str, root: Path) -> str:
+    """Return the name of the chapter that a page belongs to, such as 01-qkv for 01-qkv-deeper: its first page's.
+
+    A page that belongs to no chapter has the name that it would have as one.
+    """
+    name = PurePosixPath(page).name
+    entries = sorted((root / SOURCE).glob(f"{name[:3]}*.md")) if re.match(r"\d\d-", name) else []
+    return entries[0].stem if entries else name
+
+
+def order(page: str, root: Path) -> tuple[str, bool, bool, str]:
+    """Return what pages are sorted by: each chapter's first page, the others by name, those that go deeper last."""
+    name, chapter = PurePosixPath(page).name, of_page(page, root)
+    return chapter, name != chapter, name.endswith(DEEPER), name
 
 
 def read(root: Path) -> dict[str, Chapter]:
@@ -247,10 +265,8 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
 
 def contents(chapter: Chapter) -> str:
     """Return a chapter's lines in the table of contents, `_toc.yml`."""
-    lines = f"      - file: book/{chapter.name}\n"
-    if chapter.deeper.exists():
-        lines += f"        sections:\n          - file: book/{chapter.deeper.stem}\n"
-    return lines
+    others = [f"          - file: book/{page.stem}\n" for page in chapter.pages if page != chapter.page]
+    return "".join([f"      - file: book/{chapter.name}\n", *(["        sections:\n", *others] if others else [])])
 
 
 def line(chapter: Chapter) -> str:

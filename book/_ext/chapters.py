@@ -1,9 +1,9 @@
 """What each chapter enters into the pages that all chapters share, from its file in book/entries/.
 
 * `{chapter-map}` on the landing page shows what builds on what, how long each chapter takes, what has to be known,
-  and its exercise. Entries begin with what the chapter builds on, needs and teaches; what the page knows itself is
-  taken from there: title and number, the minutes ("About 20 minutes"), the exercise and its points. Drawings are
-  those of book/entries/*.py.
+  its exercise, and its other pages. Entries begin with what the chapter builds on, needs and teaches; what the pages
+  know themselves is taken from there: title and number, the minutes ("About 20 minutes", without those of pages that
+  go deeper), the exercise and its points. Drawings are those of book/entries/*.py.
 * `{entries} Glossary` shows what the files have below that heading: the rows of one table, the terms of one glossary
   in order, or the blocks of the cheat sheet.
 * The works in book/entries/*.bib can be cited.
@@ -149,15 +149,21 @@ def card(app, docname, name, rows):
     row, page = rows[name], f"book/{name}"
     to = app.builder.get_relative_uri
     number, title = number_of(app, name), html.escape(title_of(app, name))
-    minutes = MINUTES.search((BOOK / f"{name}.md").read_text(encoding="utf8"))
+    deeper = [page for page in row.pages if page.stem.endswith(chapters.DEEPER)]
+    said = [page.read_text(encoding="utf8") for page in row.pages if page not in deeper]
+    minutes = sum(int(found[1]) for found in map(MINUTES.search, said) if found)
     notebook = BOOK.parent / "exercises" / name / f"{name}.ipynb"
-    facts = [_("%s minutes") % minutes[1]] if minutes else []
+    facts = [_("%s minutes") % minutes] if minutes else []
     if notebook.exists():
         points = _("Exercise, %g points") % read_exercise(notebook)[1]
         facts.append(f'<a href="{to(docname, page)}#exercise-{name}" aria-label="{points}: {title}">{points}</a>')
-    if f"{page}-deeper" in app.env.found_docs:
-        words = _("Going deeper")
-        facts.append(f'<a href="{to(docname, page + "-deeper")}" aria-label="{words}: {title}">{words}</a>')
+    for other in row.pages[1:]:
+        own, address = html.escape(title_of(app, other.stem)), to(docname, f"book/{other.stem}")
+        words, label = own, ""
+        if [other] == deeper:
+            words = _("Going deeper")
+            label = f' aria-label="{words}: {title}"'
+        facts.append(f'<a href="{address}"{label}>{words}</a>')
     before = [number_of(app, other) for other in row.after]
     needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
     needs += [html.escape(str(_(row.needs)))] if row.needs else []
@@ -203,8 +209,8 @@ def check(app, env):
     if not SOURCE.is_relative_to(env.srcdir):
         return
     rows = set(chapters.read(BOOK.parent))
-    pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-(?!.*-deeper$)", page)}
-    for name in sorted(rows ^ pages):
+    pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-", page)}
+    for name in sorted((rows - pages) | {chapters.of_page(page, BOOK.parent) for page in pages} - rows):
         logger.warning("%s: a chapter needs entries in book/entries/, and these a chapter", name, type="chapters")
 
 

@@ -184,10 +184,11 @@ def fill_ledgers(app, doctree, docname):
     places, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
     if not places and not numbers:
         return
-    boxes = {}  # chapter -> its boxes, the page itself before what goes deeper
-    for page in sorted(app.env.claims_answered, key=lambda page: (page.removesuffix("-deeper"), page)):
+    boxes = {}  # chapter -> its boxes
+    for page in sorted(app.env.claims_answered, key=lambda page: chapters.order(page, ROOT)):
         found = app.env.get_doctree(page).findall(lambda n: isinstance(n, nodes.container) and "claim" in n)
-        boxes.setdefault(page.removesuffix("-deeper"), []).extend((page, box) for box in found)
+        chapter = str(PurePosixPath(page).with_name(chapters.of_page(page, ROOT)))
+        boxes.setdefault(chapter, []).extend((page, box) for box in found)
     boxes = {chapter: found for chapter, found in boxes.items() if found}
     every = [box for found in boxes.values() for _page, box in found]
     times = Counter(box["claim"] for box in every)
@@ -302,12 +303,12 @@ def merge(app, env, docnames, other):
 def check(app, env):
     """Warn of rows that name a chapter of this book which doesn't answer them."""
     for docname in sorted(env.found_docs):
-        number = re.match(r"(\d\d)-", PurePosixPath(docname).name)
-        if not number or docname.endswith("-deeper"):
+        chapter = PurePosixPath(docname).name
+        if not (ROOT / chapters.SOURCE / f"{chapter}.md").exists():
             continue
-        wanted = [name for name, row in rows().items() if number[1] in row["chapters"]]
-        pages = (docname, f"{docname}-deeper")
-        answered = {name for page in pages for name in env.claims_answered.get(page, [])}
+        wanted = [name for name, row in rows().items() if chapter[:2] in row["chapters"]]
+        pages = [page for page in env.claims_answered if chapters.of_page(page, ROOT) == chapter]
+        answered = {name for page in pages for name in env.claims_answered[page]}
         missing = [name for name in wanted if name not in answered]
         if missing:
             logger.warning(

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 import unicodedata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from myst_nb.ext.glue.roles import PasteTextRole
@@ -28,6 +28,8 @@ from sphinx.util.nodes import extract_messages
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import editions
+
+from autograder.authoring.chapters import of_page
 
 _, figures = get_translation("extensions"), get_translation("figures")
 N_ = str  # marks what is translated later
@@ -418,7 +420,7 @@ def counterpart(app, pagename, language):
     """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
     if language == editions.SOURCE or editions.has(language, pagename) or pagename not in app.env.found_docs:
         return pagename, True
-    chapter = pagename.removesuffix("-deeper")
+    chapter = str(PurePosixPath(pagename).with_name(of_page(pagename, editions.ROOT)))
     return (chapter if editions.has(language, chapter) else app.config.root_doc), False
 
 

@@ -10,15 +10,18 @@ In Chinese the terms are in the order of their sounds.
 
 import itertools
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.locale import get_translation
 
+from autograder.authoring.chapters import DEEPER, of_page, order
+
 _ = get_translation("extensions")
 CHAPTER = re.compile(r"(\d\d)-.*?(-deeper)?$")
 BOLD = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
+ROOT = Path(__file__).resolve().parent.parent.parent
 RARE = {"熵": "商"}
 """For each character that GB 2312 doesn't count by its sound, a common one that sounds the same."""
 SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
@@ -46,7 +49,7 @@ def said(node):
 def sections(env):
     """Yield (page, section, what stands out) of all chapters, what goes deeper last."""
     pages = [page for page in env.found_docs if CHAPTER.match(PurePosixPath(page).name)]
-    for page in sorted(pages, key=lambda page: (page.endswith("-deeper"), page)):
+    for page in sorted(pages, key=lambda page: (page.endswith(DEEPER), *order(page, ROOT))):
         for section in env.get_doctree(page).findall(nodes.section):
             yield page, section, list(said(section))
 
@@ -84,7 +87,8 @@ def link(app, docname, page, section):
     """Return the link to a section: the chapter's number and the section's title."""
     number, deeper = CHAPTER.match(PurePosixPath(page).name).groups()
     title = heading(section)
-    if not isinstance(section.parent, nodes.section):  # the page itself
+    itself = not isinstance(section.parent, nodes.section)  # the page
+    if itself and (deeper or of_page(page, ROOT) == PurePosixPath(page).name):
         words = _("Chapter %d, going deeper") if deeper else _("Chapter %d")
         words %= int(number)
     else:
