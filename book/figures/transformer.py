@@ -72,7 +72,12 @@ def inside(model, words):
 # ---- the grammar, from the other side: what may come next -------------------------------------------------
 
 
-START = (True, "the", 0, 0)  # a state of the grammar: in the subject?, place in the phrase, numbers of noun and inner noun
+START = (
+    True,
+    "the",
+    0,
+    0,
+)  # of the grammar: in the subject?, place in the phrase, numbers of its noun and inner noun
 
 
 def _options(state):
