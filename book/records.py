@@ -101,10 +101,12 @@ def digest(notebook):
     code = "\n".join(counted)
     behind = modules("\n".join(cell.source for cell in cells))
     texts = [code, *(path.read_text(encoding="utf8") for name, path in behind.items() if name not in NO_MATTER)]
-    # A figure's module may take the code of another page.
-    chapters = sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", "\n".join(texts))))
-    taken = [chapter_code(name) for name in chapters]
-    return digest_of("\0".join(map(plain, [*texts, *taken])))
+    return digest_of("\0".join(map(plain, [*texts, *taken("\n".join(texts))])))
+
+
+def taken(code):
+    """Return the code of the chapters that some code takes what it uses from: a figure's module, or another page."""
+    return [chapter_code(name) for name in sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", code)))]
 
 
 def digest_of(text):

@@ -81,6 +81,7 @@ def digest(page):
         parts += [file.read_bytes() for file in sorted(path.parent.glob(f"{name}.*")) if file.suffix != ".pyc"]
         if name == "widget":
             parts += [file.read_bytes() for file in sorted((path.parent / "common").iterdir())]
+    parts += [taken.encode() for taken in records.taken(code)]
     data = [BOOK / name for name in re.findall(r"data/[\w.-]+\w", code)]
     parts += [path.read_bytes() for path in [*data, records.path_of(page.stem)] if path.is_file()]
     parts += [metadata.version(name).encode() for name in ("numpy", "torch", "matplotlib", "ipykernel")]

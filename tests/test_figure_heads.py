@@ -34,7 +34,7 @@ def untrained():
 @pytest.fixture(scope="module")
 def trained(course):
     """The model of the page, and what is left of it, as they are recorded."""
-    found, learned = (cell["values"] for cell in records.read("08-heads")["cells"])
+    found, learned, *_ = (cell["values"] for cell in records.read("08-heads")["cells"])
     model = course["TinyGPT"]().double().requires_grad_(False)
     model.load_state_dict(records.decoded(learned["learned"]))
     return model, records.decoded(found["found"])

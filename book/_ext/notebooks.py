@@ -5,6 +5,7 @@ NumPy, PyTorch and Matplotlib are. `{notebook-link}` in a page is the link to it
 """
 
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -13,8 +14,14 @@ from elsewhere import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import records
+
 _ = get_translation("extensions")
 FOLDER = "notebooks"
+TAKES = re.compile(r"^globals\(\)\.update\(of_chapter\(\"([\w-]+)\"\)\).*\n?", re.MULTILINE)
+"""How a page takes what its chapter defines; in its notebook stands the chapter's code instead."""
 
 
 def file_of(docname):
@@ -121,6 +128,12 @@ class Text(nodes.NodeVisitor):
     unknown_departure = unknown_visit
 
 
+def alone(code):
+    """Return a cell's code as it runs without the book."""
+    code = TAKES.sub(lambda found: records.chapter_code(found[1]), code)
+    return code.replace("from figures.course import of_chapter\n", "")
+
+
 def is_source(node):
     """Tell whether a node holds a cell's code."""
     return isinstance(node, nodes.Element) and node.get("nb_element") == "cell_code_source"
@@ -146,7 +159,7 @@ def cells_of(doctree, macros):
                 source = next(child.findall(is_source), None)  # perhaps folded, unless it is removed
                 if source:
                     flush()
-                    cells.append(nbformat.v4.new_code_cell(source.astext().strip()))
+                    cells.append(nbformat.v4.new_code_cell(alone(source.astext().strip())))
             elif {"abh-selftest", "abh-pointer", "abh-recorded"} & set(child.get("classes", [])):
                 continue
             else:

@@ -137,7 +137,7 @@ TEXT = {
     "try_past": "Cut yesterday’s head",
     "try_also": "Another that looks there",
     "try_subject": "Cut the subject’s head",
-    "try_pair": "Two for one job",
+    "try_pair": "Two at once",
     "try_idle": "The four that cost least",
     "try_none": "Cut all",
     "try_whole": "Whole",

@@ -72,40 +72,82 @@ def inside(model, words):
 # ---- the grammar, from the other side: what may come next -------------------------------------------------
 
 
+START = (
+    True,
+    "the",
+    0,
+    0,
+)  # of the grammar: in the subject?, place in the phrase, numbers of its noun and inner noun
+
+
+def _options(state):
+    """Return what may come in a state of the grammar, as {word: probability}."""
+    page = chapter()
+    subject, place, number, inner = state
+
+    def among(words, share=1.0):
+        return dict.fromkeys(words, share / len(words))
+
+    verbs = [[pair[n] for pair in page["VERBS"]] for n in (0, 1)]
+    onward = among(verbs[number]) if subject else {".": 1.0}
+    if place == "named":  # a noun, which may get a clause
+        return {word: p / 2 for word, p in onward.items()} | {"that": 0.5}
+    if place == "that":
+        return {"the": 0.5} | among(verbs[number], 0.5)
+    if place in ("the", "whom"):
+        return {"the": 1.0}
+    nouns = [word for pair in page["NOUNS"] for word in pair]
+    return {"their": among(verbs[inner]), "whole": onward}.get(place, among(nouns))
+
+
+def _onward(state, word):
+    """Return the state after a word that may come."""
+    subject, place, number, inner = state
+    if place in ("named", "whole") and word != "that":  # the phrase is over
+        return (False, "the", 0, 0) if subject else START
+    nouns = {word: n for pair in chapter()["NOUNS"] for n, word in enumerate(pair)}
+    number = nouns[word] if place == "noun" else number
+    inner = nouns[word] if place == "other" else inner
+    then = {"the": "noun", "noun": "named", "named": "that", "other": "their", "their": "whole", "whom": "last"}
+    place = ("other" if word == "the" else "whom") if place == "that" else then.get(place, "whole")
+    return subject, place, number, inner
+
+
 def after(words):
     """Return what may come after some sentences and the beginning of one, as {word: probability}.
 
     Nothing, where the words themselves are none of the grammar.
     """
-    page = chapter()
-    nouns = {word: n for pair in page["NOUNS"] for n, word in enumerate(pair)}
-    verbs = [[pair[n] for pair in page["VERBS"]] for n in (0, 1)]
-
-    def among(words, share=1.0):
-        return dict.fromkeys(words, share / len(words))
-
-    def options(subject, place, number, inner):
-        onward = among(verbs[number]) if subject else {".": 1.0}
-        if place == "named":  # a noun, which may get a clause
-            return {word: p / 2 for word, p in onward.items()} | {"that": 0.5}
-        if place == "that":
-            return {"the": 0.5} | among(verbs[number], 0.5)
-        if place in ("the", "whom"):
-            return {"the": 1.0}
-        return {"their": among(verbs[inner]), "whole": onward}.get(place, among(nouns))
-
-    then = {"the": "noun", "noun": "named", "named": "that", "other": "their", "their": "whole", "whom": "last"}
-    subject, place, number, inner = True, "the", 0, 0
+    state = START
     for word in words:
-        if word not in options(subject, place, number, inner):
+        if word not in _options(state):
             return {}
-        if place in ("named", "whole") and word != "that":  # the phrase is over
-            subject, place = not subject, "the"
-            continue
-        number = nouns[word] if place == "noun" else number
-        inner = nouns[word] if place == "other" else inner
-        place = ("other" if word == "the" else "whom") if place == "that" else then.get(place, "whole")
-    return options(subject, place, number, inner)
+        state = _onward(state, word)
+    return _options(state)
+
+
+def expected(windows):
+    """Return the probability of each next word for a reader who knows the grammar and sees only the window, (b, n).
+
+    The windows (b, n + 1) may begin anywhere in a text, so where in a sentence the reader is shows only word by word
+    (Bayes' rule over the states of the grammar). No model can do better on average.
+    """
+    vocabulary, states = chapter()["VOCABULARY"], [START]
+    for state in states:  # which grows
+        states += [new for new in (_onward(state, word) for word in _options(state)) if new not in states]
+    steps = torch.zeros(len(vocabulary), len(states), len(states), dtype=torch.float64)  # word, from, to
+    for number, state in enumerate(states):
+        for word, p in _options(state).items():
+            steps[vocabulary.index(word), number, states.index(_onward(state, word))] = p
+    belief = torch.full((len(states),), 1 / len(states), dtype=torch.float64)
+    for _ in range(1000):  # how often each state occurs in a text
+        belief = belief @ (torch.eye(len(states), dtype=torch.float64) + steps.sum(0)) / 2
+    belief, found = belief.repeat(len(windows), 1), []
+    for words in windows.T:
+        belief = (belief[:, None] @ steps[words])[:, 0]
+        found.append(belief.sum(-1))
+        belief = belief / found[-1][:, None]
+    return torch.stack(found[1:], -1)
 
 
 def far_verbs():
