@@ -84,7 +84,7 @@ class Copy:
         self.hand_in()
 
     def hand_in(self):
-        """Write the class, and the files that pages name: a roster, a worksheet, a download, loose notebooks."""
+        """Write the class, and the files that pages name: a roster, a worksheet, loose notebooks."""
         given = {name: notebook_of(name) for name in (NAME, "02-scaling")}
         for student, name, text in (
             ("al1", NAME, given[NAME]),
@@ -100,8 +100,6 @@ class Copy:
         (self.root / "worksheet.csv").write_text(WORKSHEET, encoding="utf8")
         (self.root / "folder").mkdir()
         (self.root / "folder" / f"ada lovelace_{NAME}.ipynb").write_text(given[NAME], encoding="utf8")
-        with zipfile.ZipFile(self.root / "submissions.zip", "w") as archive:
-            archive.writestr(f"Ada Lovelace_901_assignsubmission_file/{NAME}.ipynb", given[NAME])
 
     def run(self, block):
         """Run commands as somebody would who types them, and says yes; return what they printed."""
@@ -160,6 +158,17 @@ def sent(course):
         (course.root / "grades-moodle.csv").rename(course.root / "sent.csv")
 
 
+def downloaded(person, *replaced):
+    """Return what makes a download from Moodle with one person's notebook, and deletes what it replaces."""
+
+    def download(course):
+        away(*replaced)(course)
+        with zipfile.ZipFile(course.root / "submissions.zip", "w") as archive:
+            archive.writestr(f"{person}_901_assignsubmission_file/{NAME}.ipynb", notebook_of(NAME))
+
+    return download
+
+
 def away(*names):
     """Return what deletes files, for a block that makes them."""
 
@@ -194,9 +203,9 @@ def has_pages(course, said):
 # By how a block begins: what is done before it, what is another here, and what tells that it did its work.
 AS_PRINTED = {
     ("grading", f"{PREFIX}autograder doctor"): (
-        away("report.html", "grades.csv"),
+        downloaded("Grace Hopper", "report.html", "grades.csv"),
         {},
-        lambda course, said: there("report.html", "grades.csv")(course, said) and "Ada Lovelace" in said,
+        lambda course, said: there("report.html", "grades.csv")(course, said) and "Grace Hopper" in said,
     ),
     ("grading", f"{PREFIX}autograder grade\n"): (
         away("autograded/bob"),
@@ -216,7 +225,7 @@ AS_PRINTED = {
     ),
     ("operating", "rm -r submitted/bob"): (None, {}, lambda course, said: "bob" not in course.students()),
     ("collecting", f"{PREFIX}autograder collect submissions.zip"): (
-        away(f"submitted/al1/{NAME}"),
+        downloaded("Ada Lovelace", f"submitted/al1/{NAME}"),
         {},
         there(f"submitted/al1/{NAME}/{NAME}.ipynb"),
     ),

@@ -223,7 +223,7 @@ def controls(app, boxes):
         f"{html.escape(str(title))}</label>"
         for name, title in {"": _("All verdicts"), **KINDS}.items()
     )
-    chapters_named = {"": _("All chapters"), **{chapter[:2]: heading(app, chapter) for chapter in boxes}}
+    chapters_named = {"": _("All chapters"), **{PurePosixPath(name).name[:2]: heading(app, name) for name in boxes}}
     options = "".join(f'<option value="{name}">{html.escape(str(t))}</option>' for name, t in chapters_named.items())
     return nodes.raw(
         "",
