@@ -27,6 +27,7 @@ from babel.support import Translations
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "attention-by-hand.pdf"
+HIDDEN = 'class="abh-pdf" hidden'
 PARTS = 2
 """How many parts of _toc.yml are printed: the chapters, and what is at hand."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -36,6 +37,13 @@ SETTLED = """async () => {
     await document.fonts.ready;
     await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
 }"""
+# Chromium's own bookmarks lack formulas, and the space where a heading's line breaks.
+HEADINGS = """() => [...document.querySelectorAll(".bd-article h2")].map((heading) => {
+    const own = heading.cloneNode(true);
+    own.querySelectorAll(".headerlink").forEach((link) => link.remove());
+    for (const one of own.querySelectorAll("mjx-container")) one.replaceWith(one.textContent);
+    return own.textContent.trim().replace(/\\s+/g, " ");
+})"""
 # Page numbers continue from page to page; what scrolls sideways on a screen wraps or shrinks on paper.
 PAPER = """
 @page {{ size: A4; margin: 18mm; @bottom-center {{ content: counter(page); font: 9pt sans-serif; color: #566270; }} }}
@@ -43,8 +51,8 @@ html {{ counter-reset: page {before}; }}
 @media print {{
   .abh-launch, .abh-ledger-filter {{ display: none !important; }}
   .bd-article :is(.abh-scroll, .pst-scrollable-table-container, .output, pre) {{ overflow: visible !important; }}
-  .bd-article table {{ width: 100% !important; min-width: 0 !important; font-size: 8.5pt; }}
-  .bd-article table :is(th, td) {{ overflow-wrap: anywhere; white-space: normal !important; }}
+  .bd-article:not(:has(.abh-sheet)) table {{ width: 100% !important; min-width: 0 !important; font-size: 8.5pt; }}
+  .bd-article:not(:has(.abh-sheet)) table :is(th, td) {{ overflow-wrap: anywhere; white-space: normal !important; }}
   .bd-article pre {{ white-space: pre-wrap !important; overflow-wrap: anywhere; }}
   .bd-article :is(img, svg) {{ max-width: 100% !important; }}
 }}
@@ -73,7 +81,7 @@ class Page:
     title: str = ""
     first: int = 0
     printed: bytes = b""
-    sections: list = field(default_factory=list)
+    headings: list = field(default_factory=list)
 
 
 def pages(language):
@@ -151,8 +159,8 @@ def print_contents(tab, site, text):
     return printed
 
 
-def print_edition(browser, site, language, say):
-    """Print an edition; return the path of its PDF."""
+def print_edition(browser, site, language, path, say):
+    """Print an edition into a file; return its path."""
     from pypdf import PdfReader
 
     title = editions.read(editions.settings(language))["title"]
@@ -164,13 +172,20 @@ def print_edition(browser, site, language, say):
     for page in found:
         say(f"{page.title} …")
         page.first, page.printed = before, print_page(tab, site + page.address, before)
+        page.headings = tab.evaluate(HEADINGS)
         before += len(PdfReader(BytesIO(page.printed)).pages)
     first = print_contents(tab, site, contents(title, language, found))
     tab.close()
     assert len(PdfReader(BytesIO(first)).pages) == front
-    path = editions.HTML / editions.folder(language) / NAME
     joined(first, found, site, title).write(path)
     return path
+
+
+def show_pdf(landing):
+    """Show the link to the PDF on an edition's landing page, if it is there."""
+    text = landing.read_text(encoding="utf8")
+    if (landing.parent.parent / NAME).exists() and HIDDEN in text:
+        landing.write_text(text.replace(HIDDEN, HIDDEN.removesuffix(" hidden")), encoding="utf8")
 
 
 def title_of(page):
@@ -189,23 +204,25 @@ def joined(first, found, site, title):
     chapter = None
     for page in found:
         reader = explicit(PdfReader(BytesIO(page.printed)))
-        marks = sections(reader)
+        marks = sections(reader, page.headings)
         writer.append(reader, import_outline=False)
-        own = writer.add_outline_item(page.title, page.first, parent=chapter if page.deeper else None)
+        above = chapter if page.deeper else None
+        own = writer.add_outline_item(title=page.title, page_number=page.first, parent=above)
         chapter = chapter if page.deeper else own
         for name, number in marks:
-            writer.add_outline_item(name, page.first + number, parent=own)
+            writer.add_outline_item(title=name, page_number=page.first + number, parent=own)
     lead_to_pages(writer, {site + page.address: page.first for page in found}, site)
     writer.add_metadata({"/Title": title})
     writer.compress_identical_objects()
     return writer
 
 
-def sections(reader):
+def sections(reader, headings):
     """Return the headings below a page's title: (text, the number of its page)."""
     nested = [item for item in reader.outline if isinstance(item, list)]
     marks = [mark for mark in (nested[0] if nested else []) if not isinstance(mark, list)]
-    return [(mark.title, reader.get_destination_page_number(mark)) for mark in marks]
+    names = headings if len(headings) == len(marks) else [mark.title for mark in marks]
+    return [(name, reader.get_destination_page_number(mark)) for name, mark in zip(names, marks, strict=True)]
 
 
 def explicit(reader):
@@ -268,7 +285,9 @@ def main(arguments=None):
     with served(editions.HTML) as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=sandbox)
         for language in wanted:
-            path = print_edition(browser, site, language, lambda text: print(text, flush=True))
+            path = editions.HTML / editions.folder(language) / NAME
+            print_edition(browser, site, language, path, lambda text: print(text, flush=True))
+            show_pdf(path.parent / "book" / "index.html")
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
         browser.close()
     return 0
