@@ -42,7 +42,7 @@ WITHOUT = {
     "bubblewrap": f"{UNPROTECTED}. Debian and Ubuntu: apt install bubblewrap",
     "namespaces": f"{UNPROTECTED}. This kernel or container forbids them; `doctor`, once installed, says more.",
     "libseccomp": f"{UNPROTECTED}. Debian and Ubuntu: apt install libseccomp2",
-    "Chromium": "`python course.py test` skips browser tests. Debian: apt install chromium",
+    "Chromium": "no PDF, and `python course.py test` skips browser tests. Debian: apt install chromium",
 }
 """What is skipped or different if something is missing."""
 TESTS = {
@@ -60,6 +60,7 @@ TARGETS = {
     "release": "verify and build the exercises: solutions/ -> exercises/",
     "book": "release, and build the book",
     "sample": "release, and make and grade the sample class",
+    "pdf": "print the built book as a PDF in each language; needs Chromium",
     "test": "install the test dependencies and run the tests",
     "test-fast": "run only the quick tests: about a minute",
     "test-sweep": "run the slowest tests, with many seeds",
@@ -377,6 +378,8 @@ def main(arguments=None):
 def do(target, name=""):
     """Run a target."""
     failed = []
+    if target == "pdf" and not has("Chromium"):
+        raise Refused("The PDF is printed by Chromium, which is missing. Debian and Ubuntu: apt install chromium")
     if target == "course" or (target != "serve" and not python().exists()):
         say_what_is_here()
     if target in STEPS:
@@ -405,6 +408,8 @@ def do(target, name=""):
             pytest(*TESTS[target])
     elif target == "test-exercise":
         test_exercise(name)
+    elif target == "pdf":
+        run("book/pdf.py", what="The PDF was not printed")
     elif target == "lint":
         lint()
     elif target == "translations":

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from sphinx.testing.util import SphinxTestApp
 
 from autograder.authoring import chapters
@@ -60,7 +61,7 @@ def test_the_ledger_counts_what_is_answered_and_lists_what_is_not(tmp_path):
     waiting = page[page.index("<details") : page.index("</details>")]
     assert waiting.count("<li>") == len(ROWS) - len(ALL)
     shown = re.findall(r'href="01-qkv\.html#claim-(\w+)"', page)
-    assert shown == [name.lower() for name, _ in ALL]  # as the chapter has them
+    assert shown == [name.lower() for name, _ in (ALL[-1], *ALL[:-1])]  # the wrong one, then as the chapter has them
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,45 @@ def test_the_verdicts_of_the_built_book_add_up(html):
     assert verdicts == sum(kinds) == answered + twice
     assert len(shown) == verdicts
     assert {name.upper() for name in shown} == set(ROWS)
+
+
+def test_the_built_ledger_leads_with_what_is_wrong_in_the_order_of_the_chapters(html):
+    ledger = BeautifulSoup((html / "book" / "claims.html").read_text(encoding="utf-8"), "html.parser")
+    tables = ledger.select("table.abh-ledger")
+    assert [table["class"][1] for table in tables] == ["abh-ledger-wrong", "abh-ledger-when", "abh-ledger-holds"]
+    for table, words in zip(tables, ("wrong", "holds when", "holds"), strict=True):
+        rows = table.select("tbody tr")
+        assert {row.select_one("td:nth-child(2) strong").get_text() for row in rows} == {words}
+        chapters_of = [re.match(r"(\d\d)-", row.select_one("a[href*='#claim-']")["href"])[1] for row in rows]
+        assert chapters_of == sorted(chapters_of)
+        assert all(f"abh-of-{chapter}" in row["class"] for chapter, row in zip(chapters_of, rows, strict=True))
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("edition", ["", "/zh"])
+def test_the_ledger_is_filtered_by_verdict_and_chapter_and_is_whole_without_a_script(browser, site, edition):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site}{edition}/book/claims.html")
+    rows = page.locator("table.abh-ledger tbody tr:visible")
+    whole = rows.count()
+    assert whole > 80 and not page.locator(".abh-ledger-filter").is_visible()
+    context.close()
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.goto(f"{site}{edition}/book/claims.html")
+    rows = page.locator("table.abh-ledger tbody tr:visible")
+    filtered = page.locator(".abh-ledger-filter")
+    assert rows.count() == whole and f"{whole}" in filtered.locator("output").inner_text()
+    filtered.locator("input[value=wrong]").check()
+    wrong = rows.count()
+    assert 0 < wrong < whole and page.locator(".abh-ledger-kind:visible").count() == 1
+    assert rows.count() == page.locator("table.abh-ledger-wrong tbody tr").count()
+    filtered.locator("select").select_option("02")
+    links = rows.locator("a[href*='#claim-']").evaluate_all("links => links.map((a) => a.getAttribute('href'))")
+    assert 0 < len(links) < wrong and all(link.startswith("02-") for link in links)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
 
 
 def test_the_ledger_of_the_built_book_leads_to_box_and_cell(html):

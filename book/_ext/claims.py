@@ -4,8 +4,9 @@
   that answers it, book/entries/, and translated once, in the catalog `extensions`), the verdict, the evidence.
   `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it. Without one the
   evidence cites a paper.
-* `{claims-ledger}` lists every box of the book, chapter by chapter, with its verdict and links to the box and to the
-  cell, and at the end, folded, the statements that no chapter answers yet.
+* `{claims-ledger}` lists every box of the book, the wrong ones first and then chapter by chapter, with its verdict
+  and links to the box and to the cell, and at the end, folded, the statements that no chapter answers yet. With
+  `_static/claims.js` it has a filter; without, it has all rows.
 * `` {claims-count}`answered` `` is how many statements the book answers so far, `` {claims-count}`all` `` how many
   there are, `` {claims-count}`verdicts` `` how many boxes there are, `` {claims-count}`twice` `` how many statements
   have more than one, and `` {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 _ = get_translation("extensions")
 ROOT = Path(__file__).resolve().parent.parent.parent
 VERDICT = re.compile(r"(holds|wrong)(?=$|:|,| when )")
+KINDS = {"wrong": _("Wrong"), "when": _("Holds when"), "holds": _("Holds")}
+"""The verdicts, in the order of the ledger; a translation is looked up as a page is written."""
 
 
 class ledger(nodes.General, nodes.Element):  # noqa: N801 (docutils names its nodes so)
@@ -199,15 +202,38 @@ def fill_ledgers(app, doctree, docname):
         of_kind = sum(f"abh-claim-{number['of']}" in box["classes"] for box in every)
         number.replace_self(nodes.Text(str(known.get(number["of"], of_kind))))
     for place in places:
-        made = []
-        for chapter, found in boxes.items():
-            made.append(nodes.rubric("", heading(app, chapter), classes=["abh-ledger-chapter"]))
-            made[-1]["heading-level"] = 3
-            made.append(build_table([_("Claim"), _("Verdict"), _("Shown in")], ledger_rows(app, docname, found)))
+        made = [controls(app, boxes)]
+        for name, title in KINDS.items():
+            wanted = f"abh-claim-{name}"
+            found = [one for of_chapter in boxes.values() for one in of_chapter if wanted in one[1]["classes"]]
+            if found:
+                made.append(nodes.rubric("", str(title), classes=["abh-ledger-kind"]))
+                made[-1]["heading-level"] = 3
+                head = [_("Claim"), _("Verdict"), _("Shown in")]
+                made.append(build_table(head, ledger_rows(app, docname, found), f"abh-ledger-{name}"))
         waiting = [item for item in place if item["claim"] not in answered]
         if waiting:
             made += folded(_("%d statements that no chapter answers yet") % len(waiting), waiting)
         place.replace_self(made)
+
+
+def controls(app, boxes):
+    """The filter, hidden until a script can use it: a verdict, and a chapter."""
+    verdicts = "".join(
+        f'<label><input type="radio" name="verdict" value="{name}"{" checked" * (not name)}> '
+        f"{html.escape(str(title))}</label>"
+        for name, title in {"": _("All verdicts"), **KINDS}.items()
+    )
+    chapters_named = {"": _("All chapters"), **{PurePosixPath(name).name[:2]: heading(app, name) for name in boxes}}
+    options = "".join(f'<option value="{name}">{html.escape(str(t))}</option>' for name, t in chapters_named.items())
+    return nodes.raw(
+        "",
+        f'<form class="abh-ledger-filter" hidden><fieldset><legend>{_("Show")}</legend>{verdicts}</fieldset>'
+        f'<select aria-label="{_("Chapter")}">{options}</select>'
+        f'<output data-of="{_("{shown} of {all}")}"></output></form>',
+        format="html",
+        translatable=False,
+    )
 
 
 def heading(app, chapter):
@@ -236,23 +262,26 @@ def unfolding(summary, name, content):
 
 
 def ledger_rows(app, docname, boxes):
-    """One row of the table for each box: statement with id and documents, verdict, links."""
+    """For each box the class of its chapter, and a row: statement with id and documents, verdict, links."""
     for page, box in boxes:
         address = app.builder.get_relative_uri(docname, page) + "#" + box["ids"][0]
         parts = {child["classes"][0]: child for child in box if child.get("classes")}
         source = f"{box['claim']} · {documents(rows()[box['claim']])}"
         answer = _("The answer to %s") % box["claim"]
-        yield [
+        yield (
+            f"abh-of-{PurePosixPath(page).name[:2]}",
             [
-                *(p.deepcopy() for p in parts["abh-claim-statement"]),
-                nodes.paragraph("", source, classes=["abh-quiet"]),
+                [
+                    *(p.deepcopy() for p in parts["abh-claim-statement"]),
+                    nodes.paragraph("", source, classes=["abh-quiet"]),
+                ],
+                [p.deepcopy() for p in parts["abh-claim-verdict"]],
+                [
+                    nodes.paragraph("", "", nodes.reference("", answer, internal=True, refuri=address)),
+                    nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"]),
+                ],
             ],
-            [p.deepcopy() for p in parts["abh-claim-verdict"]],
-            [
-                nodes.paragraph("", "", nodes.reference("", answer, internal=True, refuri=address)),
-                nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"]),
-            ],
-        ]
+        )
 
 
 def cell_link(app, docname, box):
@@ -273,13 +302,15 @@ def section_of(env, page, label):
     return next(node.findall(nodes.title)).astext()
 
 
-def build_table(head, body):
-    """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a list of nodes."""
+def build_table(head, body, name):
+    """A docutils table: `head` is a list of titles, `body` rows of a class and cells, a cell a list of nodes."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in (42, 40, 18)]
     group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", title)) for title in head)))
-    group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in body))
-    return nodes.table("", group, classes=["abh-ledger"])
+    group += nodes.tbody(
+        "", *(nodes.row("", *(nodes.entry("", *cell) for cell in row), classes=[chapter]) for chapter, row in body)
+    )
+    return nodes.table("", group, classes=["abh-ledger", name])
 
 
 def prepare(app):
@@ -334,4 +365,5 @@ def setup(app):
     app.connect("env-check-consistency", check)
     app.connect("doctree-resolved", fill_ledgers)
     app.add_css_file("claims.css")
+    app.add_js_file("claims.js", loading_method="defer")
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

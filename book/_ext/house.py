@@ -5,6 +5,7 @@
 * `{exercise} 01-qkv` shows an exercise: title, points, one zip to download and how to open it, or where it opens
   without an install.
   The page that holds the card also gets a line under its title that leads there.
+* `{pdf-link}` leads to the PDF of the edition; it is hidden until `book/pdf.py` has printed one.
 """
 
 import filecmp
@@ -27,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import editions
 from edition import is_whole, root
+from pdf import NAME as PDF
+from pdf import show_pdf
 
 from autograder.course import archive
 from autograder.course.config import Exercise
@@ -181,6 +184,21 @@ class ExerciseDirective(SphinxDirective):
         return [card]
 
 
+class PdfLinkDirective(SphinxDirective):
+    """A line that leads to the PDF of the edition, if there is one."""
+
+    def run(self):
+        line = f'<p class="abh-pdf" hidden><a href="../{PDF}">{_("The whole book as a PDF, to print")}</a></p>'
+        return [nodes.raw("", line, format="html", translatable=False)]
+
+
+def show_pdfs(app, error):
+    """Show the link to the PDF of this edition where it is printed."""
+    landing = Path(app.outdir) / "book" / "index.html"
+    if app.builder.format == "html" and landing.exists():
+        show_pdf(landing)
+
+
 def shell(text):
     """A block of commands."""
     return nodes.literal_block(text, text, language="bash")
@@ -228,9 +246,11 @@ def setup(app):
     app.add_js_file("house.js", loading_method="defer")
     app.add_node(exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show))
     app.add_directive("exercise", ExerciseDirective)
+    app.add_directive("pdf-link", PdfLinkDirective)
     app.connect("builder-inited", require_archives)
     app.connect("builder-inited", copy_vendor)
     app.connect("doctree-read", point_to_exercise)
     app.connect("doctree-resolved", notice_formulas, priority=900)
     app.connect("build-finished", pack_exercises)
+    app.connect("build-finished", show_pdfs)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
