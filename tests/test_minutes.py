@@ -23,7 +23,7 @@ WORDS = "word " * 150 + "\n\n"
         ("```{code-cell} ipython3\n:tags: [course-code]\nx = 1\n```\n", 4),
         ("```{code-cell} ipython3\n:tags: [remove-input]\nx = 1\n```\n", 0),
         (
-            '```{code-cell} ipython3\n---\ntags: [hide-input, course-code]\nmystnb:\n  show: "Code"\n---\nx = 1\n```\n',
+            '```{code-cell} ipython3\n---\ntags: [hide-input]\nmystnb:\n  show: "Code"\n---\nx = 1\n```\n',
             4,
         ),
         (f"```{{notebook-link}}\n```\n\n{WORDS}```{{code-cell}}\n:tags: [remove-cell]\nx = 1\n```\n", 60),
