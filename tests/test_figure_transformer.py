@@ -168,6 +168,17 @@ def shown(page):
     }""")
 
 
+def test_what_may_be_expected_of_a_window_is_the_grammar_once_a_full_stop_was_seen(course):
+    vocabulary, text = course["VOCABULARY"], course["text_of"](5, 60)
+    for start in range(0, 200, 7):
+        window = text[start : start + 17]
+        words, (chances,) = [vocabulary[word] for word in window], figure.expected(window[None])
+        assert ((chances > 0) & (chances <= 1)).all()
+        begins = words.index(".") if "." in words else 16
+        for at in range(begins, 16):
+            assert chances[at].item() == pytest.approx(figure.after(words[begins + 1 : at + 1])[words[at + 1]])
+
+
 @pytest.fixture(scope="module")
 def trained():
     """The model of the page's figure, as it is recorded."""
