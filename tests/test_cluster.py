@@ -218,7 +218,7 @@ def by_hand(tmp_path):
 
 
 PAGE = (ROOT / "book" / "cluster.md").read_text(encoding="utf8")
-COMMANDS = [line.strip() for line in PAGE.splitlines() if re.match(r"[ \w=]*dask (scheduler|worker) ", line)]
+COMMANDS = [line.strip() for line in PAGE.splitlines() if re.match(r"[ \w=]*\.venv/bin/python -m dask ", line)]
 
 
 def listening(*processes):
@@ -237,10 +237,11 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
     started = []
     try:
         for line in COMMANDS[:2]:
-            words = re.sub(r"--nworkers 8|\b(?:grader|8786|8787|m1)\b", lambda found: here[found[0]], line).split()
+            _python, *words = re.sub(
+                r"--nworkers 8|\b(?:grader|8786|8787|m1)\b", lambda found: here[found[0]], line
+            ).split()
             words = [
                 sys.executable,
-                "-m",
                 *words,
                 *(["--local-directory", str(tmp_path)] if "worker" in words else []),
             ]
