@@ -130,7 +130,7 @@ class Text(nodes.NodeVisitor):
 
 def alone(code):
     """Return a cell's code as it runs without the book."""
-    code = TAKES.sub(lambda found: records.chapter_code(found[1]), code)
+    code = TAKES.sub(lambda found: records.chapter_code(found[1]) + "\n", code)
     return code.replace("from figures.course import of_chapter\n", "")
 
 
