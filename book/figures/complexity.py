@@ -56,12 +56,10 @@ def conditions():
     }
 
 
-def repeated(page):
-    """Return how far the two runs of a page's times were apart, as a sentence has it: `minutes` and `differ`."""
-    kept = (records.read(page) or {}).get("made", {})
-    if "differ" not in kept:
-        return {"minutes": "(not known)", "differ": "(not known)"}
-    return {"minutes": f"{kept['minutes']:.1f}", "differ": f"{kept['differ']:.0%}"}
+def others(page):
+    """Return how many cores other programs used while a page was recorded, as a sentence has it."""
+    kept = records.read(page) or {}
+    return f"{kept['made']['others']:.1f}" if "others" in kept.get("made", {}) else "(not known)"
 
 
 def here(speed, bandwidth):

@@ -689,7 +689,7 @@ def told(record):
     names += ["roof_softmax", "roof_naive", "roof_tiles", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
     names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
-    names += ["queries_rate", "above_datasheet"]
+    names += ["queries_rate", "above_datasheet", "tuned_n", "without_weights"]
     told_of = (
         _told_of_ceilings,
         _told_of_attention,
@@ -775,6 +775,7 @@ def _told_of_ceilings(record):
     best = max(found, key=lambda row: row["tflop_s"], default=None)
     if best:
         said |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
+        said["tuned_n"] = f"{best['n']:,}"
         said |= {
             "tuned_roof": f"{best['queries'] * slope:.0f}",
             "tuned_share": f"{best['tflop_s'] / speed['bfloat16']:.0%}",
@@ -861,6 +862,9 @@ def _told_of_layers(record):
             ours, slow = (both[way].get(name, {}).get(n) for name in ("layer", weights))
             if ours and slow:
                 said[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
+    bare = both["forward"].get("nn.MultiheadAttention", {}).get(16_384)
+    if bare:
+        said["without_weights"] = f"{bare['milliseconds'] / both['forward']['layer'][16_384]['milliseconds']:.1f}"
     graph, eager = layer(record, "forward", "layer" + tables().GRAPH, SHORT), layer(record, "forward", "layer", SHORT)
     if graph and eager:
         said |= {"graph_short": said_of(graph, 3), "graph_short_eager": said_of(eager, 3)}

@@ -39,3 +39,13 @@ def spread(values, unit="", digits=1):
     scale = 100 if unit == "%" else 1
     low, high = (f"{scale * value:.{digits}f}" for value in (min(values), max(values)))
     return f"{low}{unit}" if low == high else f"{low}–{high}{unit}"
+
+
+def repeated(page):
+    """How often the times in a page's record were measured, to read in a sentence: `record.py` repeats them."""
+    import records
+
+    made = (records.read(page) or {}).get("made", {})
+    if "differ" not in made:
+        return "once, so a second run may differ, most of all in short times"
+    return f"twice, {made['minutes']} minutes apart, and no time differed by more than {made['differ']:.0%}"
