@@ -62,7 +62,7 @@ CONTENTS = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{t
 body {{ font: 11pt/1.5 var(--abh-sans); color: #1d2733; background: #fff; margin: 0; }}
 h1 {{ font: 600 30pt/1.1 var(--abh-serif); margin: 20mm 0 10mm; }}
 h2 {{ font: 600 11pt/1.4 var(--abh-sans); margin: 6mm 0 1mm; }}
-a {{ display: flex; color: inherit; text-decoration: none; }} a.deeper {{ padding-left: 8mm; font-size: 10pt; }}
+a {{ display: flex; color: inherit; text-decoration: none; }} a.below {{ padding-left: 8mm; font-size: 10pt; }}
 a span:first-child {{ flex: 1; border-bottom: .5pt dotted #999; }}
 </style><h1>{title}</h1>{list}</html>"""
 
@@ -77,7 +77,7 @@ class Page:
 
     address: str
     part: str
-    deeper: bool
+    below: bool
     title: str = ""
     first: int = 0
     printed: bytes = b""
@@ -90,9 +90,9 @@ def pages(language):
     for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][:PARTS]:
         caption = words(part["caption"])
         for chapter in part["chapters"]:
-            for deeper, file in [(False, chapter["file"]), *((True, s["file"]) for s in chapter.get("sections", ()))]:
+            for below, file in [(False, chapter["file"]), *((True, s["file"]) for s in chapter.get("sections", ()))]:
                 folder = editions.folder(language) if editions.has(language, file) else ""
-                yield Page(f"/{folder}{file}.html", caption, deeper)
+                yield Page(f"/{folder}{file}.html", caption, below)
 
 
 def _words(language):
@@ -143,7 +143,7 @@ def contents(title, language, found):
             part = page.part
             rows.append(f"<h2>{html.escape(part)}</h2>")
         rows.append(
-            f'<a href="{page.address}"{" class=deeper" * page.deeper}><span>{html.escape(page.title)}</span>'
+            f'<a href="{page.address}"{" class=below" * page.below}><span>{html.escape(page.title)}</span>'
             f"<span>{page.first + 1}</span></a>"
         )
     return CONTENTS.format(
@@ -206,9 +206,9 @@ def joined(first, found, site, title):
         reader = explicit(PdfReader(BytesIO(page.printed)))
         marks = sections(reader, page.headings)
         writer.append(reader, import_outline=False)
-        above = chapter if page.deeper else None
+        above = chapter if page.below else None
         own = writer.add_outline_item(title=page.title, page_number=page.first, parent=above)
-        chapter = chapter if page.deeper else own
+        chapter = chapter if page.below else own
         for name, number in marks:
             writer.add_outline_item(title=name, page_number=page.first + number, parent=own)
     lead_to_pages(writer, {site + page.address: page.first for page in found}, site)

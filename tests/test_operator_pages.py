@@ -11,7 +11,6 @@ import textwrap
 import zipfile
 from pathlib import Path
 
-import click
 import nbformat
 import pytest
 import typer
@@ -297,7 +296,7 @@ def test_each_command_has_the_prefix_of_the_readme_and_options_that_exist(name):
         if ours:
             command, *words = shlex.split(rest)
             known = program.commands[command]
-            known.make_parser(click.Context(known)).parse_args(words)  # raises at an option that there isn't
+            known.make_parser(known.context_class(known)).parse_args(words)  # raises at an option that there isn't
             checked += 1
         _before, theirs, rest = line.partition(f"{PREFIX}nbgrader ")
         assert not theirs or rest.split()[0] in NbGraderApp().subcommands, line

@@ -28,9 +28,10 @@ BEYOND = """() => [...document.querySelectorAll(".bd-article *")]
 def test_each_page_of_the_chapters_is_printed_in_its_order_and_none_for_instructors(language):
     chapters = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][0]["chapters"]
     wanted = [file for one in chapters for file in (one["file"], *(below["file"] for below in one["sections"]))]
+    first = {one["file"] for one in chapters}
     found = list(pdf.pages(language))
     assert [re.sub(r"^/(zh/)?|\.html$", "", page.address) for page in found[: len(wanted)]] == wanted
-    assert [page.deeper for page in found[: len(wanted)]] == [file.endswith("-deeper") for file in wanted]
+    assert [page.below for page in found[: len(wanted)]] == [file not in first for file in wanted]
     rest = [page.address for page in found[len(wanted) :]]
     assert any("glossary" in address for address in rest) and not any("grading" in address for address in rest)
 
@@ -94,11 +95,11 @@ class TestPrinted:
         reader, some, _language = printed
         assert len(some) == len(SOME)
         top = [mark for mark in reader.outline if not isinstance(mark, list)]
-        assert [mark.title for mark in top] == [page.title for page in some if not page.deeper]
+        assert [mark.title for mark in top] == [page.title for page in some if not page.below]
         (below, *_others) = [marks for marks in reader.outline if isinstance(marks, list)]
         assert some[1].title in [mark.title for mark in below if not isinstance(mark, list)] and len(below) > 5
         places = [reader.get_destination_page_number(mark) for mark in top]
-        assert places == [page.first for page in some if not page.deeper] == sorted(places)
+        assert places == [page.first for page in some if not page.below] == sorted(places)
 
     def test_each_page_has_its_number_and_the_contents_name_it(self, printed):
         reader, some, _language = printed

@@ -36,7 +36,7 @@ USES = {
     ".ci": "test",
 }
 # What else code of a folder may import, where whoever runs it has asked for that.
-IF_ASKED = {"autograder": ("cluster", "triton")}
+IF_ASKED = {"autograder": ("cluster", "triton"), "book": ("test",)}
 # What is no code of the folder that it lies in: generated, or to be copied elsewhere.
 FOREIGN = {"_build", "__pycache__", "node_modules", "templates"}
 

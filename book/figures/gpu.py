@@ -775,7 +775,7 @@ def _told_of_ceilings(record):
     best = max(found, key=lambda row: row["tflop_s"], default=None)
     if best:
         said |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
-        said["tuned_n"] = f"{best['n']:,}"
+        said |= {"tuned_n": f"{best['n']:,}"} if "n" in best else {}
         said |= {
             "tuned_roof": f"{best['queries'] * slope:.0f}",
             "tuned_share": f"{best['tflop_s'] / speed['bfloat16']:.0%}",
