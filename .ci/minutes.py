@@ -35,12 +35,14 @@ def seconds(text):
             spent += SELFTEST
         elif kind == "math":
             spent += FORMULA
-        elif kind == "code-cell" and not HIDDEN.search(OPTIONS.match(inside)[0]):
-            spent += LINE * sum(bool(line.strip()) for line in OPTIONS.sub("", inside).splitlines())
+        elif kind == "code-cell":
+            shown = not HIDDEN.search(OPTIONS.match(inside)[0])
+            lines = [line for line in OPTIONS.sub("", inside).splitlines() if line.strip()]
+            spent += LINE * len(lines) * shown
         elif kind in ("python", "text", "bash"):
             spent += LINE * len(inside.splitlines())
-        else:
-            return "" if kind == "code-cell" else BLOCK.sub(count, inside)
+        else:  # a box: it has words, and perhaps blocks of its own
+            return BLOCK.sub(count, inside)
         return ""
 
     text = BLOCK.sub(count, text)

@@ -119,12 +119,12 @@ def served(folder):
 
 def chromium():
     """Return the path of a Chromium."""
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if found is None:
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
         raise Refused(
             f"Chromium prints the PDF, and none of {', '.join(CHROMIUM)} is here. Debian: apt install chromium"
         )
-    return found
+    return program
 
 
 def print_page(tab, url, before):
@@ -135,10 +135,10 @@ def print_page(tab, url, before):
     return tab.pdf(prefer_css_page_size=True, outline=True, tagged=True, print_background=True)
 
 
-def contents(title, language, found):
+def contents(title, language, listed):
     """Return the contents page as HTML."""
     rows, part = [], None
-    for page in found:
+    for page in listed:
         if page.part != part:
             part = page.part
             rows.append(f"<h2>{html.escape(part)}</h2>")

@@ -87,13 +87,13 @@ def run(page, timed):
 
 def times_of(notebook, kept):
     """Return what a page's clock cells timed: their fractional numbers, each by its cell, name and place."""
-    found = {}
+    times = {}
     for number, cell in records.cells_of(notebook).items():
         if "clock" in records.tags(cell):
             for path, value in records.parts(records.decoded(kept["cells"][number]["values"]), f"cell {number} "):
                 if (array := np.asarray(value)).dtype.kind == "f":
-                    found |= {f"{path} {place}": one for place, one in enumerate(array.reshape(-1).tolist())}
-    return found
+                    times |= {f"{path} {place}": one for place, one in enumerate(array.reshape(-1).tolist())}
+    return times
 
 
 def difference(first, second):
@@ -112,11 +112,11 @@ def run_until_times_agree(page, notebook, console):
     Refused
         If no two runs in a row agree, or as `run`.
     """
-    *_, kept = run(page, True)
+    *_, kept = run(page, timed=True)
     ended, before = time.time(), times_of(notebook, kept)
     for _ in range(RUNS - 1):
         time.sleep(WAIT)
-        made, seconds, kept = run(page, True)
+        made, seconds, kept = run(page, timed=True)
         now, after = time.time(), times_of(notebook, kept)
         share, place = difference(before, after)
         if share <= AGREE:
@@ -138,7 +138,8 @@ def make(page, notebook, console):
         As `run` and `run_until_times_agree`. The record is as it was.
     """
     timed = records_time(notebook)
-    made, seconds, kept = run_until_times_agree(page, notebook, console) if timed else run(page, False)
+    # How busy the machine is does not matter to results without times.
+    made, seconds, kept = run_until_times_agree(page, notebook, console) if timed else run(page, timed=False)
     records.put(page.stem, kept)
     lines = [f"{page.stem}: {seconds:.0f} s"]
     for cell in records.cells_of(made).values():

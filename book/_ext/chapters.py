@@ -150,16 +150,16 @@ def card(app, docname, name, rows):
     to = app.builder.get_relative_uri
     number, title = number_of(app, name), html.escape(title_of(app, name))
     deeper = [page for page in row.pages if page.stem.endswith(chapters.DEEPER)]
-    said = [page.read_text(encoding="utf8") for page in row.pages if page not in deeper]
-    minutes = sum(int(found[1]) for found in map(MINUTES.search, said) if found)
+    core = [page.read_text(encoding="utf8") for page in row.pages if page not in deeper]
+    minutes = sum(int(stated[1]) for stated in map(MINUTES.search, core) if stated)
     notebook = BOOK.parent / "exercises" / name / f"{name}.ipynb"
     facts = [_("%s minutes") % minutes] if minutes else []
     if notebook.exists():
         points = _("Exercise, %g points") % read_exercise(notebook)[1]
         facts.append(f'<a href="{to(docname, page)}#exercise-{name}" aria-label="{points}: {title}">{points}</a>')
     for other in row.pages[1:]:
-        own, address = html.escape(title_of(app, other.stem)), to(docname, f"book/{other.stem}")
-        words, label = own, ""
+        address, label = to(docname, f"book/{other.stem}"), ""
+        words = html.escape(title_of(app, other.stem))
         if [other] == deeper:
             words = _("Going deeper")
             label = f' aria-label="{words}: {title}"'

@@ -45,7 +45,8 @@ def repeated(page):
     """How often the times in a page's record were measured, to read in a sentence: `record.py` repeats them."""
     import records
 
-    made = (records.read(page) or {}).get("made", {})
-    if "differ" not in made:
+    circumstances = (records.read(page) or {}).get("made", {})
+    if "differ" not in circumstances:
         return "once, so a second run may differ, most of all in short times"
-    return f"twice, {made['minutes']} minutes apart, and no time differed by more than {made['differ']:.0%}"
+    minutes, share = circumstances["minutes"], circumstances["differ"]
+    return f"twice, {minutes} minutes apart, and no time differed by more than {share:.0%}"
