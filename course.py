@@ -46,11 +46,11 @@ WITHOUT = {
 }
 """What is skipped or different if something is missing."""
 TESTS = {
-    "test": ["-m", "not sweep"],
-    "test-fast": ["-m", "not slow and not browser and not sweep"],
-    "test-sweep": ["--dist", "worksteal", "-m", "sweep"],
+    "test": ["-m", "not (long and slow)"],
+    "test-fast": ["-m", "not slow and not browser"],
+    "test-all": ["--dist", "worksteal"],
     "coverage": [
-        *("-m", "not slow and not browser and not sweep"),
+        *("-m", "not slow and not browser"),
         *("--cov", "--cov-report=term:skip-covered"),
     ],
 }
@@ -63,7 +63,7 @@ TARGETS = {
     "pdf": "print the built book as a PDF in each language; needs Chromium",
     "test": "install the test dependencies and run the tests",
     "test-fast": "run only the quick tests: about a minute",
-    "test-sweep": "run the slowest tests, with many seeds",
+    "test-all": "run all tests: over an hour on two cores",
     "test-exercise": "run the tests of one exercise: test-exercise 01-qkv",
     "coverage": "measure which lines of autograder/ the quick tests run",
     "lint": "check style, types, JavaScript and English; report what is not translated",
@@ -302,7 +302,7 @@ def test_exercise(name):
     if name not in known:
         raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
     files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
-    pytest("--dist", "load", "-q", "-m", "not sweep", "-k", name, *files)
+    pytest("--dist", "load", "-q", "-m", "not (long and slow)", "-k", name, *files)
 
 
 def lint():
@@ -311,6 +311,7 @@ def lint():
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
+        ("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"),
         ("book/javascript.py",),
         (".ci/english.py",),
         (".ci/minutes.py",),
@@ -375,17 +376,43 @@ def main(arguments=None):
     return 0
 
 
+COMMANDS = {
+    "pdf": ("The PDF was not printed", "book/pdf.py"),
+    "translations": ("The catalogs were not updated", "book/translations.py"),
+    "lists": ("The lists were not updated", "-m", "autograder", "lists"),
+    "lock": ("The requirements were not updated", ".ci/lock.py"),
+    "changes": ("The changes could not be shown", "-m", "towncrier", "build", "--draft", "--version", "next"),
+}
+"""Targets that run one program, with what to say if it fails."""
+
+
 def do(target, name=""):
     """Run a target."""
-    failed = []
+    if target == "serve":
+        serve()
+        return
     if target == "pdf" and not has("Chromium"):
         raise Refused("The PDF is printed by Chromium, which is missing. Debian and Ubuntu: apt install chromium")
-    if target == "course" or (target != "serve" and not python().exists()):
+    if target == "course" or not python().exists():
         say_what_is_here()
     if target in STEPS:
-        failed = in_phases(target, sys.platform)
-    elif target != "serve":
-        install(tests=target != "lists")
+        run_steps(target)
+        return
+    install(tests=target != "lists")
+    if target in TESTS:
+        run_tests(target)
+    elif target == "test-exercise":
+        test_exercise(name)
+    elif target == "lint":
+        lint()
+    elif target in COMMANDS:
+        message, *command = COMMANDS[target]
+        run(*command, what=message)
+
+
+def run_steps(target):
+    """Run a target's phases, and say how to open what they made."""
+    failed = in_phases(target, sys.platform)
     if target == "course":
         print(
             f"\nThe book is {'available' if failed else 'built'}: run 'python course.py serve' (or make serve)"
@@ -396,30 +423,17 @@ def do(target, name=""):
     if failed:
         sys.stdout.flush()
         raise Refused(f"Failed: {', '.join(failed)} (see above).")
-    if target == "serve":
-        serve()
-    elif target in TESTS:
-        release()
-        why = left_out("test", sys.platform)
-        if why:
-            print(why, flush=True)
-            run("tests/student.py", "exercises", "solutions", what="Some exercises fail here")
-        else:
-            pytest(*TESTS[target])
-    elif target == "test-exercise":
-        test_exercise(name)
-    elif target == "pdf":
-        run("book/pdf.py", what="The PDF was not printed")
-    elif target == "lint":
-        lint()
-    elif target == "translations":
-        run("book/translations.py", what="The catalogs were not updated")
-    elif target == "lists":
-        run("-m", "autograder", "lists", what="The lists were not updated")
-    elif target == "lock":
-        run(".ci/lock.py", what="The requirements were not updated")
-    elif target == "changes":
-        run("-m", "towncrier", "build", "--draft", "--version", "next", what="The changes could not be shown")
+
+
+def run_tests(target):
+    """Release the exercises and run tests; elsewhere than on Linux, solve the exercises as students do."""
+    release()
+    why = left_out("test", sys.platform)
+    if why:
+        print(why, flush=True)
+        run("tests/student.py", "exercises", "solutions", what="Some exercises fail here")
+    else:
+        pytest(*TESTS[target])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Try the course with the other Pythons of this machine, as newcomers and as students do.
 
-    .venv/bin/python .ci/pythons.py [--list]
+    .venv/bin/python .ci/pythons.py [--list] [TURN]
 
 The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd name. Each Python but
 .venv's own solves the exercises, as tests/student.py does: one that is old enough with the least versions that
 pyproject.toml allows (.venv's, if no other is), the others with the newest that pip finds. For a Python that is
 promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What
-fails is shown with its log's end; status 1. In CI each of the long parts has every twelfth turn.
+fails is shown with its log's end; status 1. With the number of a turn, each of the long parts runs in one of twelve.
 """
 
 import os
@@ -152,8 +152,8 @@ def main():
     if "--list" in sys.argv[1:]:
         return 0
     status = 0
-    turn = os.environ.get("TESTS_OF_TURN")  # .ci/run says so
-    for part, *arguments in parts(found, own, int(turn) if turn else None):
+    turn = next((int(argument) for argument in sys.argv[1:] if argument.isdecimal()), None)
+    for part, *arguments in parts(found, own, turn):
         with tempfile.TemporaryDirectory(prefix="course-") as place:
             status |= not part(*arguments, place=Path(place))
     return status

@@ -23,7 +23,7 @@ from autograder.course import startup
 from autograder.course.config import ROOT, UserError
 
 if TYPE_CHECKING:
-    from autograder.course.doctor import Finding
+    from autograder.commands.doctor import Finding
 
 INSTALLED = "attention-by-hand"
 """The name under which shells complete: they do not complete what follows `python -m`."""
@@ -56,7 +56,7 @@ def main() -> None:
 def doctor(as_json: Json = False, course: Root = ROOT) -> None:
     """Show what this machine has and lacks for reading, checking, grading and building."""
     from autograder.commands import documents
-    from autograder.course.doctor import findings
+    from autograder.commands.doctor import findings
 
     with document("doctor", as_json) as made:
         found = list(findings(course.resolve()))

@@ -8,11 +8,11 @@
 
 import contextlib
 import functools
-import hashlib
 import http.server
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -49,9 +49,8 @@ LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
 # What a test starts inherits its environment, wherever in the tree of processes it ends up.
 STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
-# Long tests take turns of six hours, twelve in three days; all processes of a run have that in which it began.
-TURNS = 12
-TURN = int(os.environ.setdefault("TESTS_OF_TURN", str(int(time.time() // (6 * 3600)))))
+# A run in the background ignores SIGINT, and so would the programs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -125,56 +124,12 @@ def pytest_xdist_auto_num_workers():
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
-def pytest_collection_modifyitems(config, items):
-    """Mark as slow what takes a costly fixture; put the longest modules first.
-
-    Of what takes turns, such as each page in a browser, a twelfth runs; the sweep has the rest. In CI it hasn't, and
-    a twelfth of its own runs. `make test` leaves out the few seeds of what the sweep tries with many: `release` tried
-    them.
-    """
+def pytest_collection_modifyitems(items):
+    """Mark as slow what takes a costly fixture or is long itself; put the longest modules first."""
     for item in items:
-        if COSTLY & set(item.fixturenames):
+        if COSTLY & set(item.fixturenames) or any(mark.name == "long" for mark in item.own_markers):
             item.add_marker(pytest.mark.slow)
-    left_out = set()
-    if config.option.markexpr and not config.option.keyword:  # whoever names tests gets all of them
-        of_sweep = {item for item in items if item.get_closest_marker("sweep")}
-        waiting = {item for item in items if takes_turns(item) and not has_its_turn(item)} - of_sweep
-        for item in waiting:
-            item.add_marker(pytest.mark.sweep)
-        if os.environ.get("CI"):
-            left_out |= waiting | {item for item in of_sweep if not is_now(item.nodeid)}
-        if config.option.markexpr == "not sweep":
-            ids = {item.nodeid for item in items}
-            left_out |= {item for item in items if item.nodeid.replace("-few]", "-sweep]") in ids - {item.nodeid}}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
-
-
-def takes_turns(item):
-    """Tell whether a test is marked so; of a module that is marked as a whole, only slow ones are."""
-    return item.get_closest_marker("turns") and (item.get_closest_marker("slow") or not of_module(item))
-
-
-def of_module(item):
-    """Tell whether it is a test's module that takes turns, for the sake of what its tests share, or "each" test."""
-    return next((mark for mark in item.parent.own_markers if mark.name == "turns"), None)
-
-
-def has_its_turn(item):
-    """Tell whether a test has its turn now: by its parameters, all tests of a page at once, or by its module."""
-    mark = of_module(item)
-    if mark and "each" not in mark.args:
-        return is_now(item.module.__name__)
-    return is_now(
-        item.callspec.id if hasattr(item, "callspec") else item.name, **item.get_closest_marker("turns").kwargs
-    )
-
-
-def is_now(name, of=TURNS):
-    """Tell whether a name has its turn in this run, one of so many."""
-    drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
-    return drawn % of == TURN % of
 
 
 def still_running():

@@ -26,7 +26,7 @@ from autograder.grading.session import Session
 from autograder.grading.submissions import Submission
 from autograder.grading.worker import Worker
 
-pytestmark = pytest.mark.turns("each")
+pytestmark = pytest.mark.long
 
 COUNT = 24
 

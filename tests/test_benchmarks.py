@@ -28,7 +28,7 @@ def each(mark_of):
 
 each_exercise = each(lambda folder: pytest.mark.slow)
 each_in_full = each(  # checks of torch modules take ten times as long
-    lambda folder: pytest.mark.sweep if folder in with_torch else pytest.mark.slow
+    lambda folder: pytest.mark.long if folder in with_torch else pytest.mark.slow
 )
 
 
@@ -86,7 +86,7 @@ def score(answers, subject, function):
     return round(report.score + report.pending, 2)
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @each_in_full
 def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     """Its helpers come along, under names that replace nothing which the notebook gives or asks for."""
@@ -110,7 +110,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
             assert found[0] == found[1], f"{label}:\n{cell}"
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @each_in_full
 def test_a_right_class_gets_full_points(benchmarks, folder):
     classes = benchmarks("classes")
@@ -123,7 +123,7 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
     assert "solution" in labels and len(labels) > len(answers.subjects)
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @each_in_full
 def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     classes = benchmarks("classes")
@@ -158,7 +158,7 @@ def test_every_kind_of_error_is_one(benchmarks, folder):
             assert score(answers, subject, namespace.get(subject)) == 0
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @each_exercise
 @pytest.mark.parametrize("kind", ["right", "mixed"])
 def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(benchmarks, folder, kind):

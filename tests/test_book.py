@@ -45,7 +45,16 @@ def visit(page, site, name, mode="light"):
     page.evaluate(SETTLED)
 
 
-@pytest.fixture(scope="module", params=PAGES)
+# `make test` looks at these pages, and at one download.
+IN_EVERY_RUN = ("index", "05-masking", "claims")
+
+
+def long_unless(names, chosen):
+    """Return names as parameters, those that are not chosen marked as long."""
+    return [pytest.param(name, marks=() if name in chosen else pytest.mark.long) for name in names]
+
+
+@pytest.fixture(scope="module", params=long_unless(PAGES, IN_EVERY_RUN))
 def opened(request, browser, site):
     """Each page of the book, opened once for the tests that leave it as it is; and what must not have happened."""
     context = browser.new_context(viewport=WIDE)
@@ -56,7 +65,6 @@ def opened(request, browser, site):
     context.close()
 
 
-@pytest.mark.turns
 def test_page_works_without_network(opened):
     page, trouble = opened
     assert not trouble
@@ -75,7 +83,6 @@ def test_page_works_without_network(opened):
         assert page.locator("mjx-merror").count() == 0
 
 
-@pytest.mark.turns
 def test_page_is_accessible(opened):
     page, _ = opened
     page.emulate_media(reduced_motion="reduce")  # no colour on its way to another
@@ -99,7 +106,6 @@ def broken_rules(page, mode, **options):
     ]
 
 
-@pytest.mark.turns
 def test_page_fits_a_phone(opened):
     """Nothing reaches past the edge, and the letters of figures can be read."""
     page, _ = opened
@@ -129,7 +135,6 @@ def test_page_fits_a_phone(opened):
     assert not small
 
 
-@pytest.mark.turns
 def test_front_door_leads_to_the_landing_page(page, site):
     page.goto(site + "/")
     page.wait_for_url("**/book/index.html")
@@ -139,7 +144,6 @@ def test_front_door_leads_to_the_landing_page(page, site):
     page.wait_for_url("**/book/index.html")
 
 
-@pytest.mark.turns
 def test_hero_numbers_are_right(page, site):
     visit(page, site, "index")
     hero = page.locator(".abh-hero-figure")
@@ -157,7 +161,6 @@ def test_hero_numbers_are_right(page, site):
     assert z[0] == [round(sum(w * v[c] for w, v in zip(weights[0], values, strict=True)), 2) for c in (0, 1)]
 
 
-@pytest.mark.turns
 def test_search_finds_softmax(page, site):
     trouble = watch(page, site)
     page.goto(f"{site}/search.html?q=softmax")
@@ -165,7 +168,6 @@ def test_search_finds_softmax(page, site):
     assert not trouble
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("word", ["softmax", "K.T"])
 def test_search_shows_prose(page, site, word):
     page.goto(f"{site}/search.html?q={word}")
@@ -199,7 +201,6 @@ def test_each_page_says_what_it_is_about(html):
         seen |= {title: name, said: name}
 
 
-@pytest.mark.turns
 def test_the_cheat_sheet_fits_on_two_sides(page, site, tmp_path):
     visit(page, site, "cheatsheet", "dark")
     sheet = page.pdf(prefer_css_page_size=True)
@@ -208,8 +209,7 @@ def test_the_cheat_sheet_fits_on_two_sides(page, site, tmp_path):
     assert len(re.findall(rb"/Type\s*/Page\b", sheet)) == 2
 
 
-@pytest.mark.turns
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("name", long_unless(EXERCISES, EXERCISES[:1]))
 def test_exercise_downloads_and_opens(page, site, name, tmp_path):
     visit(page, site, name)
     line = page.locator(".abh-pointer:not(.abh-notebook) a")
@@ -235,7 +235,6 @@ def test_exercise_downloads_and_opens(page, site, name, tmp_path):
     assert f"{points:g} points" in card.inner_text()
 
 
-@pytest.mark.turns
 def test_keyboard_reaches_the_main_controls(page, site):
     visit(page, site, "index")
     reached = []
@@ -257,7 +256,6 @@ def test_keyboard_reaches_the_main_controls(page, site):
     )
 
 
-@pytest.mark.turns
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_link_to_the_content_can_be_read(page, site, mode):
     visit(page, site, "index", mode)
@@ -268,7 +266,6 @@ def test_the_link_to_the_content_can_be_read(page, site, mode):
     assert found["passes"] and not found["violations"]
 
 
-@pytest.mark.turns
 def test_wide_code_scrolls_for_the_keyboard(page, site):
     page.set_viewport_size({"width": 360, "height": 740})
     visit(page, site, "index")

@@ -12,11 +12,10 @@ import pytest
 from conftest import toy_course
 
 from autograder.authoring.release import release
-from autograder.commands import bundle
-from autograder.course import doctor
+from autograder.commands import bundle, doctor
 from autograder.course.config import ROOT
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 NAMES = [*doctor.needs(""), *doctor.needs("triton")]
 PINS = dict(doctor.PIN.findall((ROOT / "requirements.txt").read_text(encoding="utf-8")))

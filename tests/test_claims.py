@@ -113,7 +113,7 @@ def test_the_built_ledger_leads_with_what_is_wrong_in_the_order_of_the_chapters(
         assert all(f"abh-of-{chapter}" in row["class"] for chapter, row in zip(chapters_of, rows, strict=True))
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("edition", ["", "/zh"])
 def test_the_ledger_is_filtered_by_verdict_and_chapter_and_is_whole_without_a_script(browser, site, edition):
     context = browser.new_context(java_script_enabled=False)

@@ -35,7 +35,7 @@ from autograder.grading import cluster
 from autograder.grading.backends import Job, WorkerDied
 from autograder.grading.worker_config import WorkerConfig
 
-pytestmark = pytest.mark.turns("each")
+pytestmark = pytest.mark.long
 
 COUNT = 6
 

@@ -836,8 +836,9 @@ def test_the_worksheet_of_another_assignment_places_nobody(collect, tmp_path):
 
 def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(course):
     people = [roster.Person("al1", "Ada", "Lovelace", "ada@example.edu"), roster.Person("cb2")]
-    assert gradebook.enrol(course, people) == 2 and gradebook.enrol(course, people) == 0
-    assert gradebook.enrol(course, [roster.Person("al1", "Ada", "King"), roster.Person("cb2")]) == 1
+    people = roster.Roster(people).columns()
+    assert gradebook.enroll(course, people) == 2 and gradebook.enroll(course, people) == 0
+    assert gradebook.enroll(course, {"al1": {"first_name": "Ada", "last_name": "King"}, "cb2": {}}) == 1
     with gradebook.opened(course) as book:
         found = {student.id: (student.first_name, student.last_name, student.email) for student in book.students}
     assert found == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}

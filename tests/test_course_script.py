@@ -236,7 +236,7 @@ def test_the_sample_class_begins_anew_when_an_exercise_is_newer(done):
 @pytest.mark.parametrize(
     ("target", "command"),
     [
-        ("test", "-m pytest -n logical --maxprocesses 8 -m not sweep"),
+        ("test", "-m pytest -n logical --maxprocesses 8 -m not (long and slow)"),
         ("lint", "-m mypy"),
         ("lists", "-m autograder lists"),
         ("lock", ".ci/lock.py"),

@@ -23,7 +23,7 @@ def test_each_exception_is_of_a_function_and_has_a_reason():
         assert all(reason.endswith(".") for answers in functions.values() for reason in answers.values())
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.skipif(bool(os.environ.get("CI")), reason="an hour of computing for all: run it after changing a check")
 @pytest.mark.parametrize(("folder", "subject"), SUBJECTS, ids=lambda own: getattr(own, "name", own))
 def test_points_and_the_first_cause_do_not_depend_on_the_draw(folder, subject):

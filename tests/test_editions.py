@@ -36,7 +36,7 @@ from autograder.school.archives import opened
 from autograder.school.hand_ins import Collector
 from autograder.school.layouts import Exercises
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 ENGLISH, CHINESE = "01-toy.ipynb", "01-toy.zh.ipynb"
 TITLE = """# %% title [markdown]

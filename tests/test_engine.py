@@ -637,7 +637,7 @@ DEADLY = {
 }
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DEADLY)
 def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):

@@ -58,7 +58,7 @@ def places(tmp_path):
     return course, *students
 
 
-@pytest.mark.turns
+@pytest.mark.long
 def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, places):
     course, ada, bob = places
     run(course, "nbgrader", "release_assignment", NAME)

@@ -15,7 +15,7 @@ FOLDER = ROOT / "solutions" / "11-gpu"
 FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved", "d_model"]
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_is_told_however_the_projections_are_kept(fault):

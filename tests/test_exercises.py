@@ -33,7 +33,7 @@ from autograder.course.config import ROOT
 WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
 RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
 FEWER = 14
-"""Of an exercise with PyTorch, whose checks take ten times as long, a sweep takes only every fourteenth seed."""
+"""Of an exercise with PyTorch, whose checks take ten times as long, every fourteenth seed is tried."""
 LEAST_MARGIN = 100
 IN_THE_SANDBOX = {"right_for": 5, "wrong_for": 1}
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
@@ -71,20 +71,19 @@ each_subject = pytest.mark.parametrize(
 
 
 def on_seeds(few, many):
-    """Parametrize a test of each function with `seeds`: a few in every run, and many in the sweep.
+    """Parametrize a test of each function with `seeds`: a few for the first exercise, many in the long tests.
 
-    Where an exercise with PyTorch has no seeds left for the sweep, its few run there: `release` tried the answers.
+    `release` tried the listed answers of each exercise. Of many seeds, an exercise with PyTorch gets every
+    fourteenth, or else a few.
     """
-    found = []
+    params = []
     for folder, subject in SUBJECTS:
         name = f"{folder.name}-{subject}"
-        sampled = many[FEWER::FEWER] if with_torch(folder) else many
-        marks = [*slow_but_first(folder), *([pytest.mark.turns] if with_torch(folder) else [])]
-        marks += [] if sampled else [pytest.mark.sweep]
-        found.append(pytest.param(folder, subject, few, id=f"{name}-few", marks=marks))
-        if sampled:
-            found.append(pytest.param(folder, subject, sampled, id=f"{name}-sweep", marks=pytest.mark.sweep))
-    return pytest.mark.parametrize(("folder", "subject", "seeds"), found)
+        if folder == loader.FOLDERS[0]:
+            params.append(pytest.param(folder, subject, few, id=f"{name}-few"))
+        seeds = (many[FEWER::FEWER] or few) if with_torch(folder) else many
+        params.append(pytest.param(folder, subject, seeds, id=f"{name}-many", marks=pytest.mark.long))
+    return pytest.mark.parametrize(("folder", "subject", "seeds"), params)
 
 
 @functools.cache
@@ -146,7 +145,7 @@ def all_that_its_author_has(folder):
     return held.getvalue()
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_exercise
 def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_path):
     """A class whose students hand in the listed answers: the first right and wrong ones."""
@@ -287,7 +286,7 @@ def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(
             assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @each_exercise
 def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):

@@ -9,7 +9,7 @@ import records
 import torch
 from figures import beyond as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/12-beyond.html"
 FIGURE = ".abh-beyond"

@@ -7,7 +7,7 @@ import javascript
 import pytest
 import torch
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 
 def test_ties_are_named_as_such(tmp_path):

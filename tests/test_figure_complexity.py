@@ -8,7 +8,7 @@ import pytest
 from figures import complexity as figure
 from figures import gpu_record
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/09-complexity.html"
 FIGURE = ".abh-complexity"

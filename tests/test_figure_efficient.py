@@ -10,7 +10,7 @@ from figures import efficient as figure
 
 from autograder.authoring import loader
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/10-efficient.html"
 FIGURE = ".abh-efficient"

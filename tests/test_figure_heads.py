@@ -10,7 +10,7 @@ import records
 import torch
 from figures import heads as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/08-heads.html"
 FIGURE = ".abh-heads"

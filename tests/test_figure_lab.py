@@ -34,11 +34,11 @@ def answer(dialog):
     dialog.locator(".jp-Dialog-footer button").last.click()
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize(  # each opens Lab anew: one in every run, the others in the sweeps
-    "name", [pytest.param(name, marks=() if name == "qkv" else pytest.mark.sweep) for name in FIGURES]
+    "name", [pytest.param(name, marks=() if name == "qkv" else pytest.mark.long) for name in FIGURES]
 )
 def test_the_figure_works_in_jupyterlab(lab, page, name):
     address, token = lab

@@ -8,7 +8,6 @@ import pytest
 import torch
 from figures import masking as figure
 
-pytestmark = pytest.mark.turns
 
 FIGURE = ".abh-masking"
 TEXT = figure.TEXT

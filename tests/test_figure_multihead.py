@@ -7,7 +7,7 @@ import records
 import torch
 from figures import multihead as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/06-multi-head.html"
 FIGURE = ".abh-multihead"

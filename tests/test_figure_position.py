@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from figures import position as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 FIGURE = ".abh-position"
 PAGE = "/book/04-position.html"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from figures import scaling as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/02-scaling.html"
 FIGURE = ".abh-scaling"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from figures import softmax as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/03-softmax-gradients.html"
 FIGURE = ".abh-softmax"

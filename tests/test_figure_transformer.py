@@ -9,7 +9,7 @@ import records
 import torch
 from figures import transformer as figure
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 PAGE = "/book/07-transformer.html"
 FIGURE = ".abh-transformer"

@@ -20,7 +20,7 @@ from autograder.authoring.release import release
 from autograder.commands import console
 from autograder.course.config import ROOT, Course
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 NAME, PROOF = "02-scaling", "proof_variance"
 WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."

@@ -14,7 +14,7 @@ import torch
 from conftest import ROOT, absent
 from torch import nn
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"

@@ -21,7 +21,7 @@ from conftest import ROOT
 
 from autograder.racing import gpu_conditions
 
-pytestmark = pytest.mark.turns("each")
+pytestmark = pytest.mark.long
 
 BENCHMARK = ROOT / "benchmarks" / "gpu.py"
 RECORD = ROOT / "book" / "data" / "gpu.json"

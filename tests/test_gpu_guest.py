@@ -18,7 +18,7 @@ from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap, guests
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 CHECK_ON_A_GPU = '''
 

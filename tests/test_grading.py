@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
-from autograder.commands import console
-from autograder.course import archive, doctor
+from autograder.commands import console, doctor
+from autograder.course import archive
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.limits import Limits
 from autograder.grades import gradebook, reasons, records
@@ -462,7 +462,7 @@ def test_check_shows_a_student_the_feedback(graded):
     assert own.read_bytes() == before
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [True, False], ids=["engine", "stock"])
 def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):

@@ -154,9 +154,11 @@ def around(text):
     return ascii(text[max(place - 40, 0) : place + 40])
 
 
-@pytest.mark.turns(of=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize(  # every third case in each run of `make test`
+    "name",
+    [pytest.param(name, marks=() if place % 3 == 0 else pytest.mark.long) for place, name in enumerate(BY_NAME)],
+)
 def test_each_case(corpus, name):
     """A hostile or odd submission gets what it is worth."""
     case = BY_NAME[name]
@@ -256,7 +258,7 @@ def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobod
     assert "it kept the judge computing" in page and "np.abs(a)" in page
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="the tests already run as an ordinary user")
 def test_the_corpus_as_nobody(isolated, tmp_path):
     """Run by root, the same batch once more as nobody: what root may, must not be what protects."""

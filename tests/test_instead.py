@@ -403,7 +403,7 @@ def helpers_of(folder):
     return [name for name in exercise.programs if any(name in used[other] for other in used if other != name)]
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folder):

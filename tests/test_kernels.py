@@ -15,7 +15,7 @@ from conftest import ROOT, absent
 from autograder.authoring import loader, verified
 from autograder.checking import kernels, machine
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 VERSIONS = ("3.4.0", "3.5.1", "3.6.0", "3.8.0")
 """The last of each that `kernels` has a row for, besides the one that is installed."""
@@ -62,7 +62,7 @@ def test_the_right_kernels_have_all_points_where_triton_compiles():
     expect_all_but_what_needs_a_gpu(as_a_gpu_machine("solved"))
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 def test_listed_answers_are_told_as_listed_where_triton_compiles():
     found = as_a_gpu_machine("listed")
     kept = {name: own for name, own in verified.read(FOLDER).items() if name in found["functions"]}
@@ -76,7 +76,7 @@ def test_listed_answers_are_told_as_listed_where_triton_compiles():
     }
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kernels_are_judged_with_other_versions_of_triton(version):
     """Interpreted and compiled; sizes are converted as the newest NumPy wants it."""
@@ -116,7 +116,7 @@ import json, os, sys
 os.environ["TRITON_INTERPRET"] = "1"
 from autograder.authoring import loader
 from autograder.checking import kernels, machine
-from autograder.course import doctor
+from autograder.commands import doctor
 kernels.load()
 {breaks}
 suite = loader.load(loader.Path({str(FOLDER)!r})).suite

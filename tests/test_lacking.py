@@ -16,7 +16,8 @@ from autograder.checking.report import Report, Result
 from autograder.checking.suite import Here
 from autograder.checking.undefined import Ran
 from autograder.checking.words import Message
-from autograder.course import doctor, imports
+from autograder.commands import doctor
+from autograder.course import imports
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import reasons
 from autograder.grading.lacking import Lacking

@@ -15,7 +15,7 @@ from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import machine
 from autograder.course.cells import call_of, grade_id, last_graded
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 LARGE = {"torch", "triton", "matplotlib", "sympy", "scipy", "pandas"}
 # Cells lie in files, which Triton reads a kernel from.

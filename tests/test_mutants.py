@@ -13,7 +13,7 @@ from autograder import cli
 from autograder.authoring import loader, mutants
 from autograder.course.config import UserError
 
-pytestmark = pytest.mark.turns("each")
+pytestmark = pytest.mark.long
 
 SAMPLE = 6
 CHANGES = {
@@ -320,7 +320,7 @@ def test_the_record_is_of_these_answers(folder):
         assert not row["survived"], "look at each: a better check, or a line in equal.toml"
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_mutants_are_still_killed(folder):
     """A sample, about six to twelve of each function, as the record counts all."""

@@ -14,7 +14,7 @@ from autograder import cli
 from autograder.authoring import chapters, loader, verify
 from autograder.course.config import ROOT, Course, Settings, UserError
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from autograder.authoring.release import release
 from autograder.course.cells import grade_id, is_skipped
 from autograder.course.config import UserError
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 NAME = "01-toy"
 ADDRESS = "https://github.com/owner/a-course"

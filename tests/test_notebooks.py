@@ -37,7 +37,7 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
     assert "{math}" not in text and r"\class" not in text and r"\vv" not in text
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_it_runs(html, name, tmp_path, monkeypatch):
     """Each cell runs, but for long experiments: tests/test_records.py makes them again, by the same code."""

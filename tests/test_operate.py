@@ -20,16 +20,15 @@ from test_grading import RIGHT, hand_in
 
 from autograder import cli
 from autograder.authoring.release import release
-from autograder.commands import console, documents
+from autograder.commands import console, doctor, documents
 from autograder.commands.console import MEANINGS, OurFault, Status, status_of
-from autograder.course import doctor
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import gradebook, records, report
 from autograder.grading import recent
 from autograder.grading.submissions import Submission
 from autograder.sandbox import bubblewrap
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 OLD = "2026-01-02 10:00:00 UTC"
 

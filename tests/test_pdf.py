@@ -87,7 +87,7 @@ def printed(request, browser, html, tmp_path_factory):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.turns
+@pytest.mark.long
 class TestPrinted:
     """What is in a PDF of some pages."""
 

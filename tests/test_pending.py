@@ -14,9 +14,8 @@ from autograder import nbgrader_plugin
 from autograder.authoring.release import release
 from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
 from autograder.checking.answers import answers_in
-from autograder.commands import instructor
+from autograder.commands import doctor, instructor
 from autograder.corpus.case import RIGHT, WRONG
-from autograder.course import doctor
 from autograder.course.config import UserError
 from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text

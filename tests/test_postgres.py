@@ -26,7 +26,7 @@ from autograder.course.config import ROOT, Course, UserError, masked
 from autograder.grades import database, gradebook, records
 from autograder.grades.results import CellResult, Kind, Outcome
 
-pytestmark = pytest.mark.turns("each")
+pytestmark = pytest.mark.long
 
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}
 CLASS = {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}, "dee": SLOW, "eve": RIGHT, "fay": RIGHT}

@@ -1,6 +1,7 @@
 """What the project says of itself is true: packages are declared and pinned, files are packed, the version is one."""
 
 import ast
+import fnmatch
 import functools
 import importlib.metadata
 import itertools
@@ -19,7 +20,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from autograder.course import doctor
+from autograder.commands import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -199,7 +200,7 @@ def test_a_wheel_has_every_file_of_the_package(wheel):
     assert {name for name in tops if not name.endswith(".dist-info")} == {"autograder"}
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.usefixtures("isolated")
 def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
     """In an empty environment, with what it says that grading needs, and away from this checkout."""
@@ -338,3 +339,39 @@ def test_each_seam_is_in_the_table_and_has_a_test():
         assert tests.startswith("`test_")
         for file, test in re.findall(r"`(test_\w+)::(test_\w+)`", tests):
             assert f"def {test}(" in (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8"), (file, test)
+
+
+# Files that a README names, and that only a build, a grader or another program makes.
+MADE = re.compile(
+    r"_build/.*|(submitted|autograded|feedback)/.*|.*\.zh\.ipynb|checking\.zip|grade\.json|gradebook\.db|grades\.csv"
+    r"|report\.html|nbextension/index\.js"
+)
+PATH = re.compile(r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)")
+PLACEHOLDER = re.compile(r"\b(?:NN|13)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]")
+
+
+def tracked():
+    """Return the files of the project, relative to its root."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    return list(
+        map(Path, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+    )
+
+
+def readmes():
+    """Return the texts for developers: each README, and CONTRIBUTING and SECURITY."""
+    return [path for path in tracked() if path.name == "README.md" or path.name in ("CONTRIBUTING.md", "SECURITY.md")]
+
+
+@pytest.mark.parametrize("readme", readmes(), ids=str)
+def test_each_path_that_a_readme_names_exists(readme):
+    """A file, or the end of its path; a placeholder such as NN-name stands for any name."""
+    files = tracked()
+    names = {str(place) for file in files for place in (file, *(f"{folder}/" for folder in file.parents))}
+    ends = sorted(f"/{name}" for name in names)
+    missing = []
+    for name in PATH.findall((ROOT / readme).read_text(encoding="utf-8")):
+        pattern = f"*/{PLACEHOLDER.sub('*', name)}"
+        if not MADE.fullmatch(name) and not fnmatch.filter(ends, pattern):
+            missing.append(name)
+    assert not missing

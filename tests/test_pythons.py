@@ -165,7 +165,7 @@ def test_readmes_table_has_the_pythons_that_are_promised():
     assert tried.startswith(f"**{ci.promised()[0]}**") and "3.10" in not_going
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to be another user")
 def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
     """From nothing, with the system's own Python, in an odd folder; `.ci/pythons.py` builds the book in one."""

@@ -24,7 +24,7 @@ from autograder.grading import submissions
 from autograder.grading.worker_config import WorkerConfig
 from autograder.racing import laps, laps_in_guest, race
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 NAME = "11-gpu"
 FORWARD, BOTH = "flash_attention_forward", "flash_attention"

@@ -16,7 +16,7 @@ from autograder.grades import changes
 from autograder.grades.records import CODEC, record_of
 from autograder.grades.results import CellResult, CheckResult, Kind, Record
 
-pytestmark = pytest.mark.turns
+pytestmark = pytest.mark.long
 
 
 def all_files(folder):

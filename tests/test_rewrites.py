@@ -51,7 +51,7 @@ def test_some_rewrites_lose_nothing():
             assert not lost, rewrite.name
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_no_rewrite_loses_a_point(folder):
     exercise = loader.load(folder)

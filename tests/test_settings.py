@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
+from autograder.commands import doctor
 from autograder.corpus.case import Case
-from autograder.course import doctor, seeds
+from autograder.course import seeds
 from autograder.course.config import ROOT, Course, Exercise, Settings, UserError
 from autograder.course.limits import Limits
 from autograder.grades import gradebook

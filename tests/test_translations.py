@@ -195,7 +195,7 @@ def said_by(name, language=LANGUAGE):
     return found
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
     english, own = said_by(name, editions.SOURCE), said_by(name)
@@ -250,7 +250,7 @@ def test_the_glossary_is_in_the_order_of_sounds(html):
         assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_paragraph_is_left_in_english(html, name):
     def is_english(text):
@@ -271,7 +271,7 @@ def test_a_claim_is_translated_once_for_all_pages(html):
         assert said in page(name, only="article").get_text()
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, "references"])
 def test_pages_of_both_editions_know_each_other(html, name):
     english = page(name, editions.SOURCE, ["a", "link"])
@@ -292,7 +292,7 @@ def test_where_there_is_no_chinese_page_the_switch_leads_to_the_first(html):
     assert page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"] == f"../../zh/book/{GENERATED}.html"
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_links_to_english_pages_say_so(html, name):
     for link in page(name, only="a").select("a[href]:not(.abh-edition)"):
@@ -314,7 +314,7 @@ def opened(request, browser, site):
     context.close()
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_works_without_network(opened):
@@ -323,13 +323,13 @@ def test_page_works_without_network(opened):
     assert tab.locator("mjx-merror").count() == 0
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_markup_is_left(html, name):
     assert not re.findall(r".{20}(?:\*|`|\$\$|\{\w+\}).{20}", said_by(name).text)
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_is_accessible(opened):
@@ -339,7 +339,7 @@ def test_page_is_accessible(opened):
     assert not broken_rules(tab, "light")  # its colors are those of the English page
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 def test_page_fits_a_phone(opened):
@@ -367,7 +367,7 @@ def test_page_fits_a_phone(opened):
     assert not small and not wide and not cut
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
@@ -398,7 +398,7 @@ def test_no_line_begins_with_a_stop(opened, width):
     assert not begin
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_switch_leads_to_the_same_place(page, site):
@@ -412,7 +412,7 @@ def test_the_switch_leads_to_the_same_place(page, site):
     page.wait_for_url(f"{site}/book/02-scaling.html#{heading}")
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("words, first", [("秩", ""), ("softmax 的梯度", "03-")])
@@ -425,7 +425,7 @@ def test_search_finds_chinese(page, site, words, first):
     assert any(first in link.get_attribute("href") for link in found.all()) and not trouble
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize(

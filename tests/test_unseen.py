@@ -54,7 +54,7 @@ def faults(monkeypatch):
     return found
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_exercise
 def test_what_the_checks_make_of_them_is_what_is_recorded(folder, faults):
     """Of all right ones, and of every second wrong one; `benchmarks/unseen.py` looks at all."""

@@ -346,7 +346,7 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
     assert ("does the same here as these listed answers: thirds for quarters" in shown) == (student == "thirds")
 
 
-@pytest.mark.turns
+@pytest.mark.long
 @pytest.mark.slow
 def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
     course, _ = graded

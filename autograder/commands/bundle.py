@@ -15,9 +15,9 @@ import typer
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from autograder.commands.console import Root, course_at, progress_of, say
+from autograder.commands.doctor import needs
 from autograder.course import archive
 from autograder.course.config import ROOT, Exercise, UserError
-from autograder.course.doctor import needs
 
 PINS = ROOT / "requirements.txt"
 WORTH_SAYING = re.compile(r"\s*(Collecting|Downloading|Building|Saved|Processing)\b\s*(\S+)")

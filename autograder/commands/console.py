@@ -156,7 +156,7 @@ def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
 def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
     """Warn about exercises that need a GPU, if there is none."""
     if any(exercise.settings.gpu for exercise in exercises):
-        from autograder.course.doctor import unverified
+        from autograder.commands.doctor import unverified
 
         for line in unverified(exercises):
             warn(line)

@@ -13,7 +13,7 @@ from autograder.grades import reasons
 from autograder.grades.results import Record
 
 if TYPE_CHECKING:
-    from autograder.course.doctor import Finding
+    from autograder.commands.doctor import Finding
     from autograder.grades.changes import Change
     from autograder.grades.report import Assignment, Column, Page, Row
     from autograder.grading.session import Session

@@ -96,7 +96,7 @@ def collect(
             if not typer.confirm(f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"):
                 raise UserError("Nothing was written.")
         where.into.mkdir(parents=True, exist_ok=True)
-        enrolled = gradebook.enrol(where, people.people) if people else 0
+        enrolled = gradebook.enroll(where, people.columns()) if people else 0
         collector.write(plan.to_write)
     done = f"{count} written to {short(target, where)}, {len(plan.chosen) - count} left unchanged"
     if enrolled:

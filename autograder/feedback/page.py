@@ -35,9 +35,9 @@ from autograder.course.cells import (
 from autograder.course.limits import Limits
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.grades import file_problems
 from autograder.grades.reasons import named
 from autograder.grades.results import Kind, Saved, SavedCell
-from autograder.grading import file_kinds, submissions
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
@@ -54,7 +54,6 @@ OPEN_IT = (
     "a fresh copy of the exercise and submit that."
 )
 HAND_IT_IN = "Submit your notebook again, and do not rename it."
-SAY_HOW = (*file_kinds.SAY_HOW, file_kinds.OF_ANOTHER, *submissions.SAY_HOW)
 """The reasons that also say what to do."""
 
 TIMES = (
@@ -131,7 +130,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(code=inline_code, number=_number)
+    made.filters.update(code=code.inline, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
     made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
@@ -212,9 +211,9 @@ def _ending(cell: Cell, kept: SavedCell) -> str:
 
 def _advice(said: outcome_cell.Said | None) -> str:
     """Return what to do about a file that could not be graded; "" if the reason says so already."""
-    if said is None or said.kind != Kind.MALFORMED or said.reason.text in SAY_HOW:
+    if said is None or said.kind != Kind.MALFORMED or said.reason.text in file_problems.SAY_HOW:
         return ""
-    if said.reason.text == submissions.MISSING:
+    if said.reason.text == file_problems.MISSING:
         return words.translated(HAND_IT_IN)
     return words.translated(OPEN_IT)
 
@@ -471,14 +470,6 @@ def _below_ours(tag: re.Match[str]) -> str:
 @_remembered
 def _code(source: str) -> str:
     return code.block(source)
-
-
-def inline_code(text: Any) -> Markup:
-    """Escape a text; text between backticks becomes code."""
-    pieces = str(escape(str(text))).split("`")
-    if len(pieces) % 2 == 0:
-        return Markup("`".join(pieces))
-    return Markup("".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)))
 
 
 def _number(value: float) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,7 +40,6 @@ from autograder.course import locks
 from autograder.course.config import CONFIG, Course, Exercise, UserError, masked
 from autograder.grades import database
 from autograder.grades.results import Kind, Outcome, Saved, SavedCell, Standing
-from autograder.school.roster import Person
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -617,22 +616,29 @@ def _waits(row: Mapping[str, Any]) -> bool:
     return bool(row["needs_manual_grade"]) and not only_pending
 
 
-def enrol(course: Course, people: Iterable[Person]) -> int:
+def enroll(course: Course, people: Mapping[str, Mapping[str, str]]) -> int:
     """Write a class into nbgrader's table of students; return how many were new or changed.
 
-    Fields that the roster lacks stay unchanged, and so do students who are not in it.
+    Parameters
+    ----------
+    course : Course
+        The course.
+    people : mapping
+        The `first_name`, `last_name` and `email` of each student, by id. What is "" stays unchanged, and so do
+        students who are not here.
     """
     changed = 0
     with opened(course) as gradebook:
         known = {student.id: student for student in gradebook.students}
-        for person in people:
-            said = {name: getattr(person, name) for name in ("first_name", "last_name", "email")}
-            said = {name: value for name, value in said.items() if value}
-            student = known.get(person.id)
+        for student_id, columns in people.items():
+            columns = {name: value for name, value in columns.items() if value}
+            student = known.get(student_id)
             if student is None:
-                gradebook.db.add(Student(id=person.id, **said))
-            changed += student is None or any(getattr(student, name) != value for name, value in said.items())
-            for name, value in said.items() if student else ():
+                gradebook.db.add(Student(id=student_id, **columns))
+                changed += 1
+                continue
+            changed += any(getattr(student, name) != value for name, value in columns.items())
+            for name, value in columns.items():
                 setattr(student, name, value)
         gradebook.db.commit()
     return changed

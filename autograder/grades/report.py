@@ -23,11 +23,10 @@ from autograder.checking.report import likely
 from autograder.checking.words import Message, counted, shown, translated
 from autograder.course import catalogues
 from autograder.course.config import Course, UserError
-from autograder.feedback.page import inline_code
 from autograder.grades import changes, reasons, records
 from autograder.grades.changes import Change, Sum
 from autograder.grades.results import CellResult, CheckResult, Kind, Record
-from autograder.sanitize import text
+from autograder.sanitize import code, text
 
 BINS = 10
 NEARLY_ALL = 0.8
@@ -209,7 +208,7 @@ def _html(page: Page, base: str) -> str:
     environment = Environment(
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["code"] = inline_code
+    environment.filters["code"] = code.inline
     environment.globals.update(_=translated, counted=counted, lead=words.lead, between=words.between, gap=words.gap)
     environment.globals.update(shown=shown, Message=Message, screen=SCREEN, named=NAMED)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}

@@ -41,7 +41,7 @@ MOST_EXTRA_WITH_GPU = 16 << 30
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a worker's method, `grade` or `page`, with plain values; `key` says what it is for."""
+    """One call of a worker's method, such as `grade` or `page`, with plain values; `key` says what it is for."""
 
     key: int
     method: str

@@ -8,24 +8,8 @@ from pathlib import Path
 
 from autograder.checking.words import Message
 from autograder.course.config import Exercise
+from autograder.grades.file_problems import CONFLICT, HTML, OF_ANOTHER, OTHER_ENCODING, OTHER_FILE, ZIP
 
-OTHER_ENCODING = (
-    "{name} is not UTF-8 text: it is saved in another encoding, such as Latin-1. "
-    "Open it in an editor, save it as UTF-8, and submit it again."
-)
-CONFLICT = (
-    "{name} has Git's merge conflict markers, the first in line {line}: `{mark}`. "
-    "Keep one side of each conflict, delete the lines with markers, and submit it again."
-)
-HTML = (
-    "{name} is a web page (HTML), not the notebook. "
-    "Save the notebook itself from Jupyter (File, Download), and submit it again."
-)
-ZIP = "{name} is a zip archive, not a notebook. Unpack it, and submit the notebook that is in it."
-OTHER_FILE = "{name} is {kind}, not a notebook. Submit the notebook itself, a file that ends in .ipynb."
-OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
-SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
-"""The sentences that also say what to do about it."""
 READ_AS = "{name} is saved as {encoding}; it was read all the same. A notebook should be UTF-8."
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive",

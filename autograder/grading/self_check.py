@@ -72,6 +72,7 @@ class SelfCheck:
 
     def _read(self) -> None:
         from autograder.course.cells import is_code
+        from autograder.grades import file_problems
         from autograder.grading import file_kinds, notebook, submissions
         from autograder.grading.worker import Worker
 
@@ -82,7 +83,7 @@ class SelfCheck:
             parsed = notebook.parse(data, text.name(self.path.name))
         except notebook.Malformed as error:
             said = str(error.message)
-            if error.message.text not in file_kinds.SAY_HOW:
+            if error.message.text not in file_problems.KINDS_SAY_HOW:
                 said += " Open it in Jupyter and save it again, or start from the released one."
             raise UserError(said) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)

@@ -11,9 +11,9 @@ from autograder.course import cores
 from autograder.course.config import Course, Exercise, UserError
 from autograder.course.limits import Limits
 from autograder.grades import reasons
+from autograder.grades.file_problems import OF_ANOTHER
 from autograder.grades.results import Record
 from autograder.grading import submissions
-from autograder.grading.file_kinds import OF_ANOTHER
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.places import Here, Place

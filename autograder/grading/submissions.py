@@ -13,6 +13,7 @@ from autograder.checking.words import Message, joined
 from autograder.course import archive, seeds
 from autograder.course.config import Course, Exercise, edition_of
 from autograder.course.limits import Limits
+from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
 from autograder.grading.file_kinds import of_another
 from autograder.grading.notebook import is_as_given
 from autograder.sanitize import text
@@ -29,14 +30,6 @@ MOST_DEPTH = 20
 MOST_NAME = text.MOST_NAME
 MOST_NAMED = 3
 ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
-MISSING = "There is no {name} in the folder."
-SEVERAL = (
-    "There is no {name} in the folder, but more than one other notebook: {found}. Submit one of them under that name."
-)
-PACKED = "There is no {name} in the folder, but {found}. Unpack it, and submit the notebook that is in it."
-OTHERS = "There is no {name} in the folder, but {found}. Submit the notebook itself, a file that ends in .ipynb."
-SAY_HOW = (SEVERAL, PACKED, OTHERS)
-"""The sentences that also say what to do about it."""
 STAMP_MB = 0.001
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 

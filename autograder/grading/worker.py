@@ -11,7 +11,7 @@ import socket
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import nbformat
 
@@ -45,9 +45,6 @@ from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import Guests
 from autograder.sanitize import text
 from autograder.sanitize.outputs import bound, clean_markdown
-
-if TYPE_CHECKING:
-    from autograder.racing import laps
 
 TRIES = 2
 MOST_FAULT = 300
@@ -120,16 +117,9 @@ class Worker:
         made = page(unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment])
         return made, time.perf_counter() - start
 
-    def race(self, unit: Unit, value: int, mode: "laps.Mode") -> "laps.Lap":
-        """Return the lap of a submission that has passed its checks, with one value of the race's setting."""
-        from autograder.racing import laps  # torch, which other work may not need
-
-        name = unit.assignment
-        race = self.setting.exercise(name).settings.race
-        assert race is not None and unit.data is not None
-        restored = restore(parse(unit.data, unit.notebook), self.released[name][""], unit.files)
-        unit.files = {**unit.files, **self.files[name]}
-        return laps.run(restored.notebook, self.judges[name], self.guests, unit, self.limits[name], race, value, mode)
+    def apply(self, unit: Unit, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function makes of this worker, a submission and more arguments, such as a race's lap."""
+        return function(self, unit, *arguments)
 
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool) -> Outcome:
         clock = PhaseTimer()

@@ -15,10 +15,12 @@ from autograder.course.cells import Notebook, call_of, is_code, is_skipped
 from autograder.course.config import Race
 from autograder.course.limits import Limits
 from autograder.grading.judge import Judge
+from autograder.grading.notebook import parse, restore
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.remote import Remote, RemoteNotebook
 from autograder.grading.run import run_in, running
 from autograder.grading.submissions import Unit
+from autograder.grading.worker import Worker
 from autograder.racing import laps_in_guest
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import Guests
@@ -100,6 +102,16 @@ def run(
         if not getattr(error, "from_guest", False):
             raise
         return Lap(value, reason=text.line(f"{type(error).__name__}: {error}", MOST_REASON))
+
+
+def lap_of(worker: Worker, unit: Unit, value: int, mode: Mode) -> Lap:
+    """Return the lap of a submission that has passed its checks, with one value of the race's setting."""
+    name = unit.assignment
+    race = worker.setting.exercise(name).settings.race
+    assert race is not None and unit.data is not None
+    restored = restore(parse(unit.data, unit.notebook), worker.released[name][""], unit.files)
+    unit.files = {**unit.files, **worker.files[name]}
+    return run(restored.notebook, worker.judges[name], worker.guests, unit, worker.limits[name], race, value, mode)
 
 
 class _Kernels:

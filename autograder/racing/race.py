@@ -24,7 +24,6 @@ from autograder.course import cores, seeds
 from autograder.course.cells import Notebook
 from autograder.course.config import Course, Exercise, Race, UserError
 from autograder.course.limits import Limits
-from autograder.feedback.page import inline_code
 from autograder.grades import reasons
 from autograder.grades.records import record_of
 from autograder.grades.results import CellResult, Kind, Outcome, Record
@@ -33,9 +32,9 @@ from autograder.grading.backends import Backend, Job
 from autograder.grading.places import Here
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
-from autograder.racing import gpu_conditions
+from autograder.racing import gpu_conditions, laps
 from autograder.racing.laps import MOST_REASON, Lap, Measured, Mode, geometric_mean
-from autograder.sanitize import text
+from autograder.sanitize import code, text
 
 COURSE = "the course's own"
 MOST_NAMED = 3
@@ -209,14 +208,17 @@ class Contest:
     def run(self) -> Iterator[str]:
         """Measure the entrants with each value of the setting; yield each lap's name. Timed laps run one by one."""
         timed, count = self.mode.timed, len(self.race.values)
-        laps = [(entrant, value) for entrant in self.entrants for value in self.race.values]
-        jobs = [Job(key, "race", (entrant.unit, value, self.mode)) for key, (entrant, value) in enumerate(laps)]
+        pairs = [(entrant, value) for entrant in self.entrants for value in self.race.values]
+        jobs = [
+            Job(key, "apply", (entrant.unit, laps.lap_of, value, self.mode))
+            for key, (entrant, value) in enumerate(pairs)
+        ]
         found: dict[int, Lap] = {}
         with self._backend(1 if timed else min(cores.count(), len(jobs))) as backend:
             for some in [[job] for job in jobs] if timed else [jobs]:
                 with gpu_conditions.watched(timed) as conditions:
                     for key, answer in _answers(backend, some):
-                        entrant, value = laps[key]
+                        entrant, value = pairs[key]
                         if isinstance(answer, Exception):
                             answer = Lap(value, reason=text.line(f"It could not be run: {answer}", MOST_REASON))
                         answer.conditions = conditions
@@ -365,7 +367,7 @@ def write_page(contest: Contest, path: Path) -> None:
     environment = Environment(
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["code"] = inline_code
+    environment.filters["code"] = code.inline
     most = max(own.score for own in placed)
     page = environment.get_template("race.html.j2").render(
         title=contest.exercise.title,

@@ -5,6 +5,7 @@ import html
 import re
 from typing import Any
 
+from markupsafe import Markup, escape
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.lexers.python import PythonLexer
@@ -34,6 +35,14 @@ def block(text: str, language: str = "python") -> str:
     lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
     shown = _coloured(text, lexer) if lexer else html.escape(text, quote=False)
     return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
+
+
+def inline(text: Any) -> Markup:
+    """Escape a text; text between backticks becomes code."""
+    pieces = str(escape(str(text))).split("`")
+    if len(pieces) % 2 == 0:
+        return Markup("`".join(pieces))
+    return Markup("".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)))
 
 
 @functools.lru_cache(100)

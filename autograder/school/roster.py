@@ -211,6 +211,11 @@ class Roster:
                 tables["bare"][name].append(person)
         self._known = {kind: dict(table) for kind, table in tables.items()}
 
+    def columns(self) -> dict[str, dict[str, str]]:
+        """Return the columns of nbgrader's table of students for each student, by id."""
+        names = ("first_name", "last_name", "email")
+        return {person.id: {name: getattr(person, name) for name in names} for person in self.people}
+
     def find(self, clues: Clues) -> tuple[Person | None, str]:
         """Return the student that the clues mean, or None and the reason; if they may mean several, also None."""
         names = {key(name) for name in clues.names} - {""}

@@ -4,12 +4,10 @@ The figure computes in JavaScript (complexity.js), so it answers in a page witho
 comes from `TEXT`, so that a translation passes another dictionary.
 """
 
+import contextlib
+import ctypes
 import os
 from datetime import UTC, datetime
-
-# A thread that waits for the other lets other programs run, instead of turning round and round: on a machine that is
-# not idle the two would else wait for each other for milliseconds. It counts when torch is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import records
 import torch
@@ -17,7 +15,13 @@ import traitlets
 from figures import gpu_record
 from figures.widget import Figure, script, style
 
-THREADS = 2
+# glibc decides by what was freed before whether it keeps memory, so times of large tables differ by up to 40 %
+# between runs. With these limits, a table above 17 MB is always new memory from the system; smaller ones are kept.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+with contextlib.suppress(AttributeError, OSError, TypeError):  # systems without glibc
+    ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2**30)
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 17_000_000)
+
 DTYPES = {"float32": 4, "bfloat16": 2}  # bytes per number
 
 # What the sliders stop at.
@@ -44,7 +48,7 @@ TRIES = [
 
 def what():
     """Return what this machine is measured with."""
-    return f"{THREADS} threads, PyTorch {torch.__version__.partition('+')[0]}"
+    return f"one thread, PyTorch {torch.__version__.partition('+')[0]}"
 
 
 def conditions():

@@ -1,0 +1,31 @@
+"""A pytest plugin that runs one part of the tests, so that CI runs all of them in turns.
+
+    PYTHONPATH=.ci python -m pytest -p part --part 3/12 -m "long and slow"
+
+Tests of one module with the same parameters stay together: they share fixtures.
+"""
+
+import hashlib
+
+import pytest
+
+
+def pytest_addoption(parser):
+    """Add the option."""
+    parser.addoption("--part", default="0/1", metavar="K/N", help="run part K of N, with K from 0 to N - 1")
+
+
+@pytest.hookimpl(trylast=True)  # after -m has chosen
+def pytest_collection_modifyitems(config, items):
+    """Deselect the tests of the other parts."""
+    part, parts = map(int, config.getoption("part").split("/"))
+    other = [item for item in items if part_of(item, parts) != part]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in set(other)]
+
+
+def part_of(item, parts):
+    """Return the number of the part that a test belongs to."""
+    parameters = item.callspec.id if hasattr(item, "callspec") else ""
+    digest = hashlib.sha256(f"{item.path.name} {parameters}".encode()).digest()
+    return int.from_bytes(digest) % parts
