@@ -87,7 +87,7 @@ def run(page, timed):
 
 
 def times_of(notebook, kept):
-    """Return what each clock cell timed: its fractional numbers, by the cell's number, and by their name and place."""
+    """Return what each clock cell timed: its fractional numbers, by the cell's number and by their name."""
     times = {}
     for number, cell in records.cells_of(notebook).items():
         if "clock" in records.tags(cell):

@@ -8,7 +8,6 @@ import pytest
 import torch
 from figures import masking as figure
 
-
 FIGURE = ".abh-masking"
 TEXT = figure.TEXT
 KINDS = figure.FORMATS[1:]  # the first is Python's own

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from figures import qkv as figure
 
-
 Q, K, V = figure.X @ figure.W_q, figure.X @ figure.W_k, figure.X @ figure.W_v
 STEPS = len(figure.TEXT["step_names"])
 PAGE = "/book/01-qkv.html"
