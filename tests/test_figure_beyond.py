@@ -9,8 +9,6 @@ import records
 import torch
 from figures import beyond as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/12-beyond.html"
 FIGURE = ".abh-beyond"
 TEXT = figure.TEXT

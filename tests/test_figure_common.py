@@ -7,8 +7,6 @@ import javascript
 import pytest
 import torch
 
-pytestmark = pytest.mark.long
-
 
 def test_ties_are_named_as_such(tmp_path):
     cases = [[1.0, 2.0, 0.5], [2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [5.0], [0.4, 0.2, 0.4]]

@@ -8,8 +8,6 @@ import pytest
 from figures import complexity as figure
 from figures import gpu_record
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/09-complexity.html"
 FIGURE = ".abh-complexity"
 CARD = {
@@ -183,7 +181,7 @@ def test_a_box_names_each_part_that_was_not_measured():
 
 def test_this_machine_is_named():
     found = figure.here(CARD["speed"], CARD["bandwidth"])
-    assert found["name"] and "2 threads, PyTorch" in found["what"] and found["memory"] > 2**28
+    assert found["name"] and "one thread, PyTorch" in found["what"] and found["memory"] > 2**28
     assert (found["speed"], found["bandwidth"]) == (CARD["speed"], CARD["bandwidth"])
 
 

@@ -10,8 +10,6 @@ from figures import efficient as figure
 
 from autograder.authoring import loader
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/10-efficient.html"
 FIGURE = ".abh-efficient"
 

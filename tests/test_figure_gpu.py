@@ -6,8 +6,6 @@ import pytest
 from figures import gpu as figure
 from figures import gpu_record, gpu_steps
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/11-kernel.html"
 FIGURE = ".abh-gpu"
 SIZES = {

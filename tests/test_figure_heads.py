@@ -10,8 +10,6 @@ import records
 import torch
 from figures import heads as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/08-heads.html"
 FIGURE = ".abh-heads"
 TEXT = figure.TEXT

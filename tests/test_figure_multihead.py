@@ -7,8 +7,6 @@ import records
 import torch
 from figures import multihead as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/06-multi-head.html"
 FIGURE = ".abh-multihead"
 TEXT = figure.TEXT

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from figures import position as figure
 
-pytestmark = pytest.mark.long
-
 FIGURE = ".abh-position"
 PAGE = "/book/04-position.html"
 MATRICES = (figure.W_q, figure.W_k, figure.W_v)

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from figures import scaling as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/02-scaling.html"
 FIGURE = ".abh-scaling"
 DIVISORS = [lambda d_k: 1.0, np.sqrt, float]  # in the order of the figure's choice

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from figures import softmax as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/03-softmax-gradients.html"
 FIGURE = ".abh-softmax"
 OWN, GRADES, TEXT = figure.SCORES, figure.GRADES, figure.TEXT

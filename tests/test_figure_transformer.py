@@ -9,8 +9,6 @@ import records
 import torch
 from figures import transformer as figure
 
-pytestmark = pytest.mark.long
-
 PAGE = "/book/07-transformer.html"
 FIGURE = ".abh-transformer"
 TEXT = figure.TEXT

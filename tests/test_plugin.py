@@ -18,8 +18,6 @@ from autograder.authoring.release import release
 from autograder.corpus.case import RIGHT, WRONG, ZERO
 from autograder.course.config import ROOT, Course
 
-pytestmark = pytest.mark.long
-
 CLASS = {
     "ada": RIGHT,
     "bob": {**RIGHT, **WRONG},
