@@ -46,7 +46,7 @@ PASTED = (
     N_("{0} minutes"),
     N_("{0} seconds"),
     N_("{0} milliseconds"),
-    N_("{0} threads"),
+    N_("one thread"),
     N_("{0} and {1}"),
     N_("{0} and −{1}"),
     N_("−{0} and {1}"),
