@@ -198,14 +198,14 @@ def python():
     return python_of(VENV, sys.platform)
 
 
-def run(*command, what):
+def run(*command, failure):
     """Run the environment's Python in the course's folder; raise Refused if it fails."""
     environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
     if sys.platform == "win32":
         environment["PYTHONUTF8"] = "1"  # not every console's encoding has all letters that are printed
     status = subprocess.run([str(python()), *map(str, command)], cwd=str(ROOT), env=environment).returncode
     if status:
-        raise Refused(f"{what} (status {status}).")
+        raise Refused(f"{failure} (status {status}).")
 
 
 def install(tests=False):
@@ -226,9 +226,9 @@ def install(tests=False):
     pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
     # Python compiles modules when it first imports them: far fewer than pip would compile now.
     quick = () if sys.dont_write_bytecode else ("--no-compile",)
-    run(*pip, *quick, *lists, what="pip failed (see above). If the network is down, connect and run this again")
+    run(*pip, *quick, *lists, failure="pip failed (see above). If the network is down, connect and run this again")
     itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
-    run(*pip, *itself, what="pip could not install the course itself")
+    run(*pip, *itself, failure="pip could not install the course itself")
     stamp.touch()
 
 
@@ -253,12 +253,12 @@ def make_environment():
 
 def release():
     """Build exercises/; exercises without a valid verified.json are verified first."""
-    run("-m", "autograder", "release", what="The exercises were not released")
+    run("-m", "autograder", "release", failure="The exercises were not released")
 
 
 def book():
     """Build the book."""
-    run("book/build.py", what="The book was not built")
+    run("book/build.py", failure="The book was not built")
 
 
 def sample():
@@ -269,10 +269,10 @@ def sample():
         made = gradebook.stat().st_mtime
         if any(path.stat().st_mtime > made for path in (ROOT / "exercises").rglob("*")):
             shutil.rmtree(str(place))
-    run("examples/make_class.py", what="The sample class was not made")
+    run("examples/make_class.py", failure="The sample class was not made")
     grade = ("grade", "--submitted", place / "submitted", "--into", place, "--fall-back")
-    run("-m", "autograder", *grade, what="The sample class was not graded")
-    run("-m", "autograder", "report", "--into", place, what="The sample class has no report")
+    run("-m", "autograder", *grade, failure="The sample class was not graded")
+    run("-m", "autograder", "report", "--into", place, failure="The sample class has no report")
 
 
 def serve():
@@ -291,7 +291,7 @@ def serve():
 
 def pytest(*options):
     """Run pytest with as many processes as tests/conftest.py says, within what memory allows."""
-    run("-m", "pytest", "-n", "logical", "--maxprocesses", "8", *options, what="Not all tests passed")
+    run("-m", "pytest", "-n", "logical", "--maxprocesses", "8", *options, failure="Not all tests passed")
 
 
 def test_exercise(name):
@@ -317,7 +317,7 @@ def lint():
         (".ci/minutes.py",),
         ("book/translations.py", "--check"),
     ):
-        run(*command, what=f"{' '.join(command)} found problems")
+        run(*command, failure=f"{' '.join(command)} found problems")
 
 
 PHASES = {"install": install, "release": release, "book": book, "sample": sample}
@@ -407,7 +407,7 @@ def do(target, name=""):
         lint()
     elif target in COMMANDS:
         message, *command = COMMANDS[target]
-        run(*command, what=message)
+        run(*command, failure=message)
 
 
 def run_steps(target):
@@ -431,7 +431,7 @@ def run_tests(target):
     why = left_out("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/student.py", "exercises", "solutions", what="Some exercises fail here")
+        run("tests/student.py", "exercises", "solutions", failure="Some exercises fail here")
     else:
         pytest(*TESTS[target])
 

@@ -19,9 +19,10 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Deselect the tests of the other parts."""
     part, parts = map(int, config.getoption("part").split("/"))
-    other = [item for item in items if part_of(item, parts) != part]
-    config.hook.pytest_deselected(items=other)
-    items[:] = [item for item in items if item not in set(other)]
+    of_part = [item for item in items if part_of(item, parts) == part]
+    others = [item for item in items if part_of(item, parts) != part]
+    config.hook.pytest_deselected(items=others)
+    items[:] = of_part
 
 
 def part_of(item, parts):

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -106,6 +107,14 @@ def difference(first, second):
     return max(((share, path) for path, share in shares.items()), default=(0.0, ""))
 
 
+class Agreement(NamedTuple):
+    """Two runs in which a cell's times agree: seconds between them, the share by which they differ, what is kept."""
+
+    seconds: float
+    share: float
+    cell: dict
+
+
 def run_until_times_agree(page, notebook, console):
     """Run a page that measures time until each of its clock cells agrees in two runs; return what `run` does.
 
@@ -117,23 +126,25 @@ def run_until_times_agree(page, notebook, console):
         If a cell agrees in no two of the runs, or as `run`.
     """
     before = []  # when each run ended, and its times
-    agreed = {}  # by the number of a cell: how long the two runs were apart, how much they differ, and what is kept
-    for number_of_run in range(RUNS):
-        time.sleep(WAIT if number_of_run else 0)
+    agreed = {}  # of each cell, by its number, the two runs that agree
+    while len(before) < RUNS:
+        time.sleep(WAIT if before else 0)
         made, seconds, kept = run(page, timed=True)
         now, times = time.time(), times_of(notebook, kept)
         for number in times.keys() - agreed.keys():
-            for ended, earlier in before:
-                share, place = difference(earlier[number], times[number])
-                if share <= AGREE:
-                    agreed[number] = now - ended, share, kept["cells"][number]
-                    break
-                console.print(f"{page.stem}: two runs differ by {share:.0%} in {place}", markup=False, soft_wrap=True)
+            differences = [(difference(earlier[number], times[number]), ended) for ended, earlier in before]
+            if not differences:  # the first run
+                continue
+            (share, path), ended = min(differences)
+            if share <= AGREE:
+                agreed[number] = Agreement(now - ended, share, kept["cells"][number])
+            else:
+                console.print(f"{page.stem}: two runs differ by {share:.0%} in {path}", markup=False, soft_wrap=True)
         if agreed.keys() == times.keys():
-            for number, (*_, cell) in agreed.items():
-                kept["cells"][number] = cell
-            apart, shares, _ = zip(*agreed.values(), strict=True)
-            kept["made"] |= {"minutes": round(min(apart) / 60, 1), "differ": round(max(shares), 3)}
+            for number, agreement in agreed.items():
+                kept["cells"][number] = agreement.cell
+            kept["made"]["minutes"] = round(min(agreement.seconds for agreement in agreed.values()) / 60, 1)
+            kept["made"]["differ"] = round(max(agreement.share for agreement in agreed.values()), 3)
             return made, seconds, kept
         before.append((now, times))
     raise Refused(

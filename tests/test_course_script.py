@@ -27,7 +27,7 @@ def done(monkeypatch, tmp_path):
     monkeypatch.setattr(course, "ROOT", tmp_path)
     monkeypatch.setattr(course, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(course, "BUILD", tmp_path / "_build")
-    monkeypatch.setattr(course, "run", lambda *command, what: commands.append(" ".join(map(str, command))))
+    monkeypatch.setattr(course, "run", lambda *command, failure: commands.append(" ".join(map(str, command))))
     monkeypatch.setattr(course, "has", lambda what: True)
     for name in ("requirements.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).touch()
@@ -185,8 +185,8 @@ def test_it_installs_what_is_used_and_for_tests_the_rest(done, monkeypatch):
 
 
 def test_what_failed_is_not_taken_for_installed(done, monkeypatch, capsys):
-    def failing(*command, what):
-        raise course.Refused(what)
+    def failing(*command, failure):
+        raise course.Refused(failure)
 
     monkeypatch.setattr(course, "run", failing)
     assert course.main(["install"]) == 1

@@ -30,8 +30,8 @@ from autograder.course import archive
 from autograder.course.cells import call_of
 from autograder.course.config import ROOT
 
-WRONG_SEEDS, WRONG_SWEEP = range(1), range(1, 5)
-RIGHT_SEEDS, RIGHT_SWEEP = range(2), range(2, 30)
+FEW_WRONG, MANY_WRONG = range(1), range(1, 5)
+FEW_RIGHT, MANY_RIGHT = range(2), range(2, 30)
 FEWER = 14
 """Of an exercise with PyTorch, whose checks take ten times as long, every fourteenth seed is tried."""
 LEAST_MARGIN = 100
@@ -101,7 +101,7 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
     assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
 
 
-@on_seeds(WRONG_SEEDS, WRONG_SWEEP)
+@on_seeds(FEW_WRONG, MANY_WRONG)
 def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the tolerance."""
     exercise, unlike = loaded(folder), []
@@ -125,7 +125,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
     assert not unlike, "\n".join(unlike)
 
 
-@on_seeds(RIGHT_SEEDS, RIGHT_SWEEP)
+@on_seeds(FEW_RIGHT, MANY_RIGHT)
 def test_right_answers_get_full_points(folder, subject, seeds):
     suite = loaded(folder).suite
     for right in suite.listed("right_for", subject):
@@ -208,7 +208,7 @@ def test_every_check_is_earned(folder, subject):
     checks = [check for check in loaded(folder).suite.of(subject) if not machine.lacks(check.on)]
     failed = {name for wrong in recorded(folder)[subject].wrong for name, _title in wrong.failed}
     if any(check.on in answer_trials.GPU for check in checks):
-        failed |= {name for _wrong, found in caught(folder, subject, WRONG_SEEDS[0]) for name, _cause in found}
+        failed |= {name for _wrong, found in caught(folder, subject, FEW_WRONG[0]) for name, _cause in found}
     assert {check.__name__ for check in checks} <= failed
 
 

@@ -34,10 +34,9 @@ def answer(dialog):
     dialog.locator(".jp-Dialog-footer button").last.click()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize(  # each opens Lab anew: one in every run, the others in the sweeps
+@pytest.mark.parametrize(  # each opens Lab anew: one in `make test`, the others are long
     "name", [pytest.param(name, marks=() if name == "qkv" else pytest.mark.long) for name in FIGURES]
 )
 def test_the_figure_works_in_jupyterlab(lab, page, name):

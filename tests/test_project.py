@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from conftest import absent
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -359,13 +360,16 @@ def tracked():
 
 
 def readmes():
-    """Return the texts for developers: each README, and CONTRIBUTING and SECURITY."""
-    return [path for path in tracked() if path.name == "README.md" or path.name in ("CONTRIBUTING.md", "SECURITY.md")]
+    """Return the texts for developers, relative to the root: each README, and CONTRIBUTING and SECURITY."""
+    paths = [*ROOT.glob("README.md"), *ROOT.glob("[a-z]*/README.md"), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    return [path.relative_to(ROOT) for path in paths]
 
 
 @pytest.mark.parametrize("readme", readmes(), ids=str)
 def test_each_path_that_a_readme_names_exists(readme):
     """A file, or the end of its path; a placeholder such as NN-name stands for any name."""
+    if not (ROOT / ".git").exists():
+        absent("no git here: which files belong to the project is not known")
     files = tracked()
     names = {str(place) for file in files for place in (file, *(f"{folder}/" for folder in file.parents))}
     ends = sorted(f"/{name}" for name in names)

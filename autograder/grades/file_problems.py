@@ -21,7 +21,5 @@ HTML = (
 ZIP = "{name} is a zip archive, not a notebook. Unpack it, and submit the notebook that is in it."
 OTHER_FILE = "{name} is {kind}, not a notebook. Submit the notebook itself, a file that ends in .ipynb."
 OF_ANOTHER = "{name} is the notebook of {other}. Hand in that of {exercise} under this name."
-KINDS_SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE)
-"""The sentences on the kind of a file that also say what to do about it."""
-SAY_HOW = (*KINDS_SAY_HOW, OF_ANOTHER, SEVERAL, PACKED, OTHERS)
-"""All sentences that also say what to do about it."""
+SAY_HOW = (OTHER_ENCODING, CONFLICT, HTML, ZIP, OTHER_FILE, OF_ANOTHER, SEVERAL, PACKED, OTHERS)
+"""The sentences that also say what to do about it."""

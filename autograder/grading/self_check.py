@@ -83,7 +83,7 @@ class SelfCheck:
             parsed = notebook.parse(data, text.name(self.path.name))
         except notebook.Malformed as error:
             said = str(error.message)
-            if error.message.text not in file_problems.KINDS_SAY_HOW:
+            if error.message.text not in file_problems.SAY_HOW:
                 said += " Open it in Jupyter and save it again, or start from the released one."
             raise UserError(said) from None
         self.exercise = _exercise_of(self.course, self.path, parsed)

@@ -54,7 +54,7 @@ PASTED = (
     N_("(not known)"),
     N_("(not measured)"),
     N_("once, so a second run may differ, most of all in short times"),
-    N_("until two runs, at least {0} minutes apart, differed by no more than {1}%"),
+    N_("cell by cell until two runs, at least {0} minutes apart, differed by no more than {1}%"),
     N_("equal to the last bit"),
     N_("equal up to rounding, to {0}e-{1} of the largest"),
     N_("one text of {0} tokens"),

@@ -49,4 +49,4 @@ def repeated(page):
     if "differ" not in circumstances:
         return "once, so a second run may differ, most of all in short times"
     minutes, share = circumstances["minutes"], circumstances["differ"]
-    return f"until two runs, at least {minutes} minutes apart, differed by no more than {share:.0%}"
+    return f"cell by cell until two runs, at least {minutes} minutes apart, differed by no more than {share:.0%}"
