@@ -3,8 +3,8 @@
     python book/pdf.py [language ...]
 
 The chapters and what is at hand for them, in the order of _toc.yml; pages for instructors are not printed. A contents
-page, page numbers, and bookmarks for pages and their sections. Interactive figures are printed in their first state.
-The landing page links to the file where it is there.
+page, page numbers, and bookmarks for pages and their sections. Interactive figures are printed in their first state,
+and folded code is left out. The landing page links to the file where it is there.
 """
 
 import argparse
@@ -35,6 +35,12 @@ SETTLED = """async () => {
     for (const image of document.images) image.loading = "eager";
     await window.MathJax?.startup?.promise;
     await document.fonts.ready;
+    const ended = performance.now() + 30_000;
+    const count = (selector) => document.querySelectorAll(selector).length;
+    while (count(".abh-figure") < count("script[type$='widget-view+json']")) {
+        if (performance.now() > ended) throw new Error("an interactive figure does not appear");
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
     await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
 }"""
 # Chromium's own bookmarks lack formulas, and the space where a heading's line breaks.
@@ -50,21 +56,31 @@ PAPER = """
 html {{ counter-reset: page {before}; }}
 @media print {{
   .abh-launch, .abh-ledger-filter {{ display: none !important; }}
-  .bd-article :is(.abh-scroll, .pst-scrollable-table-container, .output, pre) {{ overflow: visible !important; }}
+  .bd-article :is(.abh-scroll, .pst-scrollable-table-container, .output, .math, pre) {{
+    overflow: visible !important;
+  }}
   .bd-article:not(:has(.abh-sheet)) table {{ width: 100% !important; min-width: 0 !important; font-size: 8.5pt; }}
-  .bd-article:not(:has(.abh-sheet)) table :is(th, td) {{ overflow-wrap: anywhere; white-space: normal !important; }}
+  .bd-article:not(:has(.abh-sheet)) table:has(th:nth-child(8)) {{ font-size: 6.8pt; }}
+  .bd-article:not(:has(.abh-sheet)) table :is(th, td, p) {{
+    overflow-wrap: anywhere; white-space: normal !important;
+  }}
+  .bd-article:not(:has(.abh-sheet)) table :is(th, td):first-child p:not(:has(a, code)) {{ overflow-wrap: normal; }}
   .bd-article pre {{ white-space: pre-wrap !important; overflow-wrap: anywhere; }}
   .bd-article :is(img, svg) {{ max-width: 100% !important; }}
 }}
 """
+NOTE = (
+    "Interactive figures are printed as they first appear, and folded code is left out: both are in the web edition."
+)
 CONTENTS = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{title}</title>
 <link rel="stylesheet" href="/_static/house.css"><style>{paper}
 body {{ font: 11pt/1.5 var(--abh-sans); color: #1d2733; background: #fff; margin: 0; }}
-h1 {{ font: 600 30pt/1.1 var(--abh-serif); margin: 20mm 0 10mm; }}
+h1 {{ font: 600 30pt/1.1 var(--abh-serif); margin: 20mm 0 6mm; }}
 h2 {{ font: 600 11pt/1.4 var(--abh-sans); margin: 6mm 0 1mm; }}
 a {{ display: flex; color: inherit; text-decoration: none; }} a.below {{ padding-left: 8mm; font-size: 10pt; }}
 a span:first-child {{ flex: 1; border-bottom: .5pt dotted #999; }}
-</style><h1>{title}</h1>{list}</html>"""
+p {{ font-size: 10pt; margin: 0 0 8mm; }}
+</style><h1>{title}</h1><p>{note}</p>{list}</html>"""
 
 
 class Refused(Exception):
@@ -147,7 +163,11 @@ def contents(title, language, listed):
             f"<span>{page.first + 1}</span></a>"
         )
     return CONTENTS.format(
-        lang=editions.tag(language), title=html.escape(title), paper=PAPER.format(before=0), list="".join(rows)
+        lang=editions.tag(language),
+        title=html.escape(title),
+        note=html.escape(_words(language)(NOTE)),
+        paper=PAPER.format(before=0),
+        list="".join(rows),
     )
 
 

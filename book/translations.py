@@ -21,6 +21,7 @@ import textwrap
 from pathlib import Path
 
 import editions
+import pdf
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import denormalize, read_po, write_po
@@ -32,7 +33,7 @@ BOOK = Path(__file__).resolve().parent
 NO_WORDS = re.compile(
     r"\$[^$]+\$|\{[\w:-]+\}`[^`<]*`|`{1,2}[^`]*`{1,2}|\]\([^)]*\)|(?<=\])\{[^}]*\}|\{[^}]*\}|<[^>]*>|https?://\S+"
 )
-IN_FORMULA = re.compile(r"(?<!_)(?<!_\{)\\text\{([^}]*)\}")
+IN_FORMULA = re.compile(r"(?<!_)(?<![^}]_\{)\\text\{([^}]*)\}")  # not of a name, as in d_\text{model}
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
 JOINS = {", ", "”, “"}
 """What stands between the parts of a list: it is translated though it has no words."""
@@ -119,7 +120,7 @@ def texts(value):
 
 
 def of_extensions():
-    """Return what the extensions say on pages, and what _toc.yml, book/entries/ and the benchmarks do."""
+    """Return what the extensions and the PDF say, and what _toc.yml, book/entries/ and the benchmarks do."""
     from autograder.authoring import chapters
 
     said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
@@ -132,7 +133,7 @@ def of_extensions():
     told = [text for row in rows for text in (row.learn, row.needs) if text]
     return {
         "extensions": with_words(
-            [*captions, *(message for _, _, message, *_ in said), *told, *claimed, *sorted(measured())]
+            [pdf.NOTE, *captions, *(message for _, _, message, *_ in said), *told, *claimed, *sorted(measured())]
         )
     }
 

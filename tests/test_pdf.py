@@ -19,9 +19,11 @@ SOME = ("01-qkv.html", "01-qkv-deeper.html", "02-scaling.html", "cheatsheet.html
 WIDTH = 658
 """The pixels of a line on A4 with its margins."""
 BEYOND = """() => [...document.querySelectorAll(".bd-article *")]
-    .filter((one) => !one.closest("mjx-assistive-mml") && one.getBoundingClientRect().width
-                     && one.getBoundingClientRect().right > innerWidth + 1)
+    .filter((one) => !one.closest("mjx-container, svg") && one.getBoundingClientRect().width > 1)
+    .filter((one) => one.getBoundingClientRect().right > innerWidth + 1
+                     || (getComputedStyle(one).overflowX !== "visible" && one.scrollWidth > one.clientWidth + 2))
     .map((one) => `${one.tagName} ${one.textContent.trim().slice(0, 60)}`)"""
+"""What is wider than the paper, or cut off at its edge."""
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -117,14 +119,40 @@ class TestPrinted:
         inside = [link["/Dest"][0].get_object() for link in links if "/Dest" in link]
         assert len(inside) > len(some) and all(page in reader.pages for page in inside)
 
-    def test_nothing_is_wider_than_the_paper(self, printed, browser, site):
-        _reader, some, _language = printed
-        context = browser.new_context(viewport={"width": WIDTH, "height": 950})
-        tab = context.new_page()
-        for page in some:
-            tab.goto(site + page.address, wait_until="networkidle")
-            tab.add_style_tag(content=pdf.PAPER.format(before=0))
-            tab.emulate_media(media="print")
-            tab.evaluate(pdf.SETTLED)
-            assert not tab.evaluate(BEYOND), page.address
-        context.close()
+
+@pytest.fixture
+def paper(browser, site):
+    """Return a function that opens a page of the site as it is printed."""
+    context = browser.new_context(viewport={"width": WIDTH, "height": 950})
+    tab = context.new_page()
+
+    def open_page(address):
+        tab.emulate_media(media="screen")
+        tab.goto(site + address, wait_until="networkidle")
+        tab.add_style_tag(content=pdf.PAPER.format(before=0))
+        tab.emulate_media(media="print")
+        tab.evaluate(pdf.SETTLED)
+        tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+        return tab
+
+    yield open_page
+    context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_is_wider_than_the_paper(language, paper):
+    wide = {page.address: paper(page.address).evaluate(BEYOND) for page in pdf.pages(language)}
+    assert len(wide) > 30 and not {address: parts for address, parts in wide.items() if parts}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_paper_has_the_figures_and_what_folded_code_printed(paper):
+    assert paper("/book/01-qkv.html").locator(".abh-figure").count() == 1
+    tab = paper("/book/08-heads-deeper.html")
+    folded = tab.locator("details.hide:has(> .cell_output)").first
+    assert folded.locator(".cell_output").is_visible()
+    assert not folded.locator("summary").is_visible() and not folded.locator(".cell_input").is_visible()

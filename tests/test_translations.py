@@ -1,5 +1,6 @@
 """The Chinese edition says what the English one says: catalogues, terms, signs; and its pages work in a browser."""
 
+import ast
 import copy
 import functools
 import re
@@ -187,7 +188,7 @@ def said_by(name, language=LANGUAGE):
     for part in article.select("pre, code, .math"):
         part.decompose()
     found.text = article.get_text()
-    for part in article.select("[hreflang=en], .abh-measured, .bibtex-citation"):
+    for part in article.select("[hreflang=en], .abh-measured, .bibtex-citation, .citation"):
         part.decompose()
     parts = article.select("p, li, td, th, dt, h1, h2, h3, h4, figcaption, summary, text")
     found.paragraphs = [part.get_text(" ", strip=True) for part in parts if not part.find("p")]
@@ -250,6 +251,15 @@ def test_the_glossary_is_in_the_order_of_sounds(html):
         assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "book" / "_ext").glob("*.py")), ids=lambda path: path.stem)
+def test_every_text_is_where_the_catalogues_find_it(path):
+    """Before Python 3.12 an f-string is one token: nothing finds the texts in it."""
+    texts = [part for part in ast.walk(ast.parse(path.read_text(encoding="utf8"))) if isinstance(part, ast.JoinedStr)]
+    calls = [part for text in texts for part in ast.walk(text) if isinstance(part, ast.Call)]
+    translated = [call for call in calls if ast.unparse(call.func) in ("_", "N_", "figures")]
+    assert not [ast.unparse(call) for call in translated if isinstance(call.args[0], ast.Constant)]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, GENERATED])
 def test_no_paragraph_is_left_in_english(html, name):
@@ -259,7 +269,7 @@ def test_no_paragraph_is_left_in_english(html, name):
     found = said_by(name)
     assert not [text for text in found.paragraphs if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and is_english(text)]
     computed = [re.sub("torch|triton", "", text) for text in found.computed]
-    assert not [text for text in computed if re.search(r"\b[a-z]{3,}\b", text) and is_english(text)]
+    assert not [text for text in computed if re.search(r"\b[a-z]{2,}\b", text) and is_english(text)]
 
 
 def test_a_claim_is_translated_once_for_all_pages(html):
@@ -272,23 +282,30 @@ def test_a_claim_is_translated_once_for_all_pages(html):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*PAGES, "references"])
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_of_both_editions_know_each_other(html, name):
     english = page(name, editions.SOURCE, ["a", "link"])
     (switch,) = english.select(".abh-edition")
     goal = (editions.HTML / "book" / switch["href"]).resolve()
     assert goal.is_file() and switch["hreflang"] == switch["lang"] == "zh-CN"
     alternates = {link["hreflang"]: link["href"] for link in english.select("link[rel=alternate]")}
-    assert (set(alternates) == {"en", "zh-CN"}) == (name in PAGES) == switch.has_attr("rel")
-    if name in PAGES:
-        assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(encoding="utf8")
-        switch = page(name, only="a").select_one(".abh-edition")
-        back = (editions.HTML / "zh" / "book" / switch["href"]).resolve()
-        assert back == (editions.HTML / "book" / f"{name}.html").resolve()
+    assert set(alternates) == {"en", "zh-CN"} and switch.has_attr("rel")
+    assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(encoding="utf8")
+    switch = page(name, only="a").select_one(".abh-edition")
+    back = (editions.HTML / "zh" / "book" / switch["href"]).resolve()
+    assert back == (editions.HTML / "book" / f"{name}.html").resolve()
 
 
-def test_where_there_is_no_chinese_page_the_switch_leads_to_the_first(html):
-    assert page("references", editions.SOURCE).select_one(".abh-edition")["href"] == "../zh/book/index.html"
+def test_where_there_is_no_chinese_page_the_switch_leads_to_the_chapter_or_the_first(html, monkeypatch):
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    import edition
+
+    monkeypatch.setattr(editions, "pages", lambda language: {"book/index", "book/01-qkv"})
+    english = {"book/index", "book/01-qkv", "book/01-qkv-deeper", "book/references"}
+    app = SimpleNamespace(env=SimpleNamespace(found_docs=english), config=SimpleNamespace(root_doc="book/index"))
+    assert edition.counterpart(app, "book/01-qkv", LANGUAGE) == ("book/01-qkv", True)
+    assert edition.counterpart(app, "book/01-qkv-deeper", LANGUAGE) == ("book/01-qkv", False)
+    assert edition.counterpart(app, "book/references", LANGUAGE) == ("book/index", False)
     assert page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"] == f"../../zh/book/{GENERATED}.html"
 
 

@@ -11,6 +11,7 @@ from . import diagnosis, kernels, machine, pieces, relations, show, subject, sui
 from .answers import COMMON, families, misconception, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
+    REPEATED,
     Failed,
     expect,
     expect_agrees,
@@ -55,6 +56,7 @@ __all__ = [
     "COMMON",
     "CUTS",
     "MIME",
+    "REPEATED",
     "SHOWS",
     "Draw",
     "Failed",

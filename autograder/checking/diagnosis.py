@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, is_module, lives_elsewhere, said
+from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, as_row, is_module, lives_elsewhere, said
 from .mismatch import Mismatch
 from .relations import relate, single
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check, twin
@@ -162,79 +162,26 @@ class Diagnosis:
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
 
-        What passes a check is no cause of failing it, and what fails another one in which this function failed, and
-        in another way, is no cause of anything. Where several wrong answers behave alike in a failed check, the one
-        that does so in most of all checks explains most; of equals, the one listed first. It has to behave alike in
-        another draw as well. Where a check came to less than two numbers, such as an error, one number, or the same
-        one everywhere, many mistakes come to that: then it has to behave alike in more draws, in which that changes,
-        or in all the other checks, and to be told the same. One whose results are the same to the dtype explains
-        better than one that is alike by value.
+        It has to behave alike in another draw as well. Where a check came to less than two numbers, such as an error,
+        one number, or the same one everywhere, many mistakes come to that: then it has to behave alike in more draws,
+        in which that changes, or in all the other checks, and to be told the same.
         """
-        failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
-        others = [check for check in checks if check.__name__ in attempts and check not in failed]
-        # Right answers may fail advice, some in every class. What is asked for that alone is remembered: which listed
-        # answers fail which checks.
-        advised = not any(check.weight for check in failed)
-
-        @functools.cache
-        def alike_in(check: Check, wrong: Any) -> str:
-            return self._alike(check, wrong, seed, attempts[check.__name__])
-
-        # To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to
-        # no number, only one that is alike in all the other checks can be the cause: those are asked first.
-        last = [check for check in failed if check.on and _says_nothing(attempts[check.__name__].calls)]
-
-        def may_be(check: Check, wrong: Any) -> bool:
-            return check not in last or all(alike_in(other, wrong) for other in others if not other.on)
-
-        agreed, begun = [], time.process_time()
-        for wrong in wrong_answers:
-            if time.process_time() - begun > MOST_SEARCHED:
-                return
-            if wrong not in self.without:
-                asked = [check for check in failed if check.weight or _fails(check, wrong)]
-                ways = {check.__name__: alike_in(check, wrong) for check in asked if may_be(check, wrong)}
-                same = {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}
-                if same:
-                    agreed.append((wrong, same))
-
-        @functools.cache
-        def explained(place: int) -> int:
-            wrong, same = agreed[place]
-            if advised:
-                return len(same) + sum(not _fails(check, wrong) for check in others)
-            return len(same) + sum(bool(alike_in(check, wrong)) for check in others)
-
-        @functools.cache
-        def disagrees(place: int) -> bool:
-            wrong, same = agreed[place]
-            return any(
-                check.__name__ not in same and _speaks(attempts[check.__name__]) and _fails(check, wrong)
-                for check in failed
-                if check.weight
-            )
-
-        for check in failed:
+        candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
+        wanted = [wrong for wrong in wrong_answers if wrong not in self.without]
+        if not candidates.find(wanted):
+            return
+        for check in candidates.failed:
             made = attempts[check.__name__]
-            places = [place for place, (_, same) in enumerate(agreed) if check.__name__ in same]
-            while places:
-                exactly = [place for place in places if agreed[place][1][check.__name__] == FAILS]
-                # Only where several could be the cause does it matter how much more each of them explains.
-                best, *rest = exactly or places
-                for place in rest:
-                    if len(agreed[place][1]) + len(others) > explained(best) and explained(place) > explained(best):
-                        best = place
-                wrong = agreed[best][0]
-                if wrong is not function and disagrees(best):
+            for wrong in candidates.best_first(check):
+                if wrong is not function and candidates.contradicted(wrong):
                     break  # nor is what does as the function in fewer checks
                 enough = not says_little(made.calls) or (
-                    explained(best) == len(failed) + len(others) and _said_alike(check, wrong, seed, made)
+                    candidates.explains_all(wrong) and _said_alike(check, wrong, seed, made)
                 )
                 confirmed = self._alike_again if enough else self._alike_in_many
                 if wrong is function or confirmed(check, wrong, made, again):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
-                places.remove(best)
 
     @staticmethod
     def _alike_again(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:
@@ -256,7 +203,7 @@ class Diagnosis:
                 seen.append(evidence(came.calls))
         return len(seen) > 2 and len(set().union(*seen)) > 1
 
-    def _alike(self, check: Check, wrong: Any, seed: int, made: Attempt) -> str:
+    def _alike(self, check: Check, wrong: Any, made: Attempt, seed: int) -> str:
         # Most listed answers differ in the first call, which is had without what the check does around it.
         first = self._first_call(check, seed) if made.calls else None
         if first and not same_call(made.calls[0], self._first_answer(wrong, first), by_value=True):
@@ -270,6 +217,96 @@ class Diagnosis:
             return FAILS if own.failure else PASSES
         by_value = all(same_call(*pair, by_value=True) for pair in zip(made.calls, own.calls, strict=True))
         return _way_by_value(own, made) if by_value else ""
+
+
+class _Candidates:
+    """The listed wrong answers that behave in a failed check as a function did.
+
+    What passes a check is no cause of failing it, and what fails another one in which this function failed, and in
+    another way, is no cause of anything. Where several wrong answers behave alike in a failed check, the one that
+    does so in most of all checks explains most; of equals, the one listed first. One whose results are the same to
+    the dtype explains better than one that is alike by value.
+
+    Parameters
+    ----------
+    checks : sequence of Check
+        All of the function.
+    attempts : mapping
+        What it did in each check that was run, by the check's name.
+    alike : callable
+        Tells what a listed answer does in a check if it is alike, from the check, the answer and the attempt.
+    """
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        attempts: Mapping[str, Attempt],
+        alike: Callable[[Check, Any, Attempt], str],
+    ):
+        run = [check for check in checks if check.__name__ in attempts]
+        self.failed = [check for check in run if attempts[check.__name__].failure]
+        self._passed = [check for check in run if not attempts[check.__name__].failure]
+        # Right answers may fail advice, some in every class. What is asked for that alone is remembered: which listed
+        # answers fail which checks.
+        self._advised = not any(check.weight for check in self.failed)
+        self._attempts = attempts
+        self._alike_in = functools.cache(lambda check, wrong: alike(check, wrong, attempts[check.__name__]))
+        self._explained = functools.cache(self._count_explained)
+        self.contradicted = functools.cache(self._is_contradicted)
+        self._ways: dict[Any, dict[str, str]] = {}  # of each: how it fails the checks in which it is alike, by name
+
+    def find(self, wrong_answers: Sequence[Any]) -> bool:
+        """Ask all listed wrong answers; tell whether there was time for that."""
+        begun = time.process_time()
+        for wrong in wrong_answers:
+            if time.process_time() - begun > MOST_SEARCHED:
+                return False
+            asked = [check for check in self.failed if check.weight or _fails(check, wrong)]
+            ways = {check.__name__: self._alike_in(check, wrong) for check in asked if self._may_be(check, wrong)}
+            if alike := {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}:
+                self._ways[wrong] = alike
+        return True
+
+    def _may_be(self, check: Check, wrong: Any) -> bool:
+        """Tell whether it is worth asking.
+
+        To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to no
+        number, only one that is alike in all the other checks can be the cause: those are asked first.
+        """
+        if not check.on or not _says_nothing(self._attempts[check.__name__].calls):
+            return True
+        return all(self._alike_in(other, wrong) for other in self._passed if not other.on)
+
+    def best_first(self, check: Check) -> Iterator[Any]:
+        """Yield those that behave in a failed check as the function did, the one that explains most first."""
+        name = check.__name__
+        alike = [wrong for wrong, ways in self._ways.items() if name in ways]
+        while alike:
+            exactly = [wrong for wrong in alike if self._ways[wrong][name] == FAILS]
+            # Only where several could be the cause does it matter how much more each of them explains.
+            best, *rest = exactly or alike
+            for wrong in rest:
+                at_most = len(self._ways[wrong]) + len(self._passed)
+                if at_most > self._explained(best) and self._explained(wrong) > self._explained(best):
+                    best = wrong
+            yield best
+            alike.remove(best)
+
+    def explains_all(self, wrong: Any) -> bool:
+        """Tell whether a candidate is alike in all checks."""
+        return bool(self._explained(wrong) == len(self.failed) + len(self._passed))
+
+    def _count_explained(self, wrong: Any) -> int:
+        if self._advised:
+            passed = sum(not _fails(check, wrong) for check in self._passed)
+        else:
+            passed = sum(bool(self._alike_in(check, wrong)) for check in self._passed)
+        return len(self._ways[wrong]) + passed
+
+    def _is_contradicted(self, wrong: Any) -> bool:
+        """Tell whether a candidate fails another graded check in which the function failed in another way."""
+        others = [check for check in self.failed if check.weight and check.__name__ not in self._ways[wrong]]
+        return any(_speaks(self._attempts[check.__name__]) and _fails(check, wrong) for check in others)
 
 
 def _within(again: Callable[[Check, int], Attempt], check: Check, most: int) -> Iterator[tuple[int, Attempt]]:
@@ -532,12 +569,14 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
 
 def _as_one_array(value: Any) -> Any:
     """Return a list of numbers, or of lists of equal length, as an array; what is none as it is."""
-    if not isinstance(value, (tuple, list)) or as_numbers(value) is None:
+    if not isinstance(value, (tuple, list)):
         return value
-    try:
-        return np.array([as_plain(_as_one_array(item)) for item in value])
-    except (TypeError, ValueError):
+    if (row := as_row(value)) is not None:
+        return row
+    parts = [as_plain(_as_one_array(item)) for item in value]
+    if any(part is None for part in parts) or len({part.shape for part in parts}) != 1:
         return value
+    return np.array(parts)
 
 
 def _rounding_of(values: Any) -> float:

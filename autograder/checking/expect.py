@@ -22,6 +22,8 @@ BY_HAND = 0.0051
 
 THE_RESULT = Message("the result")
 
+REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
+
 NOT_IN_NUMPY = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
 """The dtypes of tensors that arrays cannot have."""
 
@@ -107,8 +109,17 @@ def as_plain(value: Any) -> Any:
     return value if value.dtype.kind in "biuf" else None
 
 
+def as_row(value: Any) -> Any:
+    """Return a list or tuple of Python's own numbers as an array of shape (n,), quickly; None when it is no such."""
+    if not isinstance(value, (list, tuple)) or not all(type(item) in (bool, int, float) for item in value):
+        return None
+    return as_plain(np.array(value))
+
+
 def as_numbers(value: Any) -> Any:
     """Return the numbers in `value` in a row, or None when it has others: a number, or lists, tuples and arrays."""
+    if (row := as_row(value)) is not None:
+        return row.astype(float)
     if isinstance(value, (list, tuple)):
         rows = [as_numbers(item) for item in value]
         return None if any(row is None for row in rows) else np.concatenate([np.zeros(0), *rows])

@@ -88,7 +88,9 @@ def instead(report: Report) -> str | Message:
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
-    return Message("Tested with the course's own {names}, because yours is missing or wrong.", names=names)
+    return Message(
+        "Tested with the course's own {names}, because yours is missing or fails its own checks.", names=names
+    )
 
 
 def ordered(report: Report) -> list[Result]:

@@ -167,7 +167,8 @@ def card(app, docname, name, rows):
     before = [number_of(app, other) for other in row.after]
     needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
     needs += [html.escape(str(_(row.needs)))] if row.needs else []
-    named = f'<span class="visually-hidden">{_("Chapter %d") % int(number)}: </span>{title}'
+    chapter = _("Chapter %d") % int(number)
+    named = f'<span class="visually-hidden">{chapter}: </span>{title}'
     needed = _("You need %s.") % str(_(", and ")).join(needs)  # no call in the text below: none is looked for there
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">

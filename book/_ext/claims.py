@@ -226,11 +226,12 @@ def controls(app, boxes):
     )
     chapters_named = {"": _("All chapters"), **{PurePosixPath(name).name[:2]: heading(app, name) for name in boxes}}
     options = "".join(f'<option value="{name}">{html.escape(str(t))}</option>' for name, t in chapters_named.items())
+    legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")  # in an f-string no catalogue finds them
     return nodes.raw(
         "",
-        f'<form class="abh-ledger-filter" hidden><fieldset><legend>{_("Show")}</legend>{verdicts}</fieldset>'
-        f'<select aria-label="{_("Chapter")}">{options}</select>'
-        f'<output data-of="{_("{shown} of {all}")}"></output></form>',
+        f'<form class="abh-ledger-filter" hidden><fieldset><legend>{legend}</legend>{verdicts}</fieldset>'
+        f'<select aria-label="{chapter}">{options}</select>'
+        f'<output data-of="{count}"></output></form>',
         format="html",
         translatable=False,
     )

@@ -188,7 +188,8 @@ class PdfLinkDirective(SphinxDirective):
     """A line that leads to the PDF of the edition, if there is one."""
 
     def run(self):
-        line = f'<p class="abh-pdf" hidden><a href="../{PDF}">{_("The whole book as a PDF, to print")}</a></p>'
+        words = _("The whole book as a PDF, to print")
+        line = f'<p class="abh-pdf" hidden><a href="../{PDF}">{words}</a></p>'
         return [nodes.raw("", line, format="html", translatable=False)]
 
 

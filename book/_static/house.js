@@ -63,12 +63,12 @@
   addEventListener("hashchange", open);
   open();
 
-  // Paper is light, and hides no reasons and no experiments.
+  // Paper is light, and hides no reasons, no experiments, and nothing that code printed.
   let theme, reasons;
   addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
-    reasons = document.querySelectorAll(":is(.abh-claim-why, .abh-more):not([open])");
+    reasons = document.querySelectorAll(":is(.abh-claim-why, .abh-more, .hide:has(> .cell_output)):not([open])");
     for (const reason of reasons) reason.open = true;
   });
   addEventListener("afterprint", () => {

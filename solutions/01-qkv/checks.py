@@ -21,6 +21,7 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    REPEATED,
     Message,
     Suite,
     expect_agrees,
@@ -48,9 +49,6 @@ suite = Suite(
 )
 check = suite.check
 run = suite.run
-
-REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
-
 
 # by_hand
 

@@ -22,6 +22,7 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    REPEATED,
     Message,
     Suite,
     as_sum,
@@ -55,7 +56,6 @@ suite = Suite(
 check = suite.check
 run = suite.run
 
-REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 
 # Slopes by central differences. With a third derivative f''' the formula is off by STEP^2 f''' / 6, and rounding adds
 # about 1e-16 |f| / STEP. Here |f| and |f'''| stay below 1000 and slopes reach at least 0.01, so the two errors are

@@ -28,6 +28,7 @@ import math
 import numpy as np
 
 from checking import (
+    REPEATED,
     Failed,
     Message,
     Suite,
@@ -45,7 +46,6 @@ from checking import (
 from checking.expect import RTOL, describe
 from specifications import encoding_by_number, gap_row_by_row, rotated
 
-REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 LONG = 1e-3
 
 # float16 keeps 11 bits: half a unit in the last place is 2.4e-4 for a sine or cosine, and at most 4.9e-4 for a

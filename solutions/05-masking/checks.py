@@ -26,6 +26,7 @@ if not importlib.util.find_spec("checking"):
 import numpy as np
 
 from checking import (
+    REPEATED,
     Message,
     Suite,
     expect,
@@ -41,7 +42,6 @@ from checking import (
 )
 from specifications import attended, real_tokens, sees_past, shared_out
 
-REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
 LARGE = 5e-3
 HALF = 3e-2
 

@@ -44,7 +44,7 @@ export function strip(numbers, [width, height], full, kind, blocks = 0, gap = 0)
   ];
 }
 
-/** A line of text that screen readers hear once it has stopped changing: dragging is no flood of numbers. */
+/** A line of text. Screen readers hear its changes once it stays for a while: dragging is no flood of numbers. */
 export function announcer() {
   const node = h("p", { class: "abh-summary", "aria-live": "polite" });
   let timer = 0;
@@ -52,7 +52,8 @@ export function announcer() {
     node,
     say(text) {
       clearTimeout(timer);
-      timer = setTimeout(() => { node.textContent = text; }, 200);
+      if (node.textContent) timer = setTimeout(() => { node.textContent = text; }, 200);
+      else node.textContent = text;
     },
     stop: () => clearTimeout(timer),
   };
