@@ -187,37 +187,25 @@ def _with(node: Any, **fields: Any) -> Any:
 def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
     """Return the possible changes of an expression."""
     match node:
-        case ast.Constant(value=bool()):
-            return [ast.Constant(not node.value)]
-        case ast.Constant(value=int() | float() as value):
-            return _numbers(value)
+        case ast.Constant():
+            return _constants(node.value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return _numbers(-value)
-        case ast.Constant(value=str() as text) if "->" in text:
-            return _subscripts(text)
         case ast.UnaryOp():
             return [node.operand]
         case ast.BinOp():
-            others = [_with(node, op=op()) for op in BINARY.get(type(node.op), [])]
-            if not isinstance(node.op, ast.Add | ast.Mult):
-                others.append(_with(node, left=node.right, right=node.left))
-            return [*others, node.left, node.right]
+            return _operations(node)
         case ast.BoolOp():
             other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
             fewer = [_with(node, values=values) if len(values) > 1 else values[0] for values in _without(node.values)]
             return [_with(node, op=other), *fewer]
         case ast.Compare():
-            found = []
-            for i, op in enumerate(node.ops):
-                found += [_with(node, ops=[*node.ops[:i], o(), *node.ops[i + 1 :]]) for o in COMPARISONS[type(op)]]
-            return found
+            return _comparisons(node)
         case ast.IfExp():
             return [node.body, node.orelse]
         case ast.Call():
             return _calls(node)
-        case ast.Attribute(attr="T" | "mT", ctx=ast.Load()):
-            return [node.value]
-        case ast.Subscript(ctx=ast.Load()):
+        case ast.Attribute(attr="T" | "mT", ctx=ast.Load()) | ast.Subscript(ctx=ast.Load()):
             return [node.value]
         case ast.Slice():
             return [_with(node, **{part: None}) for part in ("lower", "upper", "step") if getattr(node, part)]
@@ -226,6 +214,31 @@ def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
         case ast.Name(ctx=ast.Load()) if node.id in parameters:
             return [ast.Name(other, ast.Load()) for other in parameters if other != node.id]
     return []
+
+
+def _constants(value: Any) -> list[ast.expr]:
+    match value:
+        case bool():
+            return [ast.Constant(not value)]
+        case int() | float():
+            return _numbers(value)
+        case str() if "->" in value:
+            return _subscripts(value)
+    return []
+
+
+def _operations(node: ast.BinOp) -> list[ast.expr]:
+    others: list[ast.expr] = [_with(node, op=op()) for op in BINARY.get(type(node.op), [])]
+    if not isinstance(node.op, ast.Add | ast.Mult):
+        others.append(_with(node, left=node.right, right=node.left))
+    return [*others, node.left, node.right]
+
+
+def _comparisons(node: ast.Compare) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for i, op in enumerate(node.ops):
+        found += [_with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]]) for other in COMPARISONS[type(op)]]
+    return found
 
 
 def _calls(node: ast.Call) -> list[ast.expr]:

@@ -423,22 +423,27 @@ def flash_attention_forward_tf32(q, k, v, causal=False):
 # The backward pass, in PyTorch's tiles and in kernels
 
 
+def score_gradients(P, dP, D, d_out, fault):
+    """Return dS, (b, h, n, n), of the weights and their gradients, with one mistake."""
+    if fault == "no_D":
+        return P * dP
+    if fault == "plus_D":
+        return P * (dP + D)
+    if fault == "outside":
+        return P * dP - D
+    if fault == "D_along_keys":
+        return P * (dP - D.mT)
+    if fault == "D_of_dO":
+        return P * (dP - d_out.sum(-1, keepdim=True))
+    return P * (dP - D)
+
+
 def gradients(q, k, v, D, lse, P, d_out, fault):
+    """Return dq, dk and dv, each as its array, with one mistake."""
     scale = 1 / math.sqrt(q.shape[-1])
     if fault == "upstream":
         d_out = torch.ones_like(d_out)
-    dP = d_out @ v.mT
-    dS = P * (dP - D)
-    if fault == "no_D":
-        dS = P * dP
-    elif fault == "plus_D":
-        dS = P * (dP + D)
-    elif fault == "outside":
-        dS = P * dP - D
-    elif fault == "D_along_keys":
-        dS = P * (dP - D.mT)
-    elif fault == "D_of_dO":
-        dS = P * (dP - d_out.sum(-1, keepdim=True))
+    dS = score_gradients(P, d_out @ v.mT, D, d_out, fault)
     if fault == "order":  # as if dO lay in memory in the order of its axes
         d_out = d_out.as_strided(d_out.shape, torch.empty(d_out.shape).stride())
     dq, dk, dv = dS @ k * scale, dS.mT @ q * scale, P.mT @ d_out
@@ -787,129 +792,182 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 
 
 WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more", "later"}
+BY_HAND = {"hundred", "added", "nothing_early", "nan", "even", "whole", "inverted"}
 TABLE = 128
+
+
+class MistakenLayer(nn.Module):
+    """The layer, with one of the mistakes of `LAYER`; `fused` tells whether one product gives q, k and v."""
+
+    fault = ""
+    fused = True
+
+    def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
+        super().__init__()
+        self.h, self.h_kv = num_heads, num_kv_heads or num_heads
+        if self.fault == "all_heads":
+            self.h_kv = num_heads
+        if self.fault != "any_size" and (d_model % num_heads or num_heads % self.h_kv):
+            raise ValueError("heads do not divide")
+        self.d_head = d_model // num_heads
+        bias = bias or self.fault == "bias"
+        self.widths = [self.h * self.d_head, self.h_kv * self.d_head, self.h_kv * self.d_head]
+        if self.fused:
+            self.W_qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        else:
+            self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, width, bias=bias) for width in self.widths)
+        self.W_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, x, mask=None, is_causal=False, cache=None):
+        q, k, v = self.project(x)
+        k, v = self.repeated(*self.with_cache(k, v, cache))
+        mask = self.checked(mask, x.shape[1], k.shape[2])
+        if self.fault == "item" and x.sum().item() == math.inf:
+            return x
+        if self.fault == "print":
+            print(end="")
+        if mask is None and self.fault not in WITH_A_MASK:
+            z = self.attend_without_mask(q, k, v, is_causal)
+        else:
+            z = self.attend_where(q, k, v, self.seen(x, k.shape[2], mask, is_causal), mask)
+        z = z.reshape(*x.shape[:2], -1) if self.fault == "merged" else z.transpose(1, 2).flatten(2)
+        if self.fault == "detached":
+            z = z.detach() + 0 * x
+        out = z if self.fault == "no_W_o" else self.W_o(z)
+        return out.float() if self.fault == "float32" and x.dtype != torch.float64 else out
+
+    def project(self, x):
+        """Return q, (b, h, n, d_head), and k and v, (b, h_kv, n, d_head)."""
+        if self.fault == "reshape_fused" and self.fused:
+            heads = self.W_qkv(x).reshape(len(x), -1, x.shape[1], self.d_head)
+            return heads.split([self.h, self.h_kv, self.h_kv], 1)
+        parts = self.W_qkv(x).split(self.widths, -1) if self.fused else (self.W_q(x), self.W_k(x), self.W_v(x))
+        if self.fault == "order":
+            parts = parts[0], parts[2], parts[1]
+        if self.fault in ("reshape", "reshape_fused"):
+            return [part.reshape(len(x), -1, x.shape[1], self.d_head) for part in parts]
+        if self.fault == "interleaved":
+            return [part.unflatten(-1, (self.d_head, -1)).permute(0, 3, 1, 2) for part in parts]
+        return [part.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for part in parts]
+
+    def with_cache(self, k, v, cache):
+        """Return all keys and values so far."""
+        if self.fault == "cache_repeated":
+            k, v = (part.repeat_interleave(self.h // self.h_kv, dim=1) for part in (k, v))
+        if self.fault == "cache_kept":
+            self.cache = cache = getattr(self, "cache", None) if cache is None else cache
+        if cache is None or self.fault == "no_cache":
+            return k, v
+        if self.fault == "twice":
+            cache.append(k, v)
+        return cache.append(k, v)
+
+    def repeated(self, k, v):
+        """Return keys and values with one head for each of the queries."""
+        group = self.h // k.shape[1]
+        if self.fault == "tiled":
+            return k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1)
+        return k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+
+    def checked(self, mask, n, n_k):
+        """Return a mask of n_k columns that fits, with a dimension for heads where it has one for sequences."""
+        if mask is None:
+            return None
+        if mask.dim() == 3 and self.fault != "three_axes":
+            mask = mask[:, None]
+        fits = mask.shape[-1] == n_k and mask.shape[-2] in ((n,) if mask.dim() == 2 else (n, 1))
+        if not fits and self.fault != "any_mask":
+            raise ValueError("a mask that does not fit")
+        return mask
+
+    def scale(self):
+        """Return what scores are multiplied with."""
+        if self.fault == "no_scale":
+            return 1.0
+        return 1 / math.sqrt(self.h * self.d_head if self.fault == "d_model" else self.d_head)
+
+    def attend_without_mask(self, q, k, v, is_causal):
+        n, n_k = q.shape[2], k.shape[2]
+        if is_causal and 1 < n < n_k and self.fault != "pieces_from_the_start":
+            q = functional.pad(q, (0, 0, n_k - n, 0))
+        is_causal = is_causal and (n > 1 or self.fault == "one_from_the_start")
+        p = 0.1 if self.fault == "dropout" and self.training else 0.0
+        z = functional.scaled_dot_product_attention(q, k, v, None, p, is_causal, scale=self.scale())
+        return z[:, :, -n:]
+
+    def seen(self, x, n_k, mask, is_causal):
+        """Return what each token attends to: of shape (n, n_k), or as the mask."""
+        n, both = x.shape[1], mask is not None and is_causal
+        device = "cpu" if self.fault == "on_the_cpu" else x.device
+        seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
+        if is_causal and self.fault != "not_causal" and not (both and self.fault == "causal_dropped"):
+            at_start = self.fault == "from_the_start" or (both and self.fault == "both_from_the_start")
+            begin = 0 if at_start else n_k - n
+            seen = seen.tril(begin + (self.fault == "one_more"))
+            seen = ~seen if self.fault == "later" else seen
+        if mask is None or self.fault == "no_mask" or (both and self.fault == "mask_dropped"):
+            return seen
+        mask = self.of_heads(mask, len(x))
+        return self.both(seen, mask) if both else seen & mask
+
+    def of_heads(self, mask, b):
+        """Return the part of a mask that each head uses."""
+        if self.fault == "first_head" and mask.dim() == 4:
+            mask = mask[:, :1]
+        if self.fault == "inverted":
+            mask = ~mask
+        group = self.h // self.h_kv
+        if self.fault == "mask_heads_mixed" and mask.dim() == 4 and mask.shape[1] == self.h:
+            mask = mask.unflatten(1, (group, -1)).transpose(1, 2).flatten(1, 2)
+        if self.fault == "mask_sequences_mixed" and group > 1 and mask.dim() == 4 and mask.shape[1] == 1:
+            mask = mask.expand(b, -1, -1, -1).repeat(self.h_kv, 1, 1, 1)
+            mask = mask.unflatten(0, (b, self.h_kv)).squeeze(2).repeat_interleave(group, 1)
+        return mask
+
+    def both(self, seen, mask):
+        """Return what causality and a mask allow together."""
+        n, n_k = seen.shape
+        if self.fault == "tril":
+            return mask.tril(n_k - n)
+        if self.fault == "mask_in_place" and mask.shape[-2] == n:
+            mask &= seen
+        if self.fault == "table" and n_k > TABLE:
+            raise RuntimeError(f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})")
+        return seen | mask if self.fault == "either" else seen & mask
+
+    def attend_where(self, q, k, v, seen, mask):
+        scale = self.scale()
+        if self.fault == "dropout":
+            return functional.scaled_dot_product_attention(q, k, v, seen, 0.1 * self.training, scale=scale)
+        if self.fault not in BY_HAND:
+            return functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
+        scores = q @ k.mT * scale
+        if self.fault == "added":
+            return (scores + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
+        lowest = {"hundred": -100.0, "even": torch.finfo(q.dtype).min}.get(self.fault, -math.inf)
+        A = scores.masked_fill(~seen, lowest).softmax(-1)
+        if self.fault == "hundred":
+            A = A.masked_fill(~seen.any(-1, keepdim=True), 0.0)
+        elif self.fault == "nothing_early" and mask is not None:
+            A = A.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+        elif self.fault == "whole":
+            A = A.masked_fill(~seen, 0.0)
+        return A @ v
+
+
+class RenamedLayer(MistakenLayer):
+    """The layer, its mask under another name."""
+
+    def forward(self, x, attn_mask=None, is_causal=False, cache=None):
+        return super().forward(x, attn_mask, is_causal, cache)
 
 
 def layer_of(fault, fused=True):
     """Return a layer with one of the mistakes of `LAYER`."""
     if fault not in LAYER:
         raise ValueError(f"no mistake is called {fault!r}")
-
-    class MultiHeadLayer(nn.Module):
-        def __init__(self, d_model, num_heads, num_kv_heads=None, bias=True):
-            super().__init__()
-            self.h, self.h_kv = num_heads, num_kv_heads or num_heads
-            if fault == "all_heads":
-                self.h_kv = num_heads
-            if fault != "any_size" and (d_model % num_heads or num_heads % self.h_kv):
-                raise ValueError("heads do not divide")
-            self.d_head = d_model // num_heads
-            bias = bias or fault == "bias"
-            widths = [self.h * self.d_head, self.h_kv * self.d_head, self.h_kv * self.d_head]
-            if fused:
-                self.W_qkv = nn.Linear(d_model, sum(widths), bias=bias)
-            else:
-                self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, own, bias=bias) for own in widths)
-            self.widths = widths
-            self.W_o = nn.Linear(d_model, d_model, bias=bias)
-
-        def project(self, x):
-            if fault == "reshape_fused" and fused:
-                heads = self.W_qkv(x).reshape(len(x), -1, x.shape[1], self.d_head)
-                return heads.split([self.h, self.h_kv, self.h_kv], 1)
-            parts = self.W_qkv(x).split(self.widths, -1) if fused else (self.W_q(x), self.W_k(x), self.W_v(x))
-            if fault == "order":
-                parts = parts[0], parts[2], parts[1]
-            if fault in ("reshape", "reshape_fused"):
-                return [own.reshape(len(x), -1, x.shape[1], self.d_head) for own in parts]
-            if fault == "interleaved":
-                return [own.unflatten(-1, (self.d_head, -1)).permute(0, 3, 1, 2) for own in parts]
-            return [own.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for own in parts]
-
-        def forward(self, x, mask=None, is_causal=False, cache=None):
-            kind = x.dtype
-            q, k, v = self.project(x)
-            n = x.shape[1]
-            if fault == "cache_repeated":
-                k, v = (own.repeat_interleave(self.h // self.h_kv, dim=1) for own in (k, v))
-            if fault == "cache_kept":
-                self.cache = cache = getattr(self, "cache", None) if cache is None else cache
-            if cache is not None and fault != "no_cache":
-                k, v = cache.append(k, v) if fault != "twice" else (cache.append(k, v), cache.append(k, v))[1]
-            group = self.h // k.shape[1]
-            if fault == "tiled":
-                k, v = k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1)
-            else:
-                k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            n_k = k.shape[2]
-            if mask is not None:
-                if mask.dim() == 3 and fault != "three_axes":
-                    mask = mask[:, None]
-                fits = mask.shape[-1] == n_k and mask.shape[-2] in ((n,) if mask.dim() == 2 else (n, 1))
-                if not fits and fault != "any_mask":
-                    raise ValueError("a mask that does not fit")
-            if fault == "item" and x.sum().item() == math.inf:
-                return x
-            if fault == "print":
-                print(end="")
-            both = mask is not None and is_causal
-            scale = {"d_model": 1 / math.sqrt(x.shape[-1]), "no_scale": 1.0}.get(fault, 1 / math.sqrt(self.d_head))
-            if mask is None and fault not in WITH_A_MASK:
-                if is_causal and 1 < n < n_k and fault != "pieces_from_the_start":
-                    q = functional.pad(q, (0, 0, n_k - n, 0))
-                is_causal = is_causal and (n > 1 or fault == "one_from_the_start")
-                p = 0.1 if fault == "dropout" and self.training else 0.0
-                z = functional.scaled_dot_product_attention(q, k, v, None, p, is_causal, scale=scale)[:, :, -n:]
-            else:
-                device = "cpu" if fault == "on_the_cpu" else x.device
-                seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
-                if is_causal and fault != "not_causal" and not (both and fault == "causal_dropped"):
-                    begin = 0 if fault == "from_the_start" or (both and fault == "both_from_the_start") else n_k - n
-                    seen = seen.tril(begin + (fault == "one_more"))
-                    seen = ~seen if fault == "later" else seen
-                if mask is not None and fault != "no_mask" and not (both and fault == "mask_dropped"):
-                    own = mask[:, :1] if fault == "first_head" and mask.dim() == 4 else mask
-                    own = ~own if fault == "inverted" else own
-                    if fault == "mask_heads_mixed" and own.dim() == 4 and own.shape[1] == self.h:
-                        own = own.unflatten(1, (group, -1)).transpose(1, 2).flatten(1, 2)
-                    elif fault == "mask_sequences_mixed" and group > 1 and own.dim() == 4 and own.shape[1] == 1:
-                        own = own.expand(len(x), -1, -1, -1).repeat(self.h_kv, 1, 1, 1)
-                        own = own.unflatten(0, (len(x), self.h_kv)).squeeze(2).repeat_interleave(group, 1)
-                    if both and fault == "tril":
-                        own = own.tril(n_k - n)
-                    elif both and fault == "mask_in_place" and own.shape[-2] == n:
-                        own &= seen
-                    elif both and fault == "table" and n_k > TABLE:
-                        raise RuntimeError(f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})")
-                    seen = (seen | own) if both and fault == "either" else (seen & own)
-                    seen = own if both and fault == "tril" else seen
-                if fault == "dropout":
-                    z = functional.scaled_dot_product_attention(q, k, v, seen, 0.1 * self.training, scale=scale)
-                elif fault == "hundred":
-                    A = (q @ k.mT * scale).masked_fill(~seen, -100.0).softmax(-1)
-                    z = A.masked_fill(~seen.any(-1, keepdim=True), 0.0) @ v
-                elif fault == "added":
-                    z = (q @ k.mT * scale + (1.0 - seen.to(q.dtype)) * -1e9).softmax(-1) @ v
-                elif fault == "nothing_early":
-                    A = (q @ k.mT * scale).masked_fill(~seen, -math.inf).softmax(-1)
-                    z = (A if mask is None else A.masked_fill(~mask.any(-1, keepdim=True), 0.0)) @ v
-                elif fault in ("nan", "even", "whole", "inverted"):
-                    lowest = torch.finfo(q.dtype).min if fault == "even" else -math.inf
-                    A = (q @ k.mT * scale).masked_fill(~seen, lowest).softmax(-1)
-                    z = (A if fault != "whole" else A.masked_fill(~seen, 0.0)) @ v
-                else:
-                    z = functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
-            z = z.reshape(len(x), n, -1) if fault == "merged" else z.transpose(1, 2).flatten(2)
-            if fault == "detached":
-                z = z.detach() + 0 * x
-            out = z if fault == "no_W_o" else self.W_o(z)
-            return out.float() if fault == "float32" and kind != torch.float64 else out
-
-    class Renamed(MultiHeadLayer):
-        def forward(self, x, attn_mask=None, is_causal=False, cache=None):
-            return super().forward(x, attn_mask, is_causal, cache)
-
-    return Renamed if fault == "renamed" else MultiHeadLayer
+    base = RenamedLayer if fault == "renamed" else MistakenLayer
+    return type("MultiHeadLayer", (base,), {"fault": fault, "fused": fused})
 
 
 LAYER = {

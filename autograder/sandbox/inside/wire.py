@@ -1,6 +1,15 @@
 """The messages between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
 
-A frame is two lengths, a JSON text and raw bytes. Arrays cross as bytes with dtype, shape and strides, so that
+A frame is two lengths, a JSON text and raw bytes:
+
+    4 bytes        4 bytes        n_text bytes                                     n_data bytes
+    n_text         n_data         {"op": "call", ..., "blobs": [48, 8]}            48 bytes, then 8 bytes
+
+In the text, a list with a number and an array of shape (2, 3) is
+
+    {"t": "list", "v": [2, {"t": "array", "dtype": "<f8", "shape": [2, 3], "strides": [24, 8], ..., "b": 0}]}
+
+where "b" is the blob with its bytes. Arrays cross as bytes with dtype, shape and strides, so that
 views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a handle, a function of
 the judge as a callback. Both sides use this module; `Decoder` assumes that whoever sent the frame wants to do harm.
 `Encoder` keeps to every bound that `Decoder` enforces, so that no honest value is taken for an attack: it raises
@@ -134,12 +143,8 @@ class Encoder:
                 return self._tensor(torch, value)
         if value is None or kind is bool or (kind is str and len(value) <= MOST_TEXT):
             return value
-        if kind is int:
-            return value if value.bit_length() < MOST_BITS else self._reference(value)
-        if kind is float:
-            return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
-        if kind is complex:
-            return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
+        if kind in (int, float, complex):
+            return self._number(value)
         if depth >= MOST_DEPTH:
             return self._reference(value)
         if kind in (list, tuple) and len(value) <= MOST_ITEMS:
@@ -149,7 +154,21 @@ class Encoder:
             return {"t": "dict", "v": pairs}
         if id(value) in self._places:
             return {"t": "same", "v": self._places[id(value)]}
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return self._of_a_subclass(value, depth, torch)
+
+    def _number(self, value: int | float | complex) -> Plain:
+        if isinstance(value, int):
+            return value if value.bit_length() < MOST_BITS else self._reference(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
+        return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
+
+    def _of_a_subclass(self, value: Any, depth: int, torch: Any) -> Plain:
+        """Return the JSON for what is of a class derived from a known one, or is a reference.
+
+        A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its text.
+        """
+        if isinstance(value, tuple) and hasattr(type(value), "_fields"):
             return {"t": "tuple", "v": [self.encode(item, depth + 1) for item in tuple.__iter__(value)]}
         if isinstance(value, np.ndarray):
             return self._array(value)
@@ -158,14 +177,15 @@ class Encoder:
         if torch is not None and isinstance(value, torch.Tensor):
             return self._tensor(torch, value)
         if torch is not None and isinstance(value, (torch.dtype, torch.device)):
-            return {"t": kind.__name__, "v": str(value).removeprefix("torch.")}
-        # A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its text.
+            return {"t": type(value).__name__, "v": str(value).removeprefix("torch.")}
         if isinstance(value, int):
             return self.encode(int.__int__(value), depth + 1)
         if isinstance(value, str):
             return self.encode(str.__str__(value), depth + 1)
-        if isinstance(value, (float, Fraction, Decimal)):
-            return self.encode(float.__float__(value) if isinstance(value, float) else float(value), depth + 1)
+        if isinstance(value, float):
+            return self.encode(float.__float__(value), depth + 1)
+        if isinstance(value, (Fraction, Decimal)):
+            return self.encode(float(value), depth + 1)
         return self._reference(value)
 
     def _reference(self, value: Any) -> Plain:
