@@ -456,7 +456,7 @@ def write(page, notebook, folder, records=FOLDER):
     cells = []
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
-        cells.append({"code": digest_of(cell.source), "seconds": kept["seconds"], "printed": printed(cell), **kept})
+        cells.append({"seconds": kept["seconds"], "printed": printed(cell), **kept})
     put(page, {"digest": digest(notebook), "made": made_with(), "cells": cells}, records)
 
 

@@ -84,7 +84,6 @@ def found(pages):
         notebook = types.SimpleNamespace(cells=made)
         yield f"record of {stem}", records.digest(notebook)
         for number, cell in records.cells_of(notebook).items():
-            yield f"code of {stem}, {number}", records.digest_of(cell.source)
             yield f"names of {stem}, {number}", records.wanted(notebook, cell)
     for path in sorted((ROOT / "book" / "figures").glob("*.py")):
         yield f"plain {path.name}", of(plain.plain(path.read_text(encoding="utf8")))

@@ -120,9 +120,6 @@ def test_what_is_stored_is_what_is_compared(ours, cells):
     for page in json.loads(cells):
         if kept := records.read(page):
             assert kept["digest"] == ours[f"record of {page}"]
-            assert [cell["code"] for cell in kept["cells"]] == [
-                value for name, value in ours.items() if name.startswith(f"code of {page},")
-            ]
     compiled = json.loads((ROOT / "benchmarks" / "compiled.json").read_text(encoding="utf8"))
     assert compiled["kernels"] == ours["kernels"]
 

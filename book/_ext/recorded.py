@@ -29,16 +29,13 @@ def say(app, doctree):
     if not kept:
         return
     app.env.note_dependency(str(records.path_of(Path(app.env.docname).name)))
-    by_code = {cell["code"]: cell["seconds"] for cell in kept["cells"]}
     made = kept["made"]
-    for node in experiments:
-        source = next(filter(holds_code, node.findall(nodes.Element)), None)  # perhaps folded, unless it is removed
-        seconds = source and by_code.get(records.digest_of(source.astext()))
-        if seconds is None:
+    for node, cell in zip(experiments, kept["cells"], strict=True):
+        if not any(map(holds_code, node.findall(nodes.Element))):  # its code is removed, and not only folded
             continue
         about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (
             made["date"],
-            seconds,
+            cell["seconds"],
             made["torch"],
             made["numpy"],
         )
