@@ -18,7 +18,7 @@ from collections import Counter
 
 from rich.console import Console
 
-from autograder.authoring import answer_trials, entries, hint_coverage, loader, mutants, rewrites
+from autograder.authoring import answer_trials, hint_coverage, json_entries, loader, mutants, rewrites
 from autograder.course import archive
 from autograder.course.seeds import digest_of
 
@@ -104,7 +104,7 @@ def main():
                 continue
             own[subject] = {**counted(exercise, subject), "state": now}
             known[folder.name] = {name: own[name] for name in exercise.programs if name in own}
-            entries.write(RECORD, known)
+            json_entries.write(RECORD, known)
             shown = {name: count for name, count in own[subject].items() if name != "state"}
             out.print(f"{folder.name} {subject}: {shown}")
 

@@ -29,7 +29,7 @@ import watch
 from rich.console import Console
 from run import machine
 
-from autograder.authoring import entries
+from autograder.authoring import json_entries
 from autograder.course.config import Course
 from autograder.course.seeds import digest_of
 from autograder.course.startup import begin
@@ -284,7 +284,7 @@ def main():
         for part in options.parts or PARTS:
             for _ in PARTS[part](options, known.setdefault(part, {})):
                 known["machine"] = machine()
-                entries.write(path, results)
+                json_entries.write(path, results)
     print(tables.cluster(results), end="")
 
 

@@ -199,7 +199,7 @@ def digests():
 
 def of_kernels():
     """Return a fingerprint of the kernels alone, without the block sizes that they are given."""
-    from autograder.authoring.plain import plain
+    from autograder.authoring.code_tokens import plain
 
     text = (HERE / "flash_attention.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.decorator_list]
@@ -215,7 +215,7 @@ def main():
     from rich.console import Console
     from rich.progress import track
 
-    from autograder.authoring import entries
+    from autograder.authoring import json_entries
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2, help="how many to compile at one time")
@@ -237,7 +237,7 @@ def main():
     for one in tuned():
         rows[one]["tuned"] = True
     about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": of_kernels()}
-    entries.write(options.record, about | {"rows": [rows[one] for one in todo]}, levels=1)
+    json_entries.write(options.record, about | {"rows": [rows[one] for one in todo]}, levels=1)
     record = read(options.record)
     groups = itertools.product(KERNELS, (2, 4), WIDTHS)
     print(f"{len(todo)} compiled, {sum(len(worth_trying(record, *group)) for group in groups)} worth trying")

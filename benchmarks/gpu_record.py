@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from autograder.authoring import entries
+from autograder.authoring import json_entries
 
 EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
 PARTS_OF = {
@@ -88,7 +88,7 @@ class Record:
     def write(self):
         """Write the file at once or not at all: each part is one line."""
         self.data["memory_exponent"] = memory_exponent(self.data)
-        entries.write(self.path, self.data, levels=1)
+        json_entries.write(self.path, self.data, levels=1)
 
 
 def merged(old, new):

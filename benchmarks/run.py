@@ -28,7 +28,7 @@ import thousand
 import watch
 from rich.console import Console
 
-from autograder.authoring import entries, loader
+from autograder.authoring import json_entries, loader
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -441,7 +441,7 @@ def main():
         for part in options.parts or DEFAULT_PARTS:
             known = results.setdefault(part, {})
             for _ in PARTS[part](options, known):  # written after each step: a run that is broken off loses little
-                entries.write(path, results)
+                json_entries.write(path, results)
     finally:
         if given is None:
             shutil.rmtree(options.work, ignore_errors=True)

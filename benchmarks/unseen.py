@@ -12,7 +12,7 @@ from collections import Counter
 
 from rich.console import Console
 
-from autograder.authoring import entries, loader, unseen
+from autograder.authoring import json_entries, loader, unseen
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton
 out = Console(width=118, highlight=False)
@@ -51,7 +51,7 @@ def main():
             continue
         known = unseen.recorded()
         known[folder.name] = counted(folder)
-        entries.write(unseen.RECORD, known, levels=1)
+        json_entries.write(unseen.RECORD, known, levels=1)
         out.print(f"{folder.name}: {known[folder.name]}")
 
 

@@ -73,7 +73,7 @@ NOTE = (
     "Interactive figures are printed as they first appear, and folded code is left out: both are in the web edition."
 )
 CONTENTS = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{title}</title>
-<link rel="stylesheet" href="/_static/house.css"><style>{paper}
+<link rel="stylesheet" href="/_static/book.css"><style>{paper}
 body {{ font: 11pt/1.5 var(--abh-sans); color: #1d2733; background: #fff; margin: 0; }}
 h1 {{ font: 600 30pt/1.1 var(--abh-serif); margin: 20mm 0 6mm; }}
 h2 {{ font: 600 11pt/1.4 var(--abh-sans); margin: 6mm 0 1mm; }}

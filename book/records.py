@@ -30,9 +30,9 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from autograder.authoring import entries
+from autograder.authoring import json_entries
 from autograder.authoring.chapters import of_page
-from autograder.authoring.plain import plain
+from autograder.authoring.code_tokens import plain
 
 BOOK = Path(__file__).resolve().parent
 FOLDER = BOOK / "data" / "experiments"
@@ -119,6 +119,12 @@ def chapter_code(name):
     # A figure's page asks for it each time it is run: jupytext says the same, and its import takes above a second.
     cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
     return "\n".join(code for header, code in cells if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE))
+
+
+def recorded_tags(source):
+    """Return the tags of each recorded cell of a page's source, as one text."""
+    all_tags = [re.search(r"^:?tags:.*$", header, re.MULTILINE) for header, code in CODE_CELL.findall(source)]
+    return [tags[0] for tags in all_tags if tags and re.search(rf"\b{TAG}\b", tags[0])]
 
 
 CODE_CELL = re.compile(r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL)
@@ -255,7 +261,7 @@ def keep(into, names, wanted, before, began, own):
             values[name] = encoded(names[name])
         except TypeError as error:
             raise TypeError(f"{name} is read outside of the recorded cell that makes it, and {error}") from None
-    entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
+    json_entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
 
 
 def reseed(page, number):
@@ -473,7 +479,7 @@ def put(page, made, records=FOLDER):
             for name, value in cell["values"].items()
         }
         cells.append(cell | {"values": own})
-    entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
+    json_entries.write(path_of(page, records), made | {"cells": cells}, levels=4)
     for other, made_of_it in before.items():
         put(other, made_of_it, records)
 

@@ -32,7 +32,7 @@ from myst_nb.core.config import NbParserConfig
 from myst_nb.core.read import create_nb_reader
 from myst_parser.config.main import MdParserConfig
 
-from autograder.authoring import entries
+from autograder.authoring import json_entries
 
 BOOK = Path(__file__).resolve().parent
 BUILD = BOOK.parent / "_build"
@@ -260,7 +260,7 @@ def run(report=lambda text: None, strict=False):
         cache.cache_notebook_bundle(about, check_validity=False, overwrite=True)
         stamps.pop(page.name, None)
         stamps.update(stamp)
-        entries.write(STAMPS, stamps)
+        json_entries.write(STAMPS, stamps)
 
     for page in left_out:  # without results, but not run by the build either
         keep(page, read(page), 0.0, {})

@@ -73,7 +73,7 @@ def found(pages):
     import records
     from accuracy import state
 
-    from autograder.authoring import plain, verified
+    from autograder.authoring import code_tokens, verified
     from autograder.course import seeds
     from autograder.course.config import Exercise
 
@@ -86,7 +86,7 @@ def found(pages):
         for number, cell in records.cells_of(notebook).items():
             yield f"names of {stem}, {number}", records.wanted(notebook, cell)
     for path in sorted((ROOT / "book" / "figures").glob("*.py")):
-        yield f"plain {path.name}", of(plain.plain(path.read_text(encoding="utf8")))
+        yield f"plain {path.name}", of(code_tokens.plain(path.read_text(encoding="utf8")))
     yield "kernels", gpu_compile.of_kernels()
     yield "measured files", gpu_compile.digests()
     for folder in sorted((ROOT / "solutions").glob("*-*")):

@@ -293,7 +293,7 @@ def test_zip_is_the_same_each_time(site):
     import sys
 
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
-    from house import pack
+    from theme import pack
 
     for name in EXERCISES:
         again = HTML.parent / "zip-test" / f"{name}.zip"

@@ -15,14 +15,14 @@ from autograder.course import archive
 
 
 @pytest.fixture(scope="module")
-def house():
+def theme():
     """The extension of the book that packs the downloads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book" / "_ext"))
-        import house
+        import theme
 
-        yield house
-    sys.modules.pop("house", None)
+        yield theme
+    sys.modules.pop("theme", None)
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def toy(tmp_path):
     return exercise, app
 
 
-def test_a_download_has_what_a_release_has(house, toy):
+def test_a_download_has_what_a_release_has(theme, toy):
     exercise, app = toy
-    house.require_archives(app)
-    house.pack_exercises(app, None)
+    theme.require_archives(app)
+    theme.pack_exercises(app, None)
     with zipfile.ZipFile(app.outdir / "exercises" / "01-toy.zip") as download:
         found = {name: download.read(name) for name in download.namelist()}
     assert found == {f"01-toy/{path.name}": path.read_bytes() for path in exercise.released.iterdir()}
@@ -47,7 +47,7 @@ def test_a_download_has_what_a_release_has(house, toy):
 
 
 @pytest.mark.parametrize("fault", ["missing", "older than its sources", "no archive"])
-def test_without_its_own_archive_one_line_says_what_to_run(house, toy, fault):
+def test_without_its_own_archive_one_line_says_what_to_run(theme, toy, fault):
     exercise, app = toy
     if fault == "missing":
         exercise.archive.unlink()
@@ -59,7 +59,7 @@ def test_without_its_own_archive_one_line_says_what_to_run(house, toy, fault):
             text.write("\n# one more\n")
     said = f"exercises/01-toy/checking.zip is {fault}. Run: python -m autograder release 01-toy"
     with pytest.raises(ExtensionError, match=re.escape(said)):
-        house.require_archives(app)
+        theme.require_archives(app)
 
 
 def test_another_exercises_archive_is_not_taken_for_it(toy):

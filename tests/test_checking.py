@@ -37,6 +37,7 @@ from autograder.checking import (
     show,
     words,
 )
+from autograder.checking.answer_parts import fits, scaled, softmax, stretched, transposed
 from autograder.checking.answers import FAMILIES, answers_in
 from autograder.checking.diagnosis import same
 from autograder.checking.draw import noncontiguous, read_only
@@ -54,7 +55,6 @@ from autograder.checking.expect import (
     shapes,
     told_by,
 )
-from autograder.checking.pieces import fits, scaled, softmax, stretched, transposed
 from autograder.checking.report import finding, first_wrong
 from autograder.checking.stand_ins import noting
 from autograder.checking.subject import Subject, attempt, twin

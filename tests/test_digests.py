@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "book"))
 import records  # noqa: E402
 import run_pages  # noqa: E402
 
-from autograder.authoring.plain import plain  # noqa: E402
+from autograder.authoring.code_tokens import plain  # noqa: E402
 
 MINORS = range(11, 15)
 COPIED = ("autograder", "benchmarks", "book", "solutions", "exercises", "locale")

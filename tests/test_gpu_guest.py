@@ -12,7 +12,7 @@ from conftest import absent, toy_course
 from autograder.authoring.release import release
 from autograder.checking import machine
 from autograder.course.limits import Limits
-from autograder.grading import places
+from autograder.grading import executors
 from autograder.grading.session import Session
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
@@ -113,10 +113,10 @@ def test_what_else_a_trial_prints_is_no_answer(isolated, tmp_path, monkeypatch):
     course = toy_course(tmp_path / "course")
     release(course, course.sources()[0])
     setting = WorkerConfig(str(course.root), ("01-toy",), Limits())
-    monkeypatch.setattr(places, "TRIALS", 'print("42"); print("[[1], 2]"); print("ld: no")\n' + places.TRIALS)
-    assert places._trials(setting, ["gpu"]).keys() == {"gpu"}
-    monkeypatch.setattr(places, "TRIALS", "1 / 0\n# {wanted}")
-    assert places._trials(setting, ["compile"]) == {"compile": "ZeroDivisionError: division by zero"}
+    monkeypatch.setattr(executors, "TRIALS", 'print("42"); print("[[1], 2]"); print("ld: no")\n' + executors.TRIALS)
+    assert executors._trials(setting, ["gpu"]).keys() == {"gpu"}
+    monkeypatch.setattr(executors, "TRIALS", "1 / 0\n# {wanted}")
+    assert executors._trials(setting, ["compile"]) == {"compile": "ZeroDivisionError: division by zero"}
 
 
 def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):

@@ -222,9 +222,9 @@ def course(site, tmp_path_factory):
     release(own, own.sources()[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book" / "_ext"))
-        import house
-    sys.modules.pop("house")
-    house.pack(own.exercises()[0].released, site.folder / "exercises" / f"{NAME}.zip")
+        import theme
+    sys.modules.pop("theme")
+    theme.pack(own.exercises()[0].released, site.folder / "exercises" / f"{NAME}.zip")
     return own
 
 

@@ -22,7 +22,7 @@ BOOK = ROOT / "book"
 sys.path.insert(0, str(BOOK / "_ext"))
 
 import glossary  # noqa: E402
-import raised  # noqa: E402
+import superscripts  # noqa: E402
 
 CORE = sorted(path for path in BOOK.glob("[0-9][0-9]-*.md") if not path.stem.endswith("-deeper"))
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]-*.md"))
@@ -484,6 +484,6 @@ def test_per_cent_stands_behind_its_number(path):
 
 def test_raised_digits_become_superscripts():
     document = nodes.paragraph("", "About 10⁻³⁵ of x², and ", nodes.literal("", "10⁻³"))
-    raised.raise_digits(None, document, "page")
+    superscripts.raise_digits(None, document, "page")
     assert [node.astext() for node in document.findall(nodes.superscript)] == ["−35", "2"]
     assert document.astext() == "About 10−35 of x2, and 10⁻³"

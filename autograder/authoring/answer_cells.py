@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from autograder.authoring import loader
-from autograder.checking import pieces
+from autograder.checking import answer_parts
 from autograder.course import imports
 from autograder.course.cells import Notebook
 
@@ -37,7 +37,7 @@ class AnswerCells:
         self.exercise = loader.load(folder)
         self.released = released
         modules = [folder / f"{name}.py" for name in imports.EXERCISE if name != "checks"]
-        paths = [Path(pieces.__file__), *filter(Path.exists, modules)]
+        paths = [Path(answer_parts.__file__), *filter(Path.exists, modules)]
         self.lines = "\n".join(path.read_text(encoding="utf-8") for path in paths).splitlines()
         self.statements: dict[str, ast.stmt] = {}
         for statement in ast.parse("\n".join(self.lines)).body:

@@ -36,7 +36,7 @@ import pebble
 from rich.console import Console
 from rich.progress import track
 
-from autograder.authoring import entries, loader
+from autograder.authoring import json_entries, loader
 from autograder.checking import Status
 from autograder.course import cores
 from autograder.course.config import ROOT, Exercise, UserError
@@ -671,7 +671,7 @@ def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) ->
         for subject, row in rows.items():
             whole = asdict(row)
             kept[subject] = {key: whole[key] for key in (SHOWN if file == RECORD else whole)}
-        entries.write(root / file, before | {name: kept})
+        json_entries.write(root / file, before | {name: kept})
 
 
 @dataclass

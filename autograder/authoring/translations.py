@@ -33,7 +33,7 @@ NOT_SHOWN = (
     "corpus",
     "grades/changes.py",
     "grades/report.py",
-    "grading/places.py",
+    "grading/executors.py",
     "school",
 )
 """The parts of the engine whose texts students never see, but for `CHECK`."""

@@ -7,7 +7,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 
 import sys
 
-from . import diagnosis, kernels, machine, pieces, relations, show, subject, suite, words  # noqa: F401
+from . import answer_parts, diagnosis, kernels, machine, relations, show, subject, suite, words  # noqa: F401
 from .answers import COMMON, families, misconception, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
@@ -28,8 +28,8 @@ from .expect import (
     expect_unchanged,
     told_by,
 )
-from .kept import left_as_it_was
 from .memory import expect_held
+from .module_state import left_as_it_was
 from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
 from .subject import Subject

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .draw import read_only
-from .shared import unusual_kind
+from .shared_with_guest import unusual_kind
 from .words import Message, counted, joined
 
 # Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32

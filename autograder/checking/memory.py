@@ -3,8 +3,8 @@
 from typing import Any
 
 from .expect import Failed, shapes
-from .held import held
 from .modules import run_remote
+from .peak_memory import held
 from .subject import Subject
 from .words import Message
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .expect import Failed, describe, is_module
-from .shared import differentiated
+from .shared_with_guest import differentiated
 from .words import Message, joined
 
 

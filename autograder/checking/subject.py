@@ -13,7 +13,7 @@ import numpy as np
 from .draw import Draw
 from .expect import Failed, describe, is_module, lives_elsewhere, said, shapes
 from .modules import CUT_OFF, CUTS, Module, Step, backward, expect_module, kept, prepare, run_remote
-from .shared import quiet, span
+from .shared_with_guest import quiet, span
 from .words import Message
 
 MOST_PARTS = 100

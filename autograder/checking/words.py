@@ -1,6 +1,11 @@
 """Messages of feedback: templates with values, translated into the reader's language only when they are shown.
 
-A template is English and at the same time gettext's msgid. `release` puts a catalogue for each language into an
+A template is English and at the same time gettext's msgid. A value may be a message itself:
+
+    Message("{what} is {found}.", what=Message("the result"), found="`x`")
+    in English: "the result is `x`."        in Chinese: "结果是 `x`。"
+
+`release` puts a catalogue for each language into an
 exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is none, it is English.
 """
 

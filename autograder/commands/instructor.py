@@ -36,7 +36,7 @@ from autograder.course.config import ROOT, Course, UserError
 if TYPE_CHECKING:
     from autograder.grades.changes import Change
     from autograder.grades.results import Record
-    from autograder.grading.places import Place
+    from autograder.grading.executors import Executor
     from autograder.grading.session import Session
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
@@ -196,7 +196,7 @@ def grade(
     from autograder.course import catalogues
     from autograder.grades import changes
     from autograder.grading import recent, rehearsal
-    from autograder.grading.places import Here
+    from autograder.grading.executors import LocalExecutor
     from autograder.grading.session import Pending, Session
 
     where = course_at(course, into, db)
@@ -206,7 +206,7 @@ def grade(
         if cluster and jobs:
             raise UserError("The workers of a cluster set their own number of jobs. Leave out --jobs or --cluster.")
         begin = recent.moment(since) if since else None
-        workers = stack.enter_context(_connected(cluster)) if cluster else Here()
+        executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
         place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
         known = rehearsal.before(place) if dry_run else {}
         session = Session(
@@ -221,7 +221,7 @@ def grade(
             hide=[where.into],
             since=begin,
             log=log,
-            place=workers,
+            executor=executor,
         )
         if session.submissions or not (pending or session.left_out):
             _grade(session, no_sandbox, fall_back)
@@ -239,7 +239,7 @@ def grade(
         if session.records and not as_json:
             with catalogues.for_graders(where.root):
                 _show_grades(where, session)
-        for line in Pending([*session.records, *session.pending.elsewhere], session.place).said():
+        for line in Pending([*session.records, *session.pending.elsewhere], session.executor).said():
             warn(line)
         for line in session.misfiled():
             warn(line)
@@ -247,7 +247,7 @@ def grade(
 
 
 @contextmanager
-def _connected(address: str) -> Iterator["Place"]:
+def _connected(address: str) -> Iterator["Executor"]:
     """Connect to a cluster's workers, and leave them at the end."""
     from autograder.grading.cluster import Cluster
 
@@ -267,13 +267,13 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     for stray in session.strays:
         warn(stray)
     session.isolate(wanted=not no_sandbox, fall_back=fall_back, warn=warn)
-    if not session.place.option:
+    if not session.executor.option:
         warn_of_gpus(session.used)
     try:
         with catalogues.for_graders(session.course.root):
             title, starting = translated("Grading"), translated("starting")
             feedback = translated("feedback pages")
-        with session, progress_of(title, rate=session.place.said) as progress:
+        with session, progress_of(title, rate=session.executor.said) as progress:
             grading = progress.add_task(starting, total=len(session.submissions))
             pages = progress.add_task(feedback, total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():

@@ -32,7 +32,7 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import capture_log  # noqa: F401 (loaded before the first fork)
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.authoring import entries
+from autograder.authoring import json_entries
 from autograder.course.config import UserError
 from autograder.sandbox.inside import kernel
 
@@ -308,5 +308,5 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
                 "python": platform.python_version(),
                 "cases": {own.name: rows[own.name] for own in CASES if own.name in rows},
             }
-            entries.write(STOCK, document)
+            json_entries.write(STOCK, document)
             yield f"{place}/{len(chosen)} {case.name} ({seconds:.0f} s): {said(row)}"

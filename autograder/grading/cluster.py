@@ -37,7 +37,7 @@ from autograder.grades.records import CODEC
 from autograder.grades.results import Outcome
 from autograder.grading import backends
 from autograder.grading.backends import Job, JudgeOverran, Local, WorkerDied
-from autograder.grading.places import UNSANDBOXED, tried, unusable
+from autograder.grading.executors import UNSANDBOXED, tried, unusable
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sandbox import bubblewrap
 from autograder.sanitize import text

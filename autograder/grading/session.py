@@ -14,9 +14,9 @@ from autograder.grades import reasons
 from autograder.grades.file_problems import OF_ANOTHER
 from autograder.grades.results import Record
 from autograder.grading import submissions
+from autograder.grading.executors import Executor, LocalExecutor
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
-from autograder.grading.places import Here, Place
 from autograder.grading.worker_config import WorkerConfig
 
 MOST_NAMED = 5
@@ -28,33 +28,33 @@ class Pending:
     Parameters
     ----------
     records : sequence of Record
-    place : Place, optional
+    executor : Executor, optional
         Where grading happens; by default this machine.
 
     Attributes
     ----------
     settled_here, elsewhere : list of Record
-        The records that wait for nothing that the place lacks, and those that do.
+        The records that wait for nothing that the executor lacks, and those that do.
     """
 
-    def __init__(self, records: Sequence[Record], place: Place | None = None):
-        self.place = place or Here()
+    def __init__(self, records: Sequence[Record], executor: Executor | None = None):
+        self.executor = executor or LocalExecutor()
         records = [record for record in records if record.pending]
         needs = {need for record in records for need in record.waits_for()}
-        absent = {what for what in needs if not self.place.has(what)}
+        absent = {what for what in needs if not self.executor.has(what)}
         self.settled_here = [record for record in records if not absent & set(record.waits_for())]
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
     def said(self) -> list[str]:
         """Return a sentence on the records that can be settled here, and one on the others, if there are any."""
         lines = []
-        command = f"python -m autograder grade --pending{self.place.option}"
+        command = f"python -m autograder grade --pending{self.executor.option}"
         here: list[Record] = []
         again: list[Record] = []
         for record in self.settled_here:
             (again if "own" in record.waits_for() else here).append(record)
         for records, where in (
-            (here, f", which {self.place.name} has: run `{command}`."),
+            (here, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
             (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
         ):
@@ -88,7 +88,7 @@ class Session:
         Only submissions from then or later.
     log : Path, optional
         A file to which a line is added as each submission is graded.
-    place : Place, optional
+    executor : Executor, optional
         Where to grade; by default on this machine.
 
     Attributes
@@ -118,7 +118,7 @@ class Session:
         hide: Sequence[Path] = (),
         since: datetime | None = None,
         log: Path | None = None,
-        place: Place | None = None,
+        executor: Executor | None = None,
     ):
         self.timer = PhaseTimer()
         if not submitted.is_dir():
@@ -126,10 +126,10 @@ class Session:
         self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
         self.force, self.redraw, self.pages = force or pending, redraw, pages
         # What takes long to load begins now, in other processes: workers here, guests when it is known how they run.
-        self.place = place or Here()
-        self.place.begin(course.root, [exercise.name for exercise in exercises])
+        self.executor = executor or LocalExecutor()
+        self.executor.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
-        self.pending = Pending([], self.place)
+        self.pending = Pending([], self.executor)
         self.left_out, self.log = 0, log
         if since:
             self._leave_recent(since)
@@ -160,7 +160,7 @@ class Session:
         wanted = {(item.student, item.exercise.name) for item in self.submissions}
         known = records.all_of(self.course)
         known = [record for record in known if (record.student, record.assignment) in wanted]
-        self.pending = Pending(known, self.place)
+        self.pending = Pending(known, self.executor)
         here = {(record.student, record.assignment) for record in self.pending.settled_here}
         self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
 
@@ -174,14 +174,14 @@ class Session:
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox; if none is possible, refuse, unless `fall_back` is set."""
         self.warn = warn
-        self.setting = self.place.settle(self.setting, wanted, fall_back, warn)
+        self.setting = self.executor.settle(self.setting, wanted, fall_back, warn)
 
     def __enter__(self) -> "Session":
         try:
-            self._open.callback(self.place.close)
+            self._open.callback(self.executor.close)
             if self.used:
                 # Warm parents warm up while other things are done; where nothing is graded, none is.
-                self.place.open(self.setting, soon=self._is_to_grade())
+                self.executor.open(self.setting, soon=self._is_to_grade())
             self._prepare()
         except BaseException:
             self._open.close()
@@ -209,7 +209,7 @@ class Session:
         self.batch = batch.Batch(
             self.course,
             gradebook.Writer(self.course, book),
-            lambda: self.place.backend(jobs),
+            lambda: self.executor.backend(jobs),
             self.setting,
             batch.Options(self.force, self.redraw, self.pages),
             self.timer,

@@ -29,7 +29,7 @@ from autograder.grades.records import record_of
 from autograder.grades.results import CellResult, Kind, Outcome, Record
 from autograder.grading import submissions
 from autograder.grading.backends import Backend, Job
-from autograder.grading.places import Here
+from autograder.grading.executors import LocalExecutor
 from autograder.grading.submissions import Unit
 from autograder.grading.worker_config import WorkerConfig
 from autograder.racing import gpu_conditions, laps
@@ -102,8 +102,8 @@ class Contest:
         self.course, self.exercise, self.race = course, exercise, race_of(course, exercise)
         if not submitted.is_dir():
             raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
-        self.place = Here()
-        self.place.begin(course.root, [exercise.name])
+        self.executor = LocalExecutor()
+        self.executor.begin(course.root, [exercise.name])
         limits = Limits.configured(course.config)
         found = submissions.find([exercise], submitted)
         self.setting = WorkerConfig(
@@ -167,7 +167,7 @@ class Contest:
 
     def isolate(self, wanted: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox, and how kernels are measured; add the course's own."""
-        self.setting = self.place.settle(self.setting, wanted, False, warn)
+        self.setting = self.executor.settle(self.setting, wanted, False, warn)
         self.mode = mode_of(self.setting)
         notebook = _solved(self.exercise)
         if notebook:
@@ -177,11 +177,11 @@ class Contest:
             warn(f"The course's own kernels do not take part: there is no {self.exercise.text}.")
 
     def __enter__(self) -> "Contest":
-        self.place.open(self.setting, soon=True)
+        self.executor.open(self.setting, soon=True)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.place.close()
+        self.executor.close()
 
     def check(self) -> Iterator[str]:
         """Check all entrants again on this machine, with new inputs; drop those that fail. Yield each one's name."""
@@ -237,7 +237,7 @@ class Contest:
 
     @contextlib.contextmanager
     def _backend(self, jobs: int) -> Iterator[Backend]:
-        backend = self.place.backend(jobs)
+        backend = self.executor.backend(jobs)
         try:
             yield backend
         finally:

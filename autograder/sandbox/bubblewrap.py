@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 PROGRAM = Path(__file__).parent / "inside"
-SHARED = Path(__file__).parent.parent / "checking" / "shared.py"
+SHARED = Path(__file__).parent.parent / "checking" / "shared_with_guest.py"
 """All of ours that is inside: the guest's program, and the one file of the checks' runtime that it uses."""
 ROOT = "/guest"
 """The folder of the guest's program there, with the same layout as `autograder` here."""
@@ -127,7 +127,8 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "guest",
         *_system(gpu), *(part for name in covered for part in ("--tmpfs", name)),
-        "--ro-bind", str(PROGRAM), f"{ROOT}/sandbox/inside", "--ro-bind", str(SHARED), f"{ROOT}/checking/shared.py",
+        "--ro-bind", str(PROGRAM), f"{ROOT}/sandbox/inside",
+        "--ro-bind", str(SHARED), f"{ROOT}/checking/{SHARED.name}",
         "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
         "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip

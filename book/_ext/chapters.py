@@ -21,12 +21,12 @@ from pathlib import Path, PurePosixPath
 from docutils import nodes
 from docutils.statemachine import StringList
 from drawings import in_page
-from house import read_exercise
 from sphinx import addnodes
 from sphinx.errors import ConfigError
 from sphinx.locale import get_translation
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from theme import read_exercise
 
 from autograder.authoring import chapters
 from autograder.course.config import UserError

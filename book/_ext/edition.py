@@ -282,7 +282,7 @@ def translate_figures(app, doctree):
         files[STATE] = (address, {**attributes, "body": body})
 
 
-class Collect(SphinxTransform):
+class PageMessages(SphinxTransform):
     """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
 
     Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx
@@ -293,40 +293,56 @@ class Collect(SphinxTransform):
     default_priority = i18n.Locale.default_priority - 1
 
     def apply(self):
-        """Keep the messages in the environment."""
+        """Keep the messages in the environment, and translate what Sphinx would not."""
         for paragraph in self.document.findall(nodes.paragraph):
             if isinstance(paragraph.parent, nodes.entry) and not paragraph.source:
                 paragraph.source, paragraph.line = self.document["source"], paragraph.parent.line
-        messages, found = {}, []
-        for node, message in extract_messages(self.document):
-            messages.setdefault(id(node), []).append(message)
         waiting = (node.details.get("nodes", []) for node in self.document.findall(nodes.pending))
         described = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
-        found += [node["content"] for node in described]
+        self.env.messages[self.env.docname] = self.messages(described)
+        if is_whole(self.app):
+            return
+        if not editions.has(self.config.language, self.env.docname):
+            for title in self.document.findall(nodes.title):
+                title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
+        self.translate(described)
+
+    def messages(self, described):
+        """Return the texts of the page, those of the front matter first."""
+        of_nodes = {}
+        for node, message in extract_messages(self.document):
+            of_nodes.setdefault(id(node), []).append(message)
+        found = [node["content"] for node in described]
         for node in self.document.findall(nodes.Element):
             if is_cell(node):
                 shown = node["cell_metadata"].get("mystnb", {})
                 found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
                 found += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
-            elif not within(node, is_no_text):
-                found += SUMMARY.findall(node.astext()) if is_unfolding(node) else messages.get(id(node), [])
-        self.env.messages[self.env.docname] = found
-        if not editions.has(self.config.language, self.env.docname):
-            for title in [] if is_whole(self.app) else self.document.findall(nodes.title):
-                title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
-        if not is_whole(self.app):
-            catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
-            for node in described:
-                node["content"] = catalogue.gettext(node["content"])
-            for cell in self.document.findall(is_cell):
-                for key in filter(cell.hasattr, PROMPTS):
-                    cell[key] = catalogue.gettext(cell[key])
-            for opening in self.document.findall(is_unfolding):
-                said = SUMMARY.sub(lambda found: html.escape(catalogue.gettext(found[0])), opening.astext())
-                opening.rawsource, opening[:] = said, [nodes.Text(said)]
-            for formula in self.document.findall(nodes.math_block):
-                said = catalogue.gettext(formula.rawsource or formula.astext())
-                formula.rawsource, formula[:], formula["translatable"] = said, [nodes.Text(said)], False
+            elif within(node, is_no_text):
+                continue
+            elif is_unfolding(node):
+                found += SUMMARY.findall(node.astext())
+            else:
+                found += of_nodes.get(id(node), [])
+        return found
+
+    def translate(self, described):
+        """Translate descriptions, what unfolds, and formulas by the page's catalogue."""
+        catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
+        for node in described:
+            node["content"] = catalogue.gettext(node["content"])
+        for cell in self.document.findall(is_cell):
+            for key in filter(cell.hasattr, PROMPTS):
+                cell[key] = catalogue.gettext(cell[key])
+        for opening in self.document.findall(is_unfolding):
+            text = SUMMARY.sub(lambda found: html.escape(catalogue.gettext(found[0])), opening.astext())
+            opening.rawsource = text
+            opening[:] = [nodes.Text(text)]
+        for formula in self.document.findall(nodes.math_block):
+            text = catalogue.gettext(formula.rawsource or formula.astext())
+            formula.rawsource = text
+            formula[:] = [nodes.Text(text)]
+            formula["translatable"] = False
 
 
 def is_cell(node):
@@ -505,7 +521,7 @@ def setup(app):
     app.config.templates_path.append(str(TEMPLATES))
     app.add_config_value("messages_only", False, "")
     app.add_builder(MessagesBuilder)
-    app.add_transform(Collect)
+    app.add_transform(PageMessages)
     app.connect("config-inited", before, priority=950)
     app.connect("builder-inited", prepare, priority=900)
     app.connect("doctree-read", translate_figures)

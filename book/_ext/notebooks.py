@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 from docutils import nodes
-from elsewhere import links
+from notebook_links import links
 from sphinx.locale import get_translation
 from sphinx.util.docutils import SphinxDirective
 

@@ -30,7 +30,10 @@ def say(app, doctree):
         return
     app.env.note_dependency(str(records.path_of(Path(app.env.docname).name)))
     made = kept["made"]
-    for node, cell in zip(experiments, kept["cells"], strict=True):
+    source = Path(app.env.doc2path(app.env.docname)).read_text(encoding="utf8")
+    tags = records.recorded_tags(source)
+    on_page = [cell for cell, own in zip(kept["cells"], tags, strict=True) if "remove-cell" not in own]
+    for node, cell in zip(experiments, on_page, strict=True):
         if not any(map(holds_code, node.findall(nodes.Element))):  # its code is removed, and not only folded
             continue
         about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (

@@ -5,7 +5,7 @@ from math import log10
 from IPython.core.formatters import format_display_data
 from IPython.display import display
 
-# A page sets these as raised digits of its own font (`_ext/raised.py`).
+# A page sets these as raised digits of its own font (`_ext/superscripts.py`).
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 KEPT = "application/papermill.record/"  # what the build looks numbers up by
 

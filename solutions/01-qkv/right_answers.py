@@ -3,7 +3,7 @@
 import numpy as np
 
 from checking import right
-from checking.pieces import fits, softmax, transposed
+from checking.answer_parts import fits, softmax, transposed
 from misconceptions import attend
 
 # by_hand

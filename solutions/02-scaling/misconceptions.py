@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from checking import COMMON, families, misconception, right
-from checking.pieces import scaled, softmax, transposed
+from checking.answer_parts import scaled, softmax, transposed
 
 
 def pairs(d_k, num_pairs, rng):

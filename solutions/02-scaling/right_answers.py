@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from checking import right
-from checking.pieces import fits, scaled, transposed
+from checking.answer_parts import fits, scaled, transposed
 from misconceptions import dots, entropy, pairs
 
 # by_hand

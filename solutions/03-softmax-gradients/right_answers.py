@@ -6,7 +6,7 @@ Some allow any broadcasting, and so fail only advice: these also earn all points
 import numpy as np
 
 from checking import right
-from checking.pieces import fits, scaled, softmax, transposed
+from checking.answer_parts import fits, scaled, softmax, transposed
 from misconceptions import attend, backward, through_softmax
 
 # by_hand

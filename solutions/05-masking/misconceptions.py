@@ -8,7 +8,7 @@ that every wrong answer here fails, and that its own hint is shown. The right an
 import numpy as np
 
 from checking import COMMON, families, misconception, right
-from checking.pieces import scaled, softmax, transposed
+from checking.answer_parts import scaled, softmax, transposed
 
 
 def past(n_q, n_k):

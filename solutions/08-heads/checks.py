@@ -5,8 +5,8 @@ Scores are compared with `specifications`, which computes them as sums over elem
 with the runtime, `checking`, so that no one sees an answer by accident. Ranks are compared with those of matrices
 that are built from singular values. The results of a layer without a head are compared with the sum over the other
 heads; any way to silence the head is accepted. The given layer is compared before and after with `left_as_it_was`
-from `checking/kept.py`. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen. The
-course's tests measure how far right answers stay below it and known mistakes above it.
+from `checking/module_state.py`. The tolerance is `RTOL` in `checking/expect.py`, which explains how it was chosen.
+The course's tests measure how far right answers stay below it and known mistakes above it.
 """
 
 import importlib.util

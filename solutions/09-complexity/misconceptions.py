@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from checking import families, misconception, right
-from checking.pieces import fits
+from checking.answer_parts import fits
 
 
 def divided(d_model, num_heads):

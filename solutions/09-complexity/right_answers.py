@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from checking import right
-from checking.pieces import fits
+from checking.answer_parts import fits
 from misconceptions import divided, flops, line, logarithms
 
 # by_hand

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from autograder.checking.shared import differentiated, quiet, unusual_kind
+from autograder.checking.shared_with_guest import differentiated, quiet, unusual_kind
 from autograder.sandbox.inside import stand_ins, torch_modules, wire
 from autograder.sandbox.inside.lacking import Lacking
 from autograder.sandbox.inside.link import Link

@@ -3,7 +3,7 @@
     python start.py MODULE.FUNCTION ARGUMENTS
 
 `autograder` means the folder two above this one, whatever is installed under that name. In a sandbox nothing lies
-there but these files and `checking/shared.py`.
+there but these files and `checking/shared_with_guest.py`.
 """
 
 import importlib

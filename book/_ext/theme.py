@@ -1,4 +1,4 @@
-"""The house of the book: everything served from the book itself, and the exercise card.
+"""The theme of the book: everything served from the book itself, and the exercise card.
 
 * Drops sphinx-thebe, whose script breaks every page and names a CDN.
 * Copies what pages need in the browser (MathJax, fonts, the widgets' runtime) out of `_build/npm/`.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import anywidget
 from docutils import nodes
-from elsewhere import links
+from notebook_links import links
 from sphinx.errors import ExtensionError
 from sphinx.locale import get_translation
 from sphinx.util import logging
@@ -154,7 +154,7 @@ class ExerciseDirective(SphinxDirective):
         self.env.note_dependency(str(notebook))
         if not notebook.exists():
             message = "exercises/%s/%s.ipynb is missing: run `make release`, which makes it from solutions/"
-            logger.warning(message, name, name, location=self.get_location(), type="house")
+            logger.warning(message, name, name, location=self.get_location(), type="theme")
             return []
         title, points = read_exercise(notebook)
         language = editions.short(self.env.app.config.language)
@@ -243,8 +243,8 @@ def show(translator, node):
 def setup(app):
     """Register all of it; must be loaded after sphinx_thebe, as local extensions are."""
     drop_thebe(app)
-    app.add_css_file("house.css", priority=900)
-    app.add_js_file("house.js", loading_method="defer")
+    app.add_css_file("book.css", priority=900)
+    app.add_js_file("book.js", loading_method="defer")
     app.add_node(exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show))
     app.add_directive("exercise", ExerciseDirective)
     app.add_directive("pdf-link", PdfLinkDirective)

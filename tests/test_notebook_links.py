@@ -29,18 +29,18 @@ def extensions():
     """The extensions of the book that make the card and the line of a chapter's notebook."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book" / "_ext"))
-        import house
         import notebooks
+        import theme
 
-        yield house, notebooks
-    for name in ("house", "notebooks", "elsewhere"):
+        yield theme, notebooks
+    for name in ("theme", "notebooks", "notebook_links"):
         sys.modules.pop(name, None)
 
 
 @pytest.fixture
 def page(extensions, tmp_path):
     """A function that returns the card of exercise 1 and the line of chapter 1, of a book with this address."""
-    house, notebooks = extensions
+    theme, notebooks = extensions
     shutil.copytree(ROOT / "exercises" / "01-qkv", tmp_path / "exercises" / "01-qkv")
 
     def made(url):
@@ -49,7 +49,7 @@ def page(extensions, tmp_path):
         app = SimpleNamespace(config=SimpleNamespace(language="en"))
         env = SimpleNamespace(srcdir=tmp_path, docname="book/01-qkv", note_dependency=seen.append, app=app)
         directive = SimpleNamespace(env=env, arguments=["01-qkv"], get_location=lambda: None)
-        (card,) = house.ExerciseDirective.run(directive)
+        (card,) = theme.ExerciseDirective.run(directive)
         (line,) = notebooks.NotebookLink.run(directive)
         assert seen.count(str(tmp_path / published.CONFIG)) == 2, "an address that changes is seen by the next build"
         return card, line

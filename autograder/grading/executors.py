@@ -1,4 +1,4 @@
-"""Places where a session's submissions are graded: this machine, or, in `autograder.grading.cluster`, a cluster."""
+"""Where a session's submissions are graded: on this machine, or, in `autograder.grading.cluster`, on a cluster."""
 
 import contextlib
 import dataclasses
@@ -28,8 +28,8 @@ MOST_FAULT = 200  # characters
 UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 
 
-class Place(Protocol):
-    """A place where submissions are graded. Its methods are called in the order in which they are listed here."""
+class Executor(Protocol):
+    """Where submissions are graded. Its methods are called in the order in which they are listed here."""
 
     name: str
     option: str
@@ -59,7 +59,7 @@ class Place(Protocol):
         """End what was started."""
 
 
-class Here:
+class LocalExecutor:
     """This machine: worker processes, and one warm parent for all of them."""
 
     name, option = "this machine", ""
