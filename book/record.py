@@ -125,28 +125,28 @@ def run_until_times_agree(page, notebook, console):
     Refused
         If a cell agrees in no two of the runs, or as `run`.
     """
-    before = []  # when each run ended, and its times
+    earlier_runs = []  # when each ended, and its times
     agreed = {}  # of each cell, by its number, the two runs that agree
-    while len(before) < RUNS:
-        time.sleep(WAIT if before else 0)
+    while len(earlier_runs) < RUNS:
+        time.sleep(WAIT if earlier_runs else 0)
         made, seconds, kept = run(page, timed=True)
         now, times = time.time(), times_of(notebook, kept)
-        for number in times.keys() - agreed.keys():
-            differences = [(difference(earlier[number], times[number]), ended) for ended, earlier in before]
+        for number in sorted(times.keys() - agreed.keys()):
+            differences = [(difference(earlier[number], times[number]), ended) for ended, earlier in earlier_runs]
             if not differences:  # the first run
                 continue
-            (share, path), ended = min(differences)
+            (share, path), ended = min(differences)  # the run that is most alike
             if share <= AGREE:
                 agreed[number] = Agreement(now - ended, share, kept["cells"][number])
             else:
                 console.print(f"{page.stem}: two runs differ by {share:.0%} in {path}", markup=False, soft_wrap=True)
-        if agreed.keys() == times.keys():
+        if agreed.keys() == times.keys():  # the last run is kept, but each cell of it as it agreed
             for number, agreement in agreed.items():
                 kept["cells"][number] = agreement.cell
             kept["made"]["minutes"] = round(min(agreement.seconds for agreement in agreed.values()) / 60, 1)
             kept["made"]["differ"] = round(max(agreement.share for agreement in agreed.values()), 3)
             return made, seconds, kept
-        before.append((now, times))
+        earlier_runs.append((now, times))
     raise Refused(
         f"{page.stem}: no two of {RUNS} runs gave times that agree within {AGREE:.0%}. Its record is as it was."
     )

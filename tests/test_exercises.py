@@ -99,6 +99,7 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
     wrong, right = (suite.listed(kind, subject) for kind in ("wrong_for", "right_for"))
     assert wrong and right
     assert len({answer.hint for answer in wrong}) == len(wrong), "two wrong answers share a hint"
+    assert not {answer.__name__ for answer in wrong} & {answer.__name__ for answer in right}
 
 
 @on_seeds(FEW_WRONG, MANY_WRONG)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -403,6 +404,25 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     assert "Graded 0; 3 unchanged" in result.output and "late −6" not in result.output
     (row,) = (row for row in records.rows(course) if row["student_id"] == "late")
     assert (row["score"], row["late_submission_penalty"]) == (6, 0)
+
+
+@pytest.mark.slow
+def test_the_rule_that_the_page_shows_takes_a_tenth_for_each_day(toy, tmp_path):
+    page = (ROOT / "book" / "grading.md").read_text(encoding="utf8")
+    (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
+    root = tmp_path / "course"
+    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    with (root / "nbgrader_config.py").open("a") as config:
+        config.write(rule)
+    course = Course(root=root, into=root)
+    with gradebook.opened(course) as book:
+        gradebook.register(course, book, course.exercises()[0])
+    with Gradebook(course.db_url, course.course_id) as book:
+        book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
+    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 08:30:00 UTC", toy=course)
+    assert run(course, "grade", "--submitted", root / "submitted", "--into", root).exit_code == 0
+    found = record_of(course, "late")
+    assert found["penalty"] == pytest.approx(0.2 * 6) and found["score"] == pytest.approx(0.8 * 6)
 
 
 @pytest.mark.slow

@@ -162,9 +162,9 @@ class Diagnosis:
     ) -> Iterator[tuple[str, Finding]]:
         """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
 
-        It has to behave alike in another draw as well. Where a check came to less than two numbers, such as an error,
-        one number, or the same one everywhere, many mistakes come to that: then it has to behave alike in more draws,
-        in which that changes, or in all the other checks, and to be told the same.
+        Other draws have to confirm it. Where a check came to less than two numbers, such as an error, one number, or
+        the same one everywhere, many mistakes come to that. Then either more draws, with different numbers, confirm
+        it; or it behaves alike in all the other checks and gets the same message, and the usual draws confirm it.
         """
         candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
         wanted = [wrong for wrong in wrong_answers if wrong not in self.without]
@@ -173,13 +173,16 @@ class Diagnosis:
         for check in candidates.failed:
             made = attempts[check.__name__]
             for wrong in candidates.best_first(check):
-                if wrong is not function and candidates.contradicted(wrong):
-                    break  # nor is what does as the function in fewer checks
+                if wrong is function:  # a listed answer is asked about itself
+                    yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
+                    break
+                if candidates.contradicted(wrong):
+                    break  # those that follow explain less
                 enough = not says_little(made.calls) or (
                     candidates.explains_all(wrong) and _said_alike(check, wrong, seed, made)
                 )
                 confirmed = self._alike_again if enough else self._alike_in_many
-                if wrong is function or confirmed(check, wrong, made, again):
+                if confirmed(check, wrong, made, again):
                     yield check.__name__, Finding(wrong.__name__, wrong.label, wrong.hint)
                     break
 
@@ -222,10 +225,10 @@ class Diagnosis:
 class _Candidates:
     """The listed wrong answers that behave in a failed check as a function did.
 
-    What passes a check is no cause of failing it, and what fails another one in which this function failed, and in
-    another way, is no cause of anything. Where several wrong answers behave alike in a failed check, the one that
-    does so in most of all checks explains most; of equals, the one listed first. One whose results are the same to
-    the dtype explains better than one that is alike by value.
+    1. An answer that passes a check is no cause of failing it.
+    2. An answer that fails another check, in which the function failed in another way, is no cause of anything.
+    3. Results that are the same to the dtype explain better than those that are alike by value.
+    4. Of several, the one explains most that is alike in most of all checks; of equals, the one listed first.
 
     Parameters
     ----------
@@ -246,14 +249,15 @@ class _Candidates:
         run = [check for check in checks if check.__name__ in attempts]
         self.failed = [check for check in run if attempts[check.__name__].failure]
         self._passed = [check for check in run if not attempts[check.__name__].failure]
-        # Right answers may fail advice, some in every class. What is asked for that alone is remembered: which listed
-        # answers fail which checks.
-        self._advised = not any(check.weight for check in self.failed)
+        # Right answers may fail advice, and in every class some do. So what listed answers do in other checks comes
+        # then from `_fails`, which remembers it from submission to submission.
+        self._only_advice_failed = not any(check.weight for check in self.failed)
         self._attempts = attempts
         self._alike_in = functools.cache(lambda check, wrong: alike(check, wrong, attempts[check.__name__]))
         self._explained = functools.cache(self._count_explained)
         self.contradicted = functools.cache(self._is_contradicted)
-        self._ways: dict[Any, dict[str, str]] = {}  # of each: how it fails the checks in which it is alike, by name
+        # Of each, by the name of a check in which it is alike: FAILS or FAILS_BY_VALUE.
+        self._ways: dict[Any, dict[str, str]] = {}
 
     def find(self, wrong_answers: Sequence[Any]) -> bool:
         """Ask all listed wrong answers; tell whether there was time for that."""
@@ -262,12 +266,14 @@ class _Candidates:
             if time.process_time() - begun > MOST_SEARCHED:
                 return False
             asked = [check for check in self.failed if check.weight or _fails(check, wrong)]
-            ways = {check.__name__: self._alike_in(check, wrong) for check in asked if self._may_be(check, wrong)}
+            ways = {
+                check.__name__: self._alike_in(check, wrong) for check in asked if self._worth_asking(check, wrong)
+            }
             if alike := {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}:
                 self._ways[wrong] = alike
         return True
 
-    def _may_be(self, check: Check, wrong: Any) -> bool:
+    def _worth_asking(self, check: Check, wrong: Any) -> bool:
         """Tell whether it is worth asking.
 
         To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to no
@@ -283,11 +289,12 @@ class _Candidates:
         alike = [wrong for wrong, ways in self._ways.items() if name in ways]
         while alike:
             exactly = [wrong for wrong in alike if self._ways[wrong][name] == FAILS]
-            # Only where several could be the cause does it matter how much more each of them explains.
             best, *rest = exactly or alike
             for wrong in rest:
                 at_most = len(self._ways[wrong]) + len(self._passed)
-                if at_most > self._explained(best) and self._explained(wrong) > self._explained(best):
+                if at_most <= self._explained(best):
+                    continue  # to count what it explains takes time
+                if self._explained(wrong) > self._explained(best):
                     best = wrong
             yield best
             alike.remove(best)
@@ -297,7 +304,7 @@ class _Candidates:
         return bool(self._explained(wrong) == len(self.failed) + len(self._passed))
 
     def _count_explained(self, wrong: Any) -> int:
-        if self._advised:
+        if self._only_advice_failed:
             passed = sum(not _fails(check, wrong) for check in self._passed)
         else:
             passed = sum(bool(self._alike_in(check, wrong)) for check in self._passed)
@@ -647,30 +654,45 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
     drawn = [twin(argument, {}, alone=True) for argument in call.drawn]
     arguments = dict(zip([*names, *map(str, range(len(names), len(drawn)))], drawn, strict=False))
     given, function = _numpy(arguments), _in_numpy(call.function, call.drawn)
-    answer = _in_numpy(answer, call.drawn) if answer else None
+    in_numpy = _in_numpy(answer, call.drawn) if answer else None
     parts = failure.parts
-    place: int | None = 0
-    usable = answer and quick and not (changed or call.error or failure.dtypes or _draws(call.arguments))
+    number: int | None = 0  # of the part that differs
+    # A right answer says nothing where an argument was changed, an error came, the dtype differs, or it draws itself.
+    usable = in_numpy and quick and not (changed or call.error or failure.dtypes or _draws(call.arguments))
     if usable and not call.must_raise:
-        wanted = _parts(called(answer, list(given.values())).result)
+        wanted = _parts(called(in_numpy, list(given.values())).result)
         if expected is None:
             # The check has not said what it expects of this call; a right answer does.
             came = _parts(call.result)
-            pairs = zip(wanted, came, strict=len(wanted) == len(came))
-            place = next((i for i, pair in enumerate(pairs) if not same(*pair)), None)
-            if place is not None and len(wanted) == len(came):
-                expected, got = wanted[place], came[place]
+            pairs = enumerate(zip(wanted, came, strict=False))
+            number = next((i for i, pair in pairs if not same(*pair)), None)
+            if number is not None and len(wanted) == len(came):
+                expected, got = wanted[number], came[number]
                 if len(wanted) > 1:
                     parts = [(Message("part {number}", number=i), part) for i, part in enumerate(wanted, 1)]
-                    what = parts[place][0]
+                    what = parts[number][0]
         else:
-            place = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
+            number = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
     return Mismatch(
-        expected, got, what, _sizes(failure, check), failure.shapes, failure.dtypes, given, tuple(drawn),
-        same(call.arguments, tuple(drawn)), parts, answer if usable else None,
-        lambda *arguments: called(function, arguments).result, call.function, failure.wrong, changed,
-        _numpy(call.result), place, modules,
-    )  # fmt: skip
+        expected=expected,
+        got=got,
+        what=what,
+        sizes=_sizes(failure, check),
+        shapes=failure.shapes,
+        dtypes=failure.dtypes,
+        arguments=given,
+        drawn=tuple(drawn),
+        intact=same(call.arguments, tuple(drawn)),
+        parts=parts,
+        answer=in_numpy if usable else None,
+        call=lambda *arguments: called(function, arguments).result,
+        function=call.function,
+        wrong=failure.wrong,
+        changed=changed,
+        result=_numpy(call.result),
+        part=number,
+        modules=modules,
+    )
 
 
 def _numpy(value: Any) -> Any:

@@ -299,17 +299,19 @@ class Suite:
         """Return the report on a function without what earlier functions that it calls do wrong.
 
         The earlier functions that its code names are examined in order, each with the course's answers in place of
-        those before it that failed. Then the function is, with the course's answer in place of each that failed. The
-        better of its two reports counts, if the function did call one of these answers.
+        those before it that failed. Then the function itself is examined, with the course's answer in place of each
+        that failed. This second report counts if the function did call one of these answers, and lost nothing by it.
         """
         try:
             failing = self._failing_helpers(report, function, place)
+            if not failing:
+                return report
             with self.with_answers(failing, place) as answered:
-                again = self.examine(report.subject, function, report.points, report.seed) if failing else report
-        except Exception as error:  # of a guest that ended on the way, the first report is what there is
+                again = self.examine(report.subject, function, report.points, report.seed)
+        except Exception as error:
             if not getattr(error, "ended", False):
                 raise
-            return report
+            return report  # the guest ended on the way: the first report is what there is
         again.instead = [name for name in failing if name in answered]
         gained = again.score + again.pending >= report.score + report.pending
         return again if again.instead and gained else report

@@ -207,10 +207,10 @@ def grade(
             raise UserError("The workers of a cluster set their own number of jobs. Leave out --jobs or --cluster.")
         begin = recent.moment(since) if since else None
         executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
-        place = stack.enter_context(rehearsal.copied(where)) if dry_run else where
-        known = rehearsal.before(place) if dry_run else {}
+        graded = stack.enter_context(rehearsal.copied(where)) if dry_run else where  # a copy, thrown away at the end
+        before = rehearsal.before(graded) if dry_run else {}
         session = Session(
-            place,
+            graded,
             where.exercises(exercises or ()),
             submitted or where.submitted,
             jobs,
@@ -223,12 +223,12 @@ def grade(
             log=log,
             executor=executor,
         )
-        if session.submissions or not (pending or session.left_out):
-            _grade(session, no_sandbox, fall_back)
-        else:
+        if not session.submissions and (pending or session.left_out):
             _say_why_nothing(session, begin, as_json)
+        else:
+            _grade(session, no_sandbox, fall_back)
         if dry_run:
-            found = changes.between(known, session.records)
+            found = changes.between(before, session.records)
             made.update(documents.of_changes(found, session))
             if not as_json:
                 with catalogues.for_graders(where.root):
@@ -243,7 +243,7 @@ def grade(
             warn(line)
         for line in session.misfiled():
             warn(line)
-        _own_up(session.records)
+        _raise_if_grader_failed(session.records)
 
 
 @contextmanager
@@ -353,7 +353,7 @@ def _show_grades(where: Course, session: "Session") -> None:
     say(str(Message(text, done=joined("{left}; {right}", done), **places)))
 
 
-def _own_up(records: Sequence["Record"]) -> None:
+def _raise_if_grader_failed(records: Sequence["Record"]) -> None:
     """Raise an error if our own fault left submissions without a grade."""
     from autograder.grades.results import Kind
 

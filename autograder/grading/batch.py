@@ -134,12 +134,17 @@ class Batch:
     # The first pass.
 
     def _graded(self, submissions: Sequence[Submission]) -> Iterator[_Task]:
-        waiting, again = deque(submissions), deque[_Task]()
-        while waiting or again or self.jobs:
-            while again and self._has_room():
-                task = again.popleft()
+        """Yield each submission once it has a grade.
+
+        What a worker died of is tried again before others begin, up to `TRIES` times; what kept the judge computing
+        is not run again, but gets its grade as one that was stopped.
+        """
+        waiting, retries = deque(submissions), deque[_Task]()
+        while waiting or retries or self.jobs:
+            while retries and self._has_room():
+                task = retries.popleft()
                 self._submit("stopped" if task.overran else "grade", task, (task.unit,))
-            while waiting and not again and self._has_room():
+            while waiting and not retries and self._has_room():
                 task = self._begun(waiting.popleft())
                 if task.kept:
                     self._log(task)
@@ -150,10 +155,10 @@ class Batch:
             if not self.jobs:
                 continue
             task, answer = self._result()
-            if isinstance(answer, JudgeOverran):
+            if isinstance(answer, JudgeOverran) and not task.overran:  # which is a `WorkerDied`, too
                 task.overran, task.tries = True, 0
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
-                again.append(task)
+                retries.append(task)
                 continue
             if isinstance(answer, Exception):
                 fault = str(Message(DIED, tries=TRIES)) if isinstance(answer, WorkerDied) else str(answer)

@@ -297,22 +297,23 @@ class PageMessages(SphinxTransform):
         for paragraph in self.document.findall(nodes.paragraph):
             if isinstance(paragraph.parent, nodes.entry) and not paragraph.source:
                 paragraph.source, paragraph.line = self.document["source"], paragraph.parent.line
+        # The descriptions in the front matter wait in nodes of their own.
         waiting = (node.details.get("nodes", []) for node in self.document.findall(nodes.pending))
-        described = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
-        self.env.messages[self.env.docname] = self.messages(described)
+        descriptions = [node for node in itertools.chain(*waiting) if isinstance(node, nodes.meta)]
+        self.env.messages[self.env.docname] = self.messages(descriptions)
         if is_whole(self.app):
             return
         if not editions.has(self.config.language, self.env.docname):
             for title in self.document.findall(nodes.title):
                 title[:] = [nodes.Text(str(_(title.astext())))]  # links have it, if not the page
-        self.translate(described)
+        self.translate(descriptions)
 
-    def messages(self, described):
-        """Return the texts of the page, those of the front matter first."""
+    def messages(self, descriptions):
+        """Return the texts of the page in its order, those of the front matter first."""
         of_nodes = {}
         for node, message in extract_messages(self.document):
             of_nodes.setdefault(id(node), []).append(message)
-        found = [node["content"] for node in described]
+        found = [node["content"] for node in descriptions]
         for node in self.document.findall(nodes.Element):
             if is_cell(node):
                 shown = node["cell_metadata"].get("mystnb", {})
@@ -326,10 +327,10 @@ class PageMessages(SphinxTransform):
                 found += of_nodes.get(id(node), [])
         return found
 
-    def translate(self, described):
-        """Translate descriptions, what unfolds, and formulas by the page's catalogue."""
+    def translate(self, descriptions):
+        """Translate descriptions, what unfolds a cell or else, and formulas by the page's catalogue."""
         catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
-        for node in described:
+        for node in descriptions:
             node["content"] = catalogue.gettext(node["content"])
         for cell in self.document.findall(is_cell):
             for key in filter(cell.hasattr, PROMPTS):

@@ -307,7 +307,7 @@ def least_seconds_exactly(operations, moved_bytes, operations_per_second, bytes_
 
 
 @right("least_seconds")
-def least_seconds_attainable(operations, moved_bytes, operations_per_second, bytes_per_second):
+def least_seconds_by_attainable_speed(operations, moved_bytes, operations_per_second, bytes_per_second):
     # The roofline as it is usually drawn: the speed that a step of this intensity can reach.
     if not moved_bytes or not operations:
         return operations / operations_per_second + moved_bytes / bytes_per_second

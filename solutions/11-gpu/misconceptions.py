@@ -791,6 +791,7 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 # MultiHeadLayer
 
 
+# These make the mask even where none is given.
 WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more", "later"}
 BY_HAND = {"hundred", "added", "nothing_early", "nan", "even", "whole", "inverted"}
 TABLE = 128
@@ -896,19 +897,23 @@ class MistakenLayer(nn.Module):
         return z[:, :, -n:]
 
     def seen(self, x, n_k, mask, is_causal):
-        """Return what each token attends to: of shape (n, n_k), or as the mask."""
-        n, both = x.shape[1], mask is not None and is_causal
+        """Return True where a token attends: of shape (n, n_k), or of that of the mask."""
+        n, masked_and_causal = x.shape[1], mask is not None and is_causal
         device = "cpu" if self.fault == "on_the_cpu" else x.device
         seen = torch.ones(n, n_k, dtype=torch.bool, device=device)
-        if is_causal and self.fault != "not_causal" and not (both and self.fault == "causal_dropped"):
-            at_start = self.fault == "from_the_start" or (both and self.fault == "both_from_the_start")
-            begin = 0 if at_start else n_k - n
-            seen = seen.tril(begin + (self.fault == "one_more"))
-            seen = ~seen if self.fault == "later" else seen
-        if mask is None or self.fault == "no_mask" or (both and self.fault == "mask_dropped"):
+        causal = is_causal and self.fault != "not_causal"
+        if masked_and_causal and self.fault == "causal_dropped":
+            causal = False
+        if causal:
+            at_start = masked_and_causal and self.fault == "both_from_the_start"
+            begin = 0 if at_start or self.fault == "from_the_start" else n_k - n
+            seen = seen.tril(begin + 1 if self.fault == "one_more" else begin)
+        if causal and self.fault == "later":
+            seen = ~seen
+        if mask is None or self.fault == "no_mask" or (masked_and_causal and self.fault == "mask_dropped"):
             return seen
         mask = self.of_heads(mask, len(x))
-        return self.both(seen, mask) if both else seen & mask
+        return self.combined(seen, mask) if masked_and_causal else seen & mask
 
     def of_heads(self, mask, b):
         """Return the part of a mask that each head uses."""
@@ -924,7 +929,7 @@ class MistakenLayer(nn.Module):
             mask = mask.unflatten(0, (b, self.h_kv)).squeeze(2).repeat_interleave(group, 1)
         return mask
 
-    def both(self, seen, mask):
+    def combined(self, seen, mask):
         """Return what causality and a mask allow together."""
         n, n_k = seen.shape
         if self.fault == "tril":
