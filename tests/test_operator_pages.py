@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -200,6 +201,16 @@ def has_pages(course, said):
 
 
 # By how a block begins: what is done before it, what is another here, and what tells that it did its work.
+def is_due(when):
+    """Return a function that tells whether the exercise is due at a time, by the gradebook."""
+
+    def due(course, said):
+        with Gradebook(f"sqlite:///{course.root}/gradebook.db") as book:
+            return book.find_assignment(NAME).duedate == when
+
+    return due
+
+
 AS_PRINTED = {
     ("grading", f"{PREFIX}autograder doctor"): (
         downloaded("Grace Hopper", "report.html", "grades.csv"),
@@ -211,6 +222,7 @@ AS_PRINTED = {
         {},
         there(f"autograded/bob/{NAME}/grade.json"),
     ),
+    ("grading", f"{PREFIX}nbgrader db assignment add"): (None, {}, is_due(datetime(2026, 12, 1, 23, 59))),
     ("operating", "#!/bin/bash"): (away("autograded/hana"), {"/srv/attention": "{root}"}, is_mailed_once),
     ("operating", f"{PREFIX}autograder grade --json"): (
         None,
