@@ -43,8 +43,10 @@ def main():
         pins = (ROOT / "requirements.txt").read_text(encoding="utf8").splitlines()
         constraints.write_text("\n".join(pin for pin in pins if "==" in pin and not FREE.match(pin)), encoding="utf8")
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--constraint", constraints)
-        # pip says that Jupyter Book forbids them.
-        subprocess.run([*pip, "--target", packages, *PACKAGES], check=True, stderr=subprocess.DEVNULL)
+        install = subprocess.run([*pip, "--target", packages, *PACKAGES], stderr=subprocess.PIPE, text=True)
+        if install.returncode:  # else pip only says that Jupyter Book forbids them
+            print(f"{install.stderr}pip did not install the newest Sphinx and MyST.")
+            return install.returncode
         begun = time.monotonic()
         build = subprocess.run(
             [sys.executable, "-c", BUILD, folder],

@@ -42,6 +42,7 @@ from autograder.checking.answers import FAMILIES, answers_in
 from autograder.checking.diagnosis import same
 from autograder.checking.draw import noncontiguous, read_only
 from autograder.checking.expect import (
+    as_numbers,
     describe,
     expect,
     expect_agrees,
@@ -1622,3 +1623,24 @@ def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, told):
     assert finding(own) == told
     own = Result("values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3))
     assert finding(own) == "It is 3 times."
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [
+        ([1, True, 2.5], [1, 1, 2.5]),
+        ([[1, 2], [3]], [1, 2, 3]),
+        ([], []),
+        ([2**63, -1], [2.0**63, -1]),
+        ([10**400, 1.5], None),
+        ([[1.5, 2], [10**400, 1]], None),
+        ([1, "2"], None),
+    ],
+    ids=str,
+)
+def test_the_numbers_of_a_list_are_taken_at_once_or_one_by_one(value, numbers):
+    """An integer that no array holds is no number, and no error of the judge."""
+    taken = as_numbers(value)
+    assert (taken is None) == (numbers is None)
+    if numbers is not None:
+        assert taken.tolist() == numbers

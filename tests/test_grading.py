@@ -377,22 +377,27 @@ def test_points_given_for_a_function_are_in_the_comment_after_the_next_run(by_ha
     assert (score, waits) == (6.0, True) and any("4 of 4 points for add" in reason for reason in reasons_shown)
 
 
-@pytest.mark.slow
-def test_late_penalties_are_nbgraders(toy, tmp_path):
-    plugin = "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = 'zero'\n"
-    root = tmp_path / "course"
+def with_due_date(toy, root, rule):
+    """Return a copy of the toy course in which the exercise is due on 10 January 2026, with a rule for late work."""
     shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
     with (root / "nbgrader_config.py").open("a") as config:
-        config.write(plugin)
+        config.write(rule)
     course = Course(root=root, into=root)
     with gradebook.opened(course) as book:
         gradebook.register(course, book, course.exercises()[0])
     with Gradebook(course.db_url, course.course_id) as book:
         book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
-    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 00:30:00 America/Los_Angeles", toy=course)
-    hand_in(root / "submitted", "early", RIGHT, stamp="2026-01-09 00:00:00 UTC", toy=course)
-    hand_in(root / "submitted", "undated", RIGHT, stamp="some day", toy=course)
-    result = run(course, "grade", "--submitted", root / "submitted", "--into", root)
+    return course
+
+
+@pytest.mark.slow
+def test_late_penalties_are_nbgraders(toy, tmp_path):
+    plugin = "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = 'zero'\n"
+    course = with_due_date(toy, tmp_path / "course", plugin)
+    hand_in(course.root / "submitted", "late", RIGHT, stamp="2026-01-11 00:30:00 America/Los_Angeles", toy=course)
+    hand_in(course.root / "submitted", "early", RIGHT, stamp="2026-01-09 00:00:00 UTC", toy=course)
+    hand_in(course.root / "submitted", "undated", RIGHT, stamp="some day", toy=course)
+    result = run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root)
     assert result.exit_code == 0
     late, early, undated = (record_of(course, name) for name in ("late", "early", "undated"))
     assert (late["score"], late["penalty"], early["score"]) == (0, 6, 6)
@@ -400,7 +405,7 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     assert undated["score"] == 6 and "could not be read as a date" in undated["repairs"][0]
     with Gradebook(course.db_url, course.course_id) as book:
         book.update_or_create_assignment("01-toy", duedate="2026-01-20T00:00:00", course_id=course.course_id)
-    result = run(course, "grade", "--submitted", root / "submitted", "--into", root)
+    result = run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root)
     assert "Graded 0; 3 unchanged" in result.output and "late −6" not in result.output
     (row,) = (row for row in records.rows(course) if row["student_id"] == "late")
     assert (row["score"], row["late_submission_penalty"]) == (6, 0)
@@ -410,19 +415,11 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
 def test_the_rule_that_the_page_shows_takes_a_tenth_for_each_day(toy, tmp_path):
     page = (ROOT / "book" / "grading.md").read_text(encoding="utf8")
     (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
-    root = tmp_path / "course"
-    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
-    with (root / "nbgrader_config.py").open("a") as config:
-        config.write(rule)
-    course = Course(root=root, into=root)
-    with gradebook.opened(course) as book:
-        gradebook.register(course, book, course.exercises()[0])
-    with Gradebook(course.db_url, course.course_id) as book:
-        book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
-    hand_in(root / "submitted", "late", RIGHT, stamp="2026-01-11 08:30:00 UTC", toy=course)
-    assert run(course, "grade", "--submitted", root / "submitted", "--into", root).exit_code == 0
-    found = record_of(course, "late")
-    assert found["penalty"] == pytest.approx(0.2 * 6) and found["score"] == pytest.approx(0.8 * 6)
+    course = with_due_date(toy, tmp_path / "course", rule)
+    hand_in(course.root / "submitted", "late", RIGHT, stamp="2026-01-11 08:30:00 UTC", toy=course)
+    assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
+    late = record_of(course, "late")
+    assert late["penalty"] == pytest.approx(0.2 * 6) and late["score"] == pytest.approx(0.8 * 6)
 
 
 @pytest.mark.slow

@@ -384,10 +384,10 @@ def test_each_path_that_a_readme_names_exists(readme):
 def test_each_module_that_a_folder_is_said_to_have_is_there():
     """In the table of the engine's folders: names in parentheses, without their suffix."""
     text = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
-    said = [
+    modules = [
         f"{folder}/{name}.py"
         for folder, row in re.findall(r"^\| `([\w/]+)/` \| (.*) \|$", text, re.MULTILINE)
         for names in re.findall(r"\(((?:`\w+`(?:, )?)+)\)", row)
         for name in re.findall(r"`(\w+)`", names)
     ]
-    assert len(said) > 40 and not [path for path in said if not (ROOT / "autograder" / path).is_file()]
+    assert len(modules) > 40 and not [path for path in modules if not (ROOT / "autograder" / path).is_file()]

@@ -571,11 +571,11 @@ def test_a_number_for_a_sentence_is_kept_as_the_build_keeps_one(value, monkeypat
 def test_each_experiment_on_a_page_says_when_it_was_recorded_and_how_long_it_took(html):
     """Only what stands on the page: neither a cell that is removed, nor one whose code is."""
     for page in run_pages.pages():
-        kept = records.read(page.stem)
-        if not kept:
+        recorded = records.read(page.stem)
+        if not recorded:
             continue
         tags = records.recorded_tags(page.read_text(encoding="utf8"))
-        shown = [cell for cell, own in zip(kept["cells"], tags, strict=True) if "remove" not in own]
+        shown = [cell for cell, own in zip(recorded["cells"], tags, strict=True) if "remove" not in own]
         text = (html / "book" / f"{page.stem}.html").read_text(encoding="utf8")
         lines = re.findall(r'<p class="abh-recorded">(.*?)</p>', text)
         assert len(lines) == len(shown), page.stem

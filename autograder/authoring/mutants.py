@@ -235,10 +235,10 @@ def _operations(node: ast.BinOp) -> list[ast.expr]:
 
 
 def _comparisons(node: ast.Compare) -> list[ast.expr]:
-    found: list[ast.expr] = []
+    changed: list[ast.expr] = []
     for i, op in enumerate(node.ops):
-        found += [_with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]]) for other in COMPARISONS[type(op)]]
-    return found
+        changed += [_with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]]) for other in COMPARISONS[type(op)]]
+    return changed
 
 
 def _calls(node: ast.Call) -> list[ast.expr]:

@@ -313,19 +313,19 @@ class PageMessages(SphinxTransform):
         of_nodes = {}
         for node, message in extract_messages(self.document):
             of_nodes.setdefault(id(node), []).append(message)
-        found = [node["content"] for node in descriptions]
+        texts = [node["content"] for node in descriptions]
         for node in self.document.findall(nodes.Element):
             if is_cell(node):
                 shown = node["cell_metadata"].get("mystnb", {})
-                found += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
-                found += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
+                texts += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
+                texts += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
             elif within(node, is_no_text):
                 continue
             elif is_unfolding(node):
-                found += SUMMARY.findall(node.astext())
+                texts += SUMMARY.findall(node.astext())
             else:
-                found += of_nodes.get(id(node), [])
-        return found
+                texts += of_nodes.get(id(node), [])
+        return texts
 
     def translate(self, descriptions):
         """Translate descriptions, what unfolds a cell or else, and formulas by the page's catalogue."""

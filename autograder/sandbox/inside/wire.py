@@ -154,7 +154,7 @@ class Encoder:
             return {"t": "dict", "v": pairs}
         if id(value) in self._places:
             return {"t": "same", "v": self._places[id(value)]}
-        return self._of_a_subclass(value, depth, torch)
+        return self._other(value, depth, torch)
 
     def _number(self, value: int | float | complex) -> Plain:
         if isinstance(value, int):
@@ -163,8 +163,8 @@ class Encoder:
             return value if math.isfinite(value) else {"t": "float", "v": repr(value)}
         return {"t": "complex", "v": [repr(value.real), repr(value.imag)]}
 
-    def _of_a_subclass(self, value: Any, depth: int, torch: Any) -> Plain:
-        """Return the JSON for what is of a class derived from a known one, or is a reference.
+    def _other(self, value: Any, depth: int, torch: Any) -> Plain:
+        """Return the JSON for a value of NumPy's, of torch's, or of a class that somebody wrote.
 
         A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its text.
         """
