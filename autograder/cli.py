@@ -82,7 +82,15 @@ def _show_findings(found: "list[Finding]") -> None:
 
 COMMANDS = {
     "Students": (student.check, student.explain),
-    "Instructors": (instructor.collect, instructor.grade, instructor.report, instructor.export, race, bundle),
+    "Instructors": (
+        instructor.collect,
+        instructor.grade,
+        instructor.extend,
+        instructor.report,
+        instructor.export,
+        race,
+        bundle,
+    ),
     "Authors": (
         author.new,
         author.release,

@@ -1,8 +1,8 @@
-"""The engine for nbgrader's own commands: three classes, named in `nbgrader_config.py`.
+"""The engine for nbgrader's own commands: four classes, named in `nbgrader_config.py`.
 
-`Run` replaces what nbgrader's `autograde` does before and while it runs a notebook. Points, comments and penalties
-are left to nbgrader's own preprocessors, which run afterwards; `Grades` is one of them that supports pending points.
-`Page` is what nbgrader's `generate_feedback` writes.
+`Run` replaces what nbgrader's `autograde` does before and while it runs a notebook. Points and comments are left to
+nbgrader's own preprocessor, which runs afterwards: `Grades` is this one with pending points. `LatePenalties` replaces
+its preprocessor for late work. `Page` is what nbgrader's `generate_feedback` writes.
 """
 
 import atexit
@@ -75,6 +75,20 @@ class Grades(SaveAutoGrades):
             self.gradebook.find_grade(cell.metadata.nbgrader.grade_id, *whose).needs_manual_grade = True
             self.gradebook.db.commit()
         return cell, resources
+
+
+class LatePenalties(NbGraderPreprocessor):
+    """Saves the late penalty as `grade` does: with `deadlines.toml`, and with free days."""
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        """Return both unchanged."""
+        whose = resources["nbgrader"]
+        course = replace(_course(self.config), db=whose["db_url"])
+        with gradebook.opened(course) as book:
+            writer = gradebook.Writer(course, book)
+            writer.set_dates()
+            writer.penalize(whose["assignment"], whose["student"])
+        return nb, resources
 
 
 class Page(Exporter):

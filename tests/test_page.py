@@ -272,7 +272,16 @@ def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
     assert ", seed=7)" in said(pair.select_one(".check"))
 
 
-@pytest.mark.parametrize("seconds, words", [(59, "less than a minute"), (60, "1 minute"), (7300, "2 hours")])
+@pytest.mark.parametrize(
+    "seconds, words",
+    [
+        (59, "less than a minute"),
+        (60, "1 minute"),
+        (7300, "2 hours, 1 minute"),
+        (97200, "1 day, 3 hours"),
+        (86460, "1 day"),
+    ],
+)
 def test_lateness_is_a_sentence(seconds, words):
     assert f"It was submitted {words} after the due date; no points are lost." in said(
         page_with(PASSED, seconds_late=seconds)

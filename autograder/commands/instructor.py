@@ -390,6 +390,59 @@ def _points(record: "Record") -> str:
     return f"{record.score:g}{pending} / {record.max_score:g}"
 
 
+def extend(
+    student: Annotated[str, typer.Argument(help="The student's id.", show_default="list the extensions")] = "",
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 01-qkv.", show_default=False)] = "",
+    time: Annotated[
+        str, typer.Argument(help="How much more time: 12h, 3d or 1w. 0d takes an extension back.", show_default=False)
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why; for the list of extensions.", show_default=False)] = "",
+    into: Into = None,
+    db: Database = "",
+    course: Root = ROOT,
+) -> None:
+    """Give a student more time for an exercise, or list all extensions.
+
+    Writes into deadlines.toml, which also has the due dates. `grade` reads it each time: it computes the late
+    penalties again and runs no submission for that. `grade --dry-run` first shows who gains and who loses points.
+    """
+    from autograder.course import deadlines
+    from autograder.grades import gradebook
+    from autograder.grades.reasons import moment
+    from autograder.sanitize import text
+
+    where = course_at(course, into, db)
+    if not student:
+        _list_extensions(where)
+        return
+    if not (exercise and time):
+        raise UserError("Name the student, the exercise and the time: extend ada 01-qkv 3d --reason ill")
+    gradebook.check_student(where, student)
+    due = deadlines.extend(where, student, exercise, time, text.line(reason))
+    say(
+        f"{student}: {exercise} is due on {moment(due.isoformat())}. Written to "
+        f"{short(deadlines.path_of(where), where)}; it counts from the next `python -m autograder grade` on."
+    )
+
+
+def _list_extensions(where: Course) -> None:
+    from autograder.course import deadlines
+    from autograder.grades.reasons import duration
+    from autograder.sanitize import text
+
+    found = list(deadlines.read(where).in_force())
+    if not found:
+        say("No student has an extension.")
+        return
+    table = Table(show_edge=False, header_style="bold")
+    for name in ("Student", "Exercise", "Extension", "Reason"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        time = str(duration(one.time.total_seconds()))
+        table.add_row(escape(text.line(one.student)), one.exercise, time, escape(text.line(one.reason)))
+    out.print(table)
+
+
 def report(
     into: Into = None,
     db: Database = "",

@@ -94,7 +94,7 @@ class Race:
         """Return the race that a table describes; raise `UserError`, which calls the file `named`, if it doesn't."""
         kinds: dict[str, type] = {own.name: str if own.type is str else list for own in dataclasses.fields(cls)}
         for key, value in said.items():
-            _expect(named, key, value, kinds, within="race.")
+            check_setting(named, key, value, kinds, within="race.")
             item = str if key == "functions" else int
             if kinds[key] is list and not (value and all(type(own) is item for own in value)):
                 items = "names" if item is str else "whole numbers"
@@ -149,10 +149,10 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{named} is not TOML: {error}.") from None
         for key, value in said.items():
-            _expect(named, key, value, _KEYS)
+            check_setting(named, key, value, _KEYS)
         usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
-            _expect(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
+            check_setting(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
         _expect_packages(named, said.get("packages", []))
         if "race" in said:
             said["race"] = Race.read(named, said["race"])
@@ -170,7 +170,7 @@ _IN_WORDS = {
 }
 
 
-def _expect(named: str, key: str, value: Any, kinds: dict[str, type], within: str = "") -> None:
+def check_setting(named: str, key: str, value: Any, kinds: dict[str, type], within: str = "") -> None:
     """Raise `UserError` unless `kinds` has this key, and for the value's type."""
     if key not in kinds:
         hint = TITLE if key == "title" else _meant(difflib.get_close_matches(key, kinds, n=1))
@@ -379,7 +379,7 @@ class Course:
             raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}.") from None
         check_limits(said)
         for key, value in said.Course.items():
-            _expect(CONFIG, key, value, {"packages": list}, within="c.Course.")
+            check_setting(CONFIG, key, value, {"packages": list}, within="c.Course.")
             _expect_packages(CONFIG, value, within="c.Course.")
         return said
 
@@ -420,7 +420,7 @@ class Course:
         for name in names or (() if known else written):
             if name in written and name not in known:
                 raise UserError(f"{name} is not released yet. Run: python -m autograder release {name}")
-        found = self._named(names, known)
+        found = self.named(names, known)
         lacking = [exercise for exercise in found if not exercise.archive.exists()]
         if lacking:
             first, others = lacking[0].name, len(lacking) - 1
@@ -430,7 +430,7 @@ class Course:
 
     def released(self) -> list[Exercise]:
         """Return the exercises with a released notebook, including those without the archive next to it."""
-        return self._named((), _folders(self.root.glob("exercises/*/*.ipynb")))
+        return self.named((), _folders(self.root.glob("exercises/*/*.ipynb")))
 
     def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
         """Return the exercises of these names that have an author's text here, or all of them.
@@ -440,9 +440,10 @@ class Course:
         UserError
             If there is no exercise of that name.
         """
-        return self._named(names, _folders(self.root.glob("solutions/*/*.py")))
+        return self.named(names, _folders(self.root.glob("solutions/*/*.py")))
 
-    def _named(self, names: Sequence[str], known: list[str]) -> list[Exercise]:
+    def named(self, names: Sequence[str], known: list[str]) -> list[Exercise]:
+        """Return the exercises of these names, or all `known` ones; raise `UserError` for an unknown name."""
         for name in names:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
@@ -467,7 +468,7 @@ def check_limits(config: Config) -> None:
         if section != "Limits":
             raise UserError(f"{CONFIG} has c.{section}, which has no effect. Did you mean c.Limits?")
     for key, value in config.Limits.items():
-        _expect(CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits.")
+        check_setting(CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits.")
 
 
 def _folders(paths: Iterable[Path]) -> list[str]:

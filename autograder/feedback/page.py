@@ -35,9 +35,9 @@ from autograder.course.cells import (
 from autograder.course.limits import Limits
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
-from autograder.grades import file_problems
+from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import named
-from autograder.grades.results import Kind, Saved, SavedCell
+from autograder.grades.results import Kind, Saved, SavedCell, Standing
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
@@ -55,12 +55,6 @@ OPEN_IT = (
 )
 HAND_IT_IN = "Submit your notebook again, and do not rename it."
 """The reasons that also say what to do."""
-
-TIMES = (
-    (86400, lambda count: words.counted("{count} day", "{count} days", count)),
-    (3600, lambda count: words.counted("{count} hour", "{count} hours", count)),
-    (60, lambda count: words.counted("{count} minute", "{count} minutes", count)),
-)
 
 
 def render(
@@ -106,7 +100,7 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
         style=_style(),
         said=said,
         advice=_advice(said),
-        late=_late(saved),
+        dates=_dates(saved.standing),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
         stretches=[] if as_given else list(_stretches(cells, functions, saved, said, room)),
@@ -218,25 +212,24 @@ def _advice(said: outcome_cell.Said | None) -> str:
     return words.translated(OPEN_IT)
 
 
-def _late(saved: Saved) -> Message | None:
-    """Return a sentence on lateness, if there was any."""
-    standing = saved.standing
-    if standing.seconds_late <= 0 and not standing.penalty:
-        return None
+def _dates(standing: Standing) -> list[Message]:
+    """Return a sentence on when the submission was due, and one on how late it was, if there is anything to say."""
+    found, when = [], reasons.due(standing.deadline)
+    if when is not None:
+        found.append(when)
+    free_days = reasons.free_days(standing.deadline)
+    if standing.seconds_late > 0 or standing.penalty:
+        found.append(_late(standing))
+    return [*found, free_days] if free_days else found
+
+
+def _late(standing: Standing) -> Message:
     costs = Message("points lost: {points}", points=_number(standing.penalty))
-    free = Message("no points are lost")
-    for seconds, counted in TIMES:
-        if standing.seconds_late >= seconds:
-            time = counted(int(standing.seconds_late // seconds))
-            break
-    else:
-        time = Message("late")
-        if not standing.seconds_late:
-            return Message("It was submitted late; {what}.", what=costs)
-    if time.text == "late":
-        time = Message("less than a minute")
+    if not standing.seconds_late:
+        return Message("It was submitted late; {what}.", what=costs)
+    what = costs if standing.penalty else Message("no points are lost")
     text = "It was submitted {time} after the due date; {what}."
-    return Message(text, time=time, what=costs if standing.penalty else free)
+    return Message(text, time=reasons.duration(standing.seconds_late), what=what)
 
 
 # Cards

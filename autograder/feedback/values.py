@@ -144,7 +144,7 @@ class Page:
     style: Markup
     said: Said | None
     advice: str
-    late: Message | None
+    dates: list[Message]
     functions: list[Function]
     cards: list[Card]
     stretches: list[Prose | Given | Work]

@@ -1,6 +1,7 @@
 """Reads and writes nbgrader's gradebook, with a single writer at a time. All SQL goes through nbgrader's own API."""
 
 import contextlib
+import difflib
 import functools
 import logging
 import time
@@ -31,15 +32,15 @@ from nbgrader.api import (
     SubmittedNotebook,
     new_uuid,
 )
-from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.preprocessors import SaveCells
 from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import Connection, bindparam, insert, inspect, make_url, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from autograder.course import locks
-from autograder.course.config import CONFIG, Course, Exercise, UserError, masked
-from autograder.grades import database
-from autograder.grades.results import Kind, Outcome, Saved, SavedCell, Standing
+from autograder.course import deadlines, locks
+from autograder.course.config import Course, Exercise, UserError, masked
+from autograder.grades import database, late
+from autograder.grades.results import Deadline, Kind, Outcome, Saved, SavedCell, Standing
 
 QUIET = logging.getLogger("autograder.nbgrader")
 QUIET.setLevel(logging.CRITICAL)
@@ -168,18 +169,6 @@ def _instead(**ours: Any) -> Iterator[None]:
         yield
     finally:
         vars(nbgrader.api).update(theirs)
-
-
-@contextmanager
-def _mended_in_config() -> Iterator[None]:
-    """Turn an error from the course's rule for late work into one that points to its configuration."""
-    try:
-        yield
-    except Exception as error:  # whatever a class that the configuration names may raise
-        raise UserError(
-            f"{CONFIG}: the penalty for late work cannot be computed: {error}. "
-            "Fix c.AssignLatePenalties or c.LateSubmissionPlugin there."
-        ) from error
 
 
 def _scripts() -> ScriptDirectory:
@@ -313,9 +302,19 @@ class Writer:
     def __init__(self, course: Course, gradebook: Gradebook):
         self.course, self.gradebook = course, gradebook
         self._exercises: dict[str, _Exercise] = {}
-        with _mended_in_config():
-            self._rule = AssignLatePenalties(config=course.config, log=QUIET)
-            self._rule.init_plugin()
+        self._rule = late.Rule(course)
+
+    def set_dates(self) -> None:
+        """Give nbgrader's tables the due dates of `deadlines.toml`, and the extensions for these exercises."""
+        db, dates = self.gradebook.db, self._rule.dates
+        for exercise in self.gradebook.assignments:
+            if exercise.name not in dates.due:
+                continue
+            exercise.duedate = deadlines.utc(dates.due[exercise.name])
+            for submission in exercise.submissions:
+                submission.extension = dates.extension(submission.student_id, exercise.name)
+        db.commit()
+        self._exercises.clear()
 
     def saved(self, name: str, student: str, comment: Callable[[Saved], str] | None = None) -> Saved | None:
         """Return a submission's present grades, including manual ones, or None if it is not graded.
@@ -330,13 +329,24 @@ class Writer:
                 return None
             if comment:
                 before = found.penalty, found.automatic
-                found.penalty = self._late(found)
+                found.penalty = self._penalty(found)
                 found.automatic = comment(Saved(found.standing(), found.cells()))
                 if (found.penalty, found.automatic) != before:
                     self._written(found)
             return Saved(found.standing(), found.cells())
 
         return self._whole(name, student, read)
+
+    def penalize(self, name: str, student: str) -> None:
+        """Compute a submission's late penalty for the present due date, and store it."""
+
+        def work() -> None:
+            found = self._found(name, student)
+            if found is not None:
+                found.penalty = self._penalty(found)
+                self._write_penalty(found)
+
+        self._whole(name, student, work)
 
     def save(
         self,
@@ -366,8 +376,9 @@ class Writer:
         def write() -> Saved:
             found = self._found(name, student) or self._added(name, student)
             found.timestamp = timestamp
+            found.deadline = self._deadline(found)
             found.take(outcome, unchanged)
-            found.penalty = self._late(found)
+            found.penalty = self._penalty(found)
             found.automatic = comment(Saved(found.standing(), found.cells()))
             self._written(found)
             return Saved(found.standing(), found.cells())
@@ -412,6 +423,7 @@ class Writer:
             graded = [*notebook.grade_cells, *notebook.task_cells]
             commented = [*notebook.solution_cells, *notebook.task_cells]
             self._exercises[name] = _Exercise(
+                name=name,
                 assignment=notebook.assignment.id,
                 notebook=notebook.id,
                 due=notebook.assignment.duedate,
@@ -439,6 +451,7 @@ class Writer:
             return None
         found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
         found.penalty = row.late_submission_penalty
+        found.deadline = self._deadline(found)
         # With their cells, though the notebook alone would do: the tables' indices begin with these, and without one
         # each submission would look through the whole class.
         for table, rows, cells in (
@@ -456,8 +469,10 @@ class Writer:
         exercise, db = self._exercise(name), self.gradebook.db
         if db.execute(select(STUDENTS.c.id).where(STUDENTS.c.id == student)).first() is None:
             db.execute(insert(STUDENTS).values(id=student))
-        added = _Submission(exercise, student, new_uuid(), new_uuid())
-        db.execute(insert(SUBMISSIONS).values(id=added.id, assignment_id=exercise.assignment, student_id=student))
+        extension = self._rule.dates.extension(student, name)
+        added = _Submission(exercise, student, new_uuid(), new_uuid(), extension=extension)
+        values = {"id": added.id, "assignment_id": exercise.assignment, "student_id": student, "extension": extension}
+        db.execute(insert(SUBMISSIONS).values(values))
         db.execute(insert(NOTEBOOKS).values(id=added.notebook, assignment_id=added.id, notebook_id=exercise.notebook))
         for table, rows, cells in (
             (GRADES, added.grades, exercise.graded),
@@ -487,22 +502,33 @@ class Writer:
         row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook)
         self.gradebook.db.execute(row.values(late_submission_penalty=found.penalty))
 
-    def _late(self, found: "_Submission") -> float | None:
-        """Return the late penalty by the plugin that the configuration names: nbgrader's, within 0 and the points."""
-        late = found.seconds_late()
-        if not late:
-            return None
-        with _mended_in_config():
-            penalty: float | None = self._rule.plugin_inst.late_submission_penalty(found.student, found.score(), late)
-            if penalty is None:
-                return None
-            return 0.0 if penalty < 0 else min(penalty, found.score())
+    def _deadline(self, found: "_Submission") -> Deadline:
+        """Return when a submission was due, and the free days that it uses beside its student's other ones."""
+        names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
+        others = self.gradebook.db.execute(
+            select(SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension, Assignment.duedate)
+            .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
+            .where(
+                SUBMISSIONS.c.assignment_id.in_(names.keys() - {found.exercise.assignment}),
+                SUBMISSIONS.c.student_id == found.student,
+            )
+        )
+        hand_ins = [
+            late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension) for one in others
+        ]
+        return self._rule.deadlines_of([*hand_ins, found.hand_in()])[found.exercise.name]
+
+    def _penalty(self, found: "_Submission") -> float | None:
+        """Return the late penalty by the course's rule, at most all points."""
+        seconds, free_days = found.hand_in().seconds_late, found.deadline.free_days_used
+        return self._rule.penalty(found.student, found.score(), seconds, free_days)
 
 
 @dataclass(frozen=True)
 class _Exercise:
-    """An exercise in the gradebook: ids, the due date, and its cells by id."""
+    """An exercise in the gradebook: its name, ids, the due date, and its cells by id."""
 
+    name: str
     assignment: str
     notebook: str
     due: datetime | None
@@ -521,6 +547,7 @@ class _Submission:
     timestamp: datetime | None = None
     extension: timedelta | None = None
     penalty: float | None = None
+    deadline: Deadline = field(default_factory=Deadline)
     grades: dict[str, dict[str, Any]] = field(default_factory=dict)
     comments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -566,11 +593,9 @@ class _Submission:
             for row in self.grades.values()
         )
 
-    def seconds_late(self) -> float:
-        """Return how late it was submitted, given the due date and the student's extension."""
-        if self.timestamp is None or self.exercise.due is None:
-            return 0.0
-        return max(0.0, (self.timestamp - self.exercise.due - (self.extension or timedelta())).total_seconds())
+    def hand_in(self) -> late.HandIn:
+        """Return what decides how late it is."""
+        return late.HandIn(self.exercise.name, self.timestamp, self.exercise.due, self.extension)
 
     def score(self) -> float:
         """Return the points of all cells."""
@@ -583,8 +608,9 @@ class _Submission:
             score=round(max(0.0, self.score() - penalty), 4),
             max_score=sum(most for _, most in self.exercise.graded.values()),
             penalty=penalty,
-            seconds_late=self.seconds_late(),
+            seconds_late=self.hand_in().seconds_late,
             needs_manual_grade=any(_waits(row) for row in self.grades.values()),
+            deadline=self.deadline,
         )
 
     def cells(self) -> dict[str, SavedCell]:
@@ -644,15 +670,32 @@ def enroll(course: Course, people: Mapping[str, Mapping[str, str]]) -> int:
     return changed
 
 
-def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, SavedCell]]]:
+def check_student(course: Course, student: str) -> None:
+    """Raise `UserError` unless the gradebook or the folder of submissions has a student of this id."""
+    if not course.has_gradebook and not course.submitted.is_dir():
+        raise UserError("There are no students yet. Collect their submissions first: python -m autograder collect")
+    known = {folder.name for folder in course.submitted.glob("*/")}
+    if course.has_gradebook:
+        with opened(course) as gradebook:
+            known |= {entry.id for entry in gradebook.students}
+    if student not in known:
+        close = difflib.get_close_matches(student, known, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise UserError(
+            f"There is no student {student!r}. {meant}Students are those in the gradebook and in {course.submitted}."
+        )
+
+
+def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     """Return every grade, by exercise and student.
 
     Returns
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still needs a person;
-        and the data on each graded cell, by grade id.
+        and what `Writer.saved` returns for it, without comments.
     """
+    rule = late.Rule(course)
     with opened(course) as gradebook:
         db = gradebook.db
         most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
@@ -672,20 +715,34 @@ def rows(course: Course) -> list[tuple[dict[str, Any], dict[str, SavedCell]]]:
             penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
         found = db.execute(
             select(
-                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.student_id,
+                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension,
+                SUBMISSIONS.c.student_id,
                 STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name, Assignment.duedate,
             )
             .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
         ).all()  # fmt: skip
+    students: dict[str, list[late.HandIn]] = {}
+    for one in found:
+        students.setdefault(one.student_id, []).append(_hand_in(one))
+    due = {student: rule.deadlines_of(hand_ins) for student, hand_ins in students.items()}
     # Sorted here: databases put letters in orders of their own.
     return [
-        _row(one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id])
+        _row(
+            one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id],
+            due[one.student_id][one.name],
+        )
         for one in sorted(found, key=lambda one: (one.name, one.student_id))
-    ]
+    ]  # fmt: skip
 
 
-def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dict[str, Any], dict[str, SavedCell]]:
+def _hand_in(found: Any) -> late.HandIn:
+    return late.HandIn(found.name, found.timestamp, found.duedate, found.extension)
+
+
+def _row(
+    found: Any, cells: list[Any], penalty: float, most: float, deadline: Deadline
+) -> tuple[dict[str, Any], Saved]:
     score = sum(_score(cell) for cell in cells)
     row = {
         "assignment": found.name,
@@ -701,8 +758,11 @@ def _row(found: Any, cells: list[Any], penalty: float, most: float) -> tuple[dic
         "max_score": most,
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
+    standing = Standing(
+        row["score"], most, penalty, _hand_in(found).seconds_late, row["needs_manual_grade"], deadline
+    )
     saved = {
         cell["name"]: SavedCell(_score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None)
         for cell in cells
     }
-    return row, saved
+    return row, Saved(standing, saved)

@@ -1,12 +1,13 @@
 """Sentences for people: why a result lost points, made from what grading found."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from autograder.checking import Status, machine
-from autograder.checking.words import FULL_STOPS, Message, joined, shown, translated
+from autograder.checking.words import FULL_STOPS, Message, counted, joined, shown, translated
 from autograder.course.cells import is_check
-from autograder.grades.results import CellResult, Outcome, Record
+from autograder.grades.results import CellResult, Deadline, Outcome, Record
 
 MOST_MESSAGE = 160
 
@@ -129,3 +130,48 @@ def of_cells(cells: list[Any]) -> Iterator[str]:
         shown = [output["data"]["text/plain"] for output in outputs if output["output_type"] == "display_data"]
         printed = [output["text"] for output in outputs if output["output_type"] == "stream"]
         yield "\n".join(shown or printed) + "\n"
+
+
+def duration(seconds: float) -> Message:
+    """Return a length of time in words, by its two largest units: "1 day, 3 hours"."""
+    units = (
+        (86_400, "{count} day", "{count} days"),
+        (3_600, "{count} hour", "{count} hours"),
+        (60, "{count} minute", "{count} minutes"),
+    )
+    parts, left = [], int(seconds)
+    for number, (size, one, many) in enumerate(units):
+        count, left = divmod(left, size)
+        if count:
+            parts.append((number, counted(one, many, count)))
+    if not parts:
+        return Message("less than a minute")
+    first = parts[0][0]
+    found = joined("{left}, {right}", [words for number, words in parts if number <= first + 1])
+    assert isinstance(found, Message)
+    return found
+
+
+def due(deadline: Deadline) -> Message | None:
+    """Return the sentence that says when a submission was due, with its student's extension; None without a date."""
+    if not deadline.due:
+        return None
+    when = moment(deadline.due)
+    if not deadline.extension:
+        return Message("It was due on {when}.", when=when)
+    text = "It was due on {when}, with your extension of {time}."
+    return Message(text, when=when, time=duration(deadline.extension))
+
+
+def moment(due: str) -> str:
+    """Return a due date as people read it, such as "2026-12-01 23:59 (UTC+01:00)"."""
+    found = datetime.fromisoformat(due)
+    zone = found.isoformat()[-6:]
+    return f"{found:%Y-%m-%d %H:%M} (UTC{zone if zone != '+00:00' else ''})"
+
+
+def free_days(deadline: Deadline) -> Message | None:
+    """Return the sentence on the free days that a late submission uses; None if it uses none."""
+    used = deadline.free_days_used
+    one, many = "{count} free day used; {left} left.", "{count} free days used; {left} left."
+    return counted(one, many, used, left=deadline.free_days_left) if used else None

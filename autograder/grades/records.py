@@ -1,7 +1,6 @@
 """Records of grades: `grade.json`, how it is written, and how any version of it is read."""
 
 import contextlib
-import dataclasses
 import json
 import random
 from collections.abc import Iterable
@@ -16,11 +15,12 @@ from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.results import Record
 
-SCHEMA = 7
+SCHEMA = 8
 """The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
 relation; up to the sixth, none followed from another one or measured, no cell said in place of which functions the
-course's own answered, and the repairs named what a person still had to grade."""
+course's own answered, and the repairs named what a person still had to grade; up to the seventh, none said when it
+was due."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
@@ -135,10 +135,8 @@ def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     from autograder.grades import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
 
     found = []
-    for row, cells in gradebook.rows(course):
+    for row, saved in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
-        if record:
-            now = {name: row[name] for name in ("score", "max_score", "needs_manual_grade")}
-            record = dataclasses.replace(record.settled(cells), **now)
+        record = record and record.with_saved(saved)
         found.append(({**row, "pending": record.pending if record else 0.0}, record))
     return found

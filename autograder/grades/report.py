@@ -8,7 +8,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from autograder.course import catalogues
 from autograder.course.config import Course, UserError
 from autograder.grades import changes, reasons, records
 from autograder.grades.changes import Change, Sum
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, CheckResult, Deadline, Kind, Record
 from autograder.sanitize import code, text
 
 BINS = 10
@@ -115,7 +115,7 @@ class Met(NamedTuple):
 class Row:
     """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing.
 
-    `change` is how its grade last became another, if it ever did.
+    `change` is how its grade last became another, if it ever did; `late` says how late it was, if it was.
     """
 
     student: str
@@ -129,6 +129,7 @@ class Row:
     earlier: int
     evidence: list[str]
     change: Change | None = None
+    late: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ class Assignment:
     """The report on one exercise.
 
     `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages that were not
-    installed; `sums` summarize changed grades.
+    installed; `sums` summarize changed grades; `dates` are sentences on the due date, on late submissions and on
+    extensions.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Assignment:
     never: list[Column]
     missed: Missed | None = None
     sums: list[Sum] = field(default_factory=list)
+    dates: list[Message] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,7 @@ def _data(page: Page, base: str) -> dict[str, Any]:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
             tags = [translated("needs a manual grade")] * row.manual
             tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(row.earlier)
+            tags += [str(row.late)] if row.late else []
             rows.append(
                 [
                     numbers[row.student], row.score, row.pending, translated(row.kind), marks, texts.of(tags),
@@ -315,7 +319,40 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         never=never,
         missed=_missed(handed_in, names),
         sums=changes.sums(changed) if changed else [],
+        dates=_dates(handed_in, names),
     )
+
+
+def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
+    """Return sentences on when an exercise was due, how many were late, and who has an extension.
+
+    If students have no names here, those with an extension are only counted.
+    """
+    dated = [record for record in records if record.deadline.due]
+    if not dated:
+        return []
+    due = {_without_extension(record.deadline) for record in dated}
+    late = sum(record.seconds_late > 0 for record in dated)
+    found = [
+        Message("Due on {when}.", when=words.joined("{left}, {right}", [reasons.moment(one) for one in sorted(due)]))
+    ]
+    found.append(counted("{count} submission was late.", "{count} submissions were late.", late))
+    extended = [record for record in dated if record.deadline.extension]
+    if extended and names:
+        text = "{count} student has an extension.", "{count} students have an extension."
+        found.append(counted(*text, len(extended)))
+    elif extended:
+        who = [
+            Message("{student} ({time})", student=record.student, time=reasons.duration(record.deadline.extension))
+            for record in sorted(extended, key=lambda record: _natural(record.student))
+        ]
+        found.append(Message("Extensions: {students}.", students=words.joined("{left}, {right}", who)))
+    return found
+
+
+def _without_extension(deadline: Deadline) -> str:
+    due = datetime.fromisoformat(deadline.due) - timedelta(seconds=deadline.extension)
+    return due.isoformat(timespec="minutes")
 
 
 def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})) -> tuple[list[Lost], list[Met]]:
@@ -469,9 +506,16 @@ def _rows(
                 earlier=len(record.history),
                 evidence=[] if names else [text.block(lines) for lines in record.evidence],
                 change=changes.latest(record),
+                late=_late(record),
             )
         )
     return sorted(rows, key=lambda row: _natural(row.student))
+
+
+def _late(record: Record) -> Message | None:
+    if record.seconds_late <= 0:
+        return None
+    return Message("{time} late", time=reasons.duration(record.seconds_late))
 
 
 def _nameless(record: Record) -> Record:

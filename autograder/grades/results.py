@@ -121,10 +121,32 @@ class Outcome:
         return _pending(self.cells)
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """When a submission was due.
+
+    Attributes
+    ----------
+    due : str
+        The due date with the student's extension, as ISO 8601 has it: in the time zone of the class, or UTC. "" if
+        there is none.
+    extension : float
+        The student's extension, in seconds.
+    free_days_used, free_days_left : int
+        The free days that a late submission uses, and those that its student has left after it.
+    """
+
+    due: str = ""
+    extension: float = 0.0
+    free_days_used: int = 0
+    free_days_left: int = 0
+
+
 @dataclass
 class Standing:
     """A submission's score in the gradebook: with manual grades, and minus the late penalty.
 
+    `seconds_late` is counted from the due date with the student's extension, and includes free days.
     `needs_manual_grade` is about points that only a person can give, not about those that wait for a machine.
     """
 
@@ -133,6 +155,7 @@ class Standing:
     penalty: float = 0.0
     seconds_late: float = 0.0
     needs_manual_grade: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass(frozen=True)
@@ -185,6 +208,7 @@ class Record:
     penalty: float = 0.0
     seconds_late: float = 0.0
     needs_manual_grade: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property

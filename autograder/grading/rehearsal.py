@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from autograder.course import deadlines
 from autograder.course.config import Course
 from autograder.grades import records
 from autograder.grades.results import Record
@@ -23,8 +24,9 @@ def copied(course: Course) -> Iterator[Course]:
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         own = dataclasses.replace(course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db")
-        if course.secret.exists():
-            shutil.copy2(course.secret, own.secret)
+        for file, copy in ((course.secret, own.secret), (deadlines.path_of(course), deadlines.path_of(own))):
+            if file.exists():
+                shutil.copy2(file, copy)
         if course.has_gradebook:
             from autograder.grades import gradebook  # nbgrader takes seconds to load
 

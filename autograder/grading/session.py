@@ -205,10 +205,12 @@ class Session:
         book = self._open.enter_context(gradebook.opened(self.course, self.warn))
         for exercise in self.used:
             gradebook.register(self.course, book, exercise)
+        writer = gradebook.Writer(self.course, book)
+        writer.set_dates()
         jobs = min(self.jobs if self.jobs > 0 else cores.count(), len(self.submissions))
         self.batch = batch.Batch(
             self.course,
-            gradebook.Writer(self.course, book),
+            writer,
             lambda: self.executor.backend(jobs),
             self.setting,
             batch.Options(self.force, self.redraw, self.pages),
