@@ -9,14 +9,15 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
-from autograder.authoring import packages, published, source, translations, verified
+from autograder.authoring import handout, packages, published, source, translations, verified
+from autograder.checking import words
 from autograder.course import archive, catalogues
 from autograder.course.config import Course, Exercise, UserError
 from autograder.grades import gradebook
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
-    """Build what students get: the notebook without solutions, in all languages, its checks, and their archive.
+    """Build what students get: the notebook in all languages, without solutions, and what lies beside it.
 
     Parameters
     ----------
@@ -58,8 +59,11 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     into.parent.mkdir(parents=True, exist_ok=True)
     # Never the record, even if nbgrader's configuration does not ignore it: it names wrong answers.
     shutil.copytree(built, into, ignore=shutil.ignore_patterns(f"*{verified.NAME}*"))
+    editions = {words.ENGLISH: nbformat.read(into / exercise.notebook.name, as_version=4)}
     for language in catalogues.languages(course.root):
         if translated := catalogues.of_texts(course.root, language, exercise.name):
             edition = translations.edition(into / exercise.notebook.name, language, translated)
             nbformat.write(edition, into / exercise.edition(language).name)
+            editions[language.replace("_", "-")] = edition
+    handout.write(course, exercise, editions, into)
     return into

@@ -40,8 +40,10 @@ from .words import Message
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "guidance.py",
     "helpers.py",
     "mismatch.py",
+    "progress.py",
     "relations.py",
     "responses.py",
     "show.py",

@@ -117,14 +117,17 @@ def waits(result: Result) -> str:
 
 def report(report: Report, mime: str) -> None:
     """Show a `Report`: as a rich output inside IPython, as printed text elsewhere."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is None:
-        write(text(report))
-        return
-    from IPython.display import display
+    display(text(report), as_html(report), {mime: report.to_dict()})
 
-    bundle = {"text/plain": text(report), "text/html": as_html(report), mime: report.to_dict()}
-    display(bundle, raw=True)
+
+def display(plain: str, drawn: str, more: dict[str, Any] | None = None) -> None:
+    """Show what is given as text and as HTML: drawn in IPython, printed elsewhere; `more` has other MIME types."""
+    if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
+        write(plain)
+        return
+    from IPython import display as of_ipython
+
+    of_ipython.display({"text/plain": plain, "text/html": drawn, **(more or {})}, raw=True)
 
 
 def write(message: str) -> None:
@@ -216,16 +219,16 @@ def as_html(report: Report) -> str:
         if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
             if result.held:
-                parts.append(f"<br>{_code(held(result))}")
+                parts.append(f"<br>{code(held(result))}")
             if cause := follows(result, ordered(report)):
-                parts.append(f'<p style="margin:.4em 0">{_code(cause)}</p>')
+                parts.append(f'<p style="margin:.4em 0">{code(cause)}</p>')
             elif result.cause:
                 likely = html.escape(lead("Likely cause:"))
-                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{_code(finding(result))}</p>')
+                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{code(finding(result))}</p>')
             if result.relation:
                 parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
             if result.where:
-                parts.append(f"<div>{_code(element(result.where))}</div>{_html_matrices(result.where)}")
+                parts.append(f"<div>{code(element(result.where))}</div>{_html_matrices(result.where)}")
             parts.append("</div>")
         if result.status == Status.UNVERIFIED:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
@@ -243,15 +246,15 @@ def _status(result: Result) -> str:
     """Return a check's status as HTML, with its name where others wait for it, or the names of those it waits for."""
     status = html.escape(_(STATUS[result.status]).lower())
     if result.status == Status.BLOCKED:
-        return f"{status} {_code(waits(result))}"
-    return f"{status} {_code(f'`{result.name}`')}" if result.status == Status.FAILED else status
+        return f"{status} {code(waits(result))}"
+    return f"{status} {code(f'`{result.name}`')}" if result.status == Status.FAILED else status
 
 
 def _inline(message: Any) -> str:
-    return _code(shown(message))
+    return code(shown(message))
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Escape text; text between backticks becomes code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import difflib
 import importlib
 import inspect
 import json
@@ -18,10 +19,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from . import machine, show, words
+from . import guidance, machine, progress, show, words
 from .answers import answers_in
 from .diagnosis import Diagnosis, own_answer
-from .expect import describe, lives_elsewhere
+from .expect import describe, lives_elsewhere, shapes
 from .helpers import names_used
 from .report import MIME, Report, Result, Status, first_wrong
 from .stand_ins import noting
@@ -90,15 +91,30 @@ class Here:
         """Return None: which cells a student ran, and in what order, is not known here."""
 
     def show(self, report: Report) -> None:
-        """Show a `Report` to the student who runs the check, in the language of the notebook."""
+        """Show a `Report` to the student who runs the check, in the language of the notebook; keep its points."""
+        folder = _folder_here()
+        if folder and _shell():
+            progress.note(folder, report)
         with words.use(_language_here()):
+            if folder and progress.released(folder).get("hints") == progress.STAGED:
+                report = guidance.without_hints(report)
             show.report(report, MIME)
+
+
+def _shell() -> Any:
+    """Return the IPython that runs here, or None."""
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+
+
+def _folder_here() -> Path | None:
+    """Return the folder of the exercise whose checks were imported last; None outside of one."""
+    file = getattr(sys.modules.get("checks"), "__file__", None)
+    return Path(file).resolve().parent if file else None
 
 
 def _cells_here() -> list[Ran]:
     """Return the cells that the running notebook has run; of the last one before this check also its error."""
-    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cells: list[Ran] = []
+    shell, cells = _shell(), []
     with contextlib.suppress(Exception):  # whatever another version of IPython keeps, a check is shown
         for number, source in enumerate(shell.history_manager.input_hist_raw):
             cells.append(Ran(f"[{number}]", source))
@@ -176,6 +192,8 @@ class Suite:
         self.checks: list[Check] = []
         self.instead: frozenset[str] = frozenset()  # functions in whose place the course's answers stand now
         self.answers: list[ModuleType] = []  # modules of listed answers; without any, `misconceptions` is imported
+        self._seeds: dict[str, int] = {}  # of the last run of each function
+        self._hinted: dict[str, tuple[str, int]] = {}  # for each function: the failed check, and how many hints
 
     def check(
         self,
@@ -270,7 +288,7 @@ class Suite:
         found = [answer for module in modules for answer in answers_in(module, kind, subject)]
         return [answer for answer in found if not machine.lacks(getattr(answer, "on", ""))]
 
-    def run(self, subject: str, points: float, seed: int | None = None) -> Points:
+    def run(self, subject: str, points: float, seed: int | None = None, as_json: bool = False) -> Points:
         """Check the function named `subject` of the running notebook or script; show the feedback.
 
         Parameters
@@ -281,6 +299,8 @@ class Suite:
             The points of the cell. With 0, feedback says whether all checks pass, and mentions no points.
         seed : int, optional
             Repeats an earlier run's inputs. Without it, new inputs are drawn.
+        as_json : bool, optional
+            Print the report as JSON instead, for a program, such as a tutor.
 
         Returns
         -------
@@ -288,12 +308,93 @@ class Suite:
             The points earned, from 0 to `points`: a number, which notebooks do not show beside the report.
         """
         place = _place.get()
+        shapes_of: dict[str, str | Message] = {}
+
+        def attempted(check: Check, function: Any, seed: int) -> Attempt:
+            made = attempt(check, function, seed)
+            shapes_of[check.__name__] = shapes(made.calls[-1].arguments) if as_json and made.calls else ""
+            return made
+
+        seed = self._seeds[subject] = place.seed if seed is None else seed
+        report = self._examined(subject, points, seed, place, attempted)
+        if as_json:
+            with words.use(_language_here()):
+                guidance.show_json(report, shapes_of)
+        else:
+            place.show(report)
+        return Points(report.score)
+
+    def _examined(
+        self,
+        subject: str,
+        points: float,
+        seed: int,
+        place: Place,
+        attempt: Callable[[Check, Any, int], Attempt] = attempt,
+    ) -> Report:
+        """Return the report on a function of a notebook, without what earlier functions that it calls do wrong."""
         function = place.lookup(subject)
-        report = self.examine(subject, function, points, place.seed if seed is None else seed)
+        report = self.examine(subject, function, points, seed, attempt=attempt)
         if any(result.status.costs_points for result in report.results):
             report = self._on_its_own(report, function, place)
-        place.show(report)
-        return Points(report.score)
+        return report
+
+    def hint(self, subject: str) -> None:
+        """Show a hint on what a function's first failed check found, and with each call one more.
+
+        The first says where to read, the next how the result differs from a right one, the last the likely cause, if
+        there is one. The inputs are those of the last `run`.
+
+        Parameters
+        ----------
+        subject : str
+            The name of the function under test.
+        """
+        with words.use(_language_here()):
+            if self._is_unknown(subject):
+                return
+            place = _place.get()
+            seed = self._seeds.setdefault(subject, place.seed)
+            report = self._examined(subject, 0.0, seed, place)
+            failed = next((result.name for result in report.results if result.status.costs_points), "")
+            before, count = self._hinted.get(subject, ("", 0))
+            self._hinted[subject] = failed, count + 1 if failed == before else 1
+            guidance.show_hints(report, self._hinted[subject][1])
+
+    def status(self) -> None:
+        """Show all exercises in this folder: their points as the checks last found them, and what is next."""
+        folder = _folder_here()
+        with words.use(_language_here()):
+            found = list(progress.standings(folder)) if folder else []
+            guidance.show_status(found, folder.name if folder else "", self.read)
+
+    def reset(self, subject: str) -> None:
+        """Put the given text of a function into a new cell below this one; what is there stays as it is.
+
+        Parameters
+        ----------
+        subject : str
+            The name of the function under test.
+        """
+        folder, shell = _folder_here(), _shell()
+        with words.use(_language_here()):
+            if self._is_unknown(subject):
+                return
+            given = progress.in_language(progress.released(folder).get("given", {})) if folder else {}
+            text = given.get(subject, "") if given else ""
+            guidance.show_given(subject, text, has_cells=shell is not None)
+            if shell is not None and text:
+                shell.set_next_input(text)
+
+    def _is_unknown(self, subject: str) -> bool:
+        """Tell, and say, that there is no function under test of this name."""
+        known = list(dict.fromkeys(check.subject for check in self.checks))
+        if subject in known:
+            return False
+        close = difflib.get_close_matches(str(subject), known, n=1)
+        names = joined("{left}, {right}", [f"`{name}`" for name in (close or known)])
+        guidance.write(Message("There is no function `{name}` here. There is: {names}.", name=subject, names=names))
+        return True
 
     def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
         """Return the report on a function without what earlier functions that it calls do wrong.

@@ -25,6 +25,8 @@ ARCHIVE = "checking.zip"
 HEADING = re.compile(r"\s*# +(.*\S)")
 EDITION = re.compile(r"\.([a-z]{2,3})$", re.IGNORECASE)
 """What follows an exercise's name in the name of its notebook in another language."""
+AT_ONCE, STAGED = "at once", "staged"
+"""When checks in a notebook give their hints: `c.Course.hints`."""
 TITLE = "The title is the first heading of the exercise's notebook; remove this line. "
 
 
@@ -379,8 +381,12 @@ class Course:
             raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}.") from None
         check_limits(said)
         for key, value in said.Course.items():
-            check_setting(CONFIG, key, value, {"packages": list}, within="c.Course.")
-            _expect_packages(CONFIG, value, within="c.Course.")
+            check_setting(CONFIG, key, value, {"packages": list, "hints": str}, within="c.Course.")
+        _expect_packages(CONFIG, said.Course.get("packages", []), within="c.Course.")
+        if said.Course.get("hints", AT_ONCE) not in (AT_ONCE, STAGED):
+            raise UserError(
+                f'{CONFIG}: c.Course.hints should be "{AT_ONCE}" or "{STAGED}", but is {said.Course.hints!r}.'
+            )
         return said
 
     @cached_property
@@ -397,6 +403,11 @@ class Course:
     def packages(self) -> list[str]:
         """The packages that notebooks of this course may import, besides those that it needs itself."""
         return list(self._configured.Course.get("packages", [])) if (self.root / CONFIG).exists() else []
+
+    @property
+    def staged_hints(self) -> bool:
+        """Whether checks in notebooks leave causes to `checks.hint`, which gives them one at a time."""
+        return (self.root / CONFIG).exists() and self._configured.Course.get("hints") == STAGED
 
     def packages_of(self, exercise: Exercise) -> list[str]:
         """Return the packages that the course and the author of an exercise add for its notebooks."""

@@ -6,10 +6,13 @@ import os
 import secrets
 
 from autograder import checking
+from autograder.checking import progress
 from autograder.course import archive
 from autograder.course.config import SETTINGS, Course, Exercise
 
 BITS = 48
+BESIDE = (progress.RELEASED, progress.CHECKED, "AGENTS.md")
+"""What lies in an exercise's folder for students alone."""
 
 
 def course_secret(course: Course) -> str:
@@ -45,10 +48,10 @@ def digest_of(*parts: bytes) -> str:
 def version_of(exercise: Exercise) -> str:
     """Return a fingerprint of what decides an exercise's grades: the notebook, its checks, and what runs these.
 
-    How feedback is drawn is no part of it, nor a title, a limit or another language: a changed style sheet makes no
-    grade out of date.
+    How feedback is drawn is no part of it, nor a title, a limit, a due date or another language: a changed style
+    sheet makes no grade out of date.
     """
-    left_out = {SETTINGS, archive.NAME, *(path.name for path in exercise.editions)}
+    left_out = {SETTINGS, archive.NAME, *BESIDE, *(path.name for path in exercise.editions)}
     parts = []
     for path in sorted(exercise.released.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.name not in left_out:

@@ -52,7 +52,7 @@ suite = Suite(
     },
 )
 check = suite.check
-run = suite.run
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 
 # by_hand

@@ -54,7 +54,7 @@ suite = Suite(
     },
 )
 check = suite.check
-run = suite.run
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 
 # Slopes by central differences. With a third derivative f''' the formula is off by STEP^2 f''' / 6, and rounding adds

@@ -62,7 +62,8 @@ suite = Suite(
         "from_torch": "chapter 6, What PyTorch's layer does",
     },
 )
-check, run = suite.check, suite.run
+check = suite.check
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 RESULTS = ("out", "weights")

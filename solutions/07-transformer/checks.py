@@ -59,7 +59,8 @@ suite = Suite(
         "generate": "chapter 7, Generation",
     },
 )
-check, run = suite.check, suite.run
+check = suite.check
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

@@ -80,7 +80,7 @@ suite = Suite(
     },
 )
 check = suite.check
-run = suite.run
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 
 # The kinds of results, and what many results have in common.

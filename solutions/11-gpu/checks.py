@@ -72,7 +72,8 @@ suite = Suite(
         "MultiHeadLayer": "chapter 11, The layer",
     },
 )
-check, run = suite.check, suite.run
+check = suite.check
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 REFUSED = (ValueError, RuntimeError, IndexError)

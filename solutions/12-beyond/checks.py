@@ -49,7 +49,8 @@ suite = Suite(
         "multimodal_mask": "chapter 12, Words and pictures under one mask",
     },
 )
-check, check_each, run = suite.check, suite.check_each, suite.run
+check, check_each = suite.check, suite.check_each
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 REFUSED = (ValueError, RuntimeError, IndexError)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

@@ -24,7 +24,7 @@ from specifications import less_its_mean
 # For each function, the heading to read in its chapter: {"centered": "chapter N, The heading"}.
 suite = Suite(__name__, read={})
 check = suite.check
-run = suite.run
+run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 
 
 @check()

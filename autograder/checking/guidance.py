@@ -1,0 +1,165 @@
+"""What a student can ask for in a notebook, as text: hints one at a time, where one stands, a given cell, JSON."""
+
+import dataclasses
+import html
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import show
+from .progress import Standing
+from .report import Report, Result, finding
+from .words import Message, lead, shown
+from .words import translated as _
+
+
+def without_hints(report: Report) -> Report:
+    """Return a `Report` that says which checks failed and what they found, and leaves the rest to hints."""
+    results = [
+        dataclasses.replace(result, cause="", label="", hint="", relation="", follows="", where=None)
+        for result in report.results
+    ]
+    again = Message("For a hint: `{command}`", command=f'checks.hint("{report.subject}")')
+    return dataclasses.replace(report, results=results, read=str(again) if show.mends(report) else "")
+
+
+def hints(report: Report) -> list[str]:
+    """Return the hints on a `Report`'s first failed check, in their order."""
+    failed = next((result for result in report.results if result.status.costs_points), None)
+    if failed is None:
+        return []
+    read = [f"{lead('Read:')}{shown(report.read)}"] if report.read else []
+    if show.unwritten(report):
+        return [*read, shown(show.unwritten(report))]
+    cause = [f"{lead('Likely cause:')}{finding(failed)}"] if failed.cause else []
+    return [*read, _difference(failed), *cause]
+
+
+def _difference(result: Result) -> str:
+    """Return how a result differs from a right one: the relation if there is one, or else the first wrong element."""
+    said = [shown(result.title), shown(result.relation or result.message)]
+    if result.where and not result.relation:
+        said.append(show.element(result.where))
+    return " ".join(said)
+
+
+def show_hints(report: Report, count: int) -> None:
+    """Show the first `count` hints on a `Report`."""
+    found = hints(report)
+    if not found:
+        write(Message("`{function}`: all checks pass; there is nothing to fix.", function=report.subject))
+        return
+    values = {"function": report.subject, "count": min(count, len(found)), "all": len(found)}
+    head = str(Message("`{function}`: {count} of {all} hints", **values))
+    more = _("Run the same line again for the next one.") if count < len(found) else ""
+    lines([head, *(f"{number}. {hint}" for number, hint in enumerate(found[:count], 1)), *([more] if more else [])])
+
+
+def show_given(subject: str, text: str, has_cells: bool) -> None:
+    """Say where the given text of a function is; outside a notebook, show it."""
+    if not text:
+        fault = "The given text of `{function}` is not here: exercise.json is missing next to checks.py."
+        write(Message(fault, function=subject))
+    elif has_cells:
+        said = (
+            "The given text of `{function}` is in a new cell below this one. Your own cell is as it was; it is the "
+        )
+        write(Message(said + "one that is graded.", function=subject))
+    else:
+        show.write(text)
+
+
+def show_status(standings: Sequence[Standing], here: str, read: Mapping[str, str]) -> None:
+    """Show how exercises stand.
+
+    Parameters
+    ----------
+    standings : sequence of Standing
+    here : str
+        The exercise whose checks run.
+    read : mapping
+        Where to read about each of its functions.
+    """
+    if not standings:
+        write(Message("exercise.json is missing next to checks.py. Unpack the exercise again."))
+        return
+    has_dates = any(one.due for one in standings)
+    heading = [_("Exercise"), _("Points"), *([_("Due")] if has_dates else []), _("Next")]
+    rows = []
+    for one in standings:
+        points = Message("{score} of {points}", score=f"{one.score:g}", points=f"{one.points:g}")
+        rows.append(
+            [
+                one.title or one.name,
+                str(points) if one.checked else _("not checked yet"),
+                *([one.due or "–"] if has_dates else []),
+                _next(one, read if one.name == here else {}),
+            ]
+        )
+    score, points = (sum(getattr(one, name) for one in standings) for name in ("score", "points"))
+    values = {"score": f"{score:g}", "points": f"{points:g}"}
+    total = str(Message("{score} of {points} points, as the checks last found them.", **values))
+    table([heading, *rows], total)
+
+
+def _next(one: Standing, read: Mapping[str, str]) -> str:
+    if not one.next:
+        return _("all checks pass")
+    where = read.get(one.next)
+    name = f"`{one.next}`"
+    return str(Message("{function} (read: {where})", function=name, where=shown(where))) if where else name
+
+
+def show_json(report: Report, shapes: Mapping[str, str | Message]) -> None:
+    """Print a `Report` as JSON in the reader's language; `shapes` are those of each check's last call."""
+    found = {
+        "function": report.subject,
+        "points": report.points,
+        "score": report.score,
+        "pending": report.pending,
+        "seed": report.seed,
+        "read": shown(report.read),
+        "checks": [_as_json(result, shapes.get(result.name, "")) for result in report.results],
+    }
+    show.write(json.dumps(found, indent=1, ensure_ascii=False, default=str))
+
+
+def _as_json(result: Result, shapes: str | Message) -> dict[str, Any]:
+    where = result.where or {}
+    return {
+        "name": result.name,
+        "title": shown(result.title),
+        "status": result.status.value,
+        "shapes": shown(shapes),
+        "message": shown(result.message),
+        "first_wrong": {name: where[name] for name in ("index", "expected", "got") if name in where},
+        "relation": shown(result.relation),
+        "cause": finding(result) if result.cause else "",
+    }
+
+
+def write(message: Message) -> None:
+    """Show one sentence."""
+    lines([str(message)])
+
+
+def lines(texts: Sequence[str]) -> None:
+    """Show lines of text: drawn in Jupyter, printed elsewhere."""
+    rows = "".join(f'<p style="margin:.2em 0">{show.code(text)}</p>' for text in texts)
+    show.display("\n".join(texts), f'<div style="{show.BOX}">{rows}</div>')
+
+
+def table(rows: Sequence[Sequence[str]], last: str) -> None:
+    """Show a table with a heading, and a line below it."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    plain = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    cells = [
+        "".join(
+            f'<{kind} style="text-align:left;padding:.15em .8em .15em 0">{show.code(cell)}</{kind}>' for cell in row
+        )
+        for kind, row in zip(["th"] + ["td"] * (len(rows) - 1), rows, strict=True)
+    ]
+    drawn = "".join(f"<tr>{row}</tr>" for row in cells)
+    frame = '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
+    below = f'<p style="margin:.4em 0 0">{html.escape(last)}</p>'
+    show.display("\n".join([*plain, last]), f'<div style="{show.BOX}">{frame}{drawn}</table></div>{below}</div>')
