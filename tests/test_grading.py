@@ -412,14 +412,14 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_rule_that_the_page_shows_takes_a_tenth_for_each_day(toy, tmp_path):
+def test_the_rule_of_ones_own_that_the_page_shows_takes_a_tenth_for_each_week(toy, tmp_path):
     page = (ROOT / "book" / "grading.md").read_text(encoding="utf8")
     (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
     course = with_due_date(toy, tmp_path / "course", rule)
     hand_in(course.root / "submitted", "late", RIGHT, stamp="2026-01-11 08:30:00 UTC", toy=course)
     assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
     late = record_of(course, "late")
-    assert late["penalty"] == pytest.approx(0.2 * 6) and late["score"] == pytest.approx(0.8 * 6)
+    assert late["penalty"] == pytest.approx(0.1 * 6) and late["score"] == pytest.approx(0.9 * 6)
 
 
 @pytest.mark.slow

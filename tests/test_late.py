@@ -1,10 +1,11 @@
 """Late work: due dates and extensions from `deadlines.toml`, the rule `PerDay`, free days, and who reads of them."""
 
+import re
 from datetime import datetime, timedelta
 
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
+from conftest import ROOT, toy_course
 from nbgrader.api import Gradebook
 from test_grading import RIGHT, hand_in, record_of, run
 
@@ -74,6 +75,21 @@ def test_free_days_go_to_what_was_due_first_whatever_was_graded_first(course):
     assert found["01-toy"] == late.Deadline("2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1)
     assert found["02-later"] == late.Deadline("2026-01-17T00:00+00:00", 0.0, free_days_used=1, free_days_left=0)
     assert found["03-undated"] == late.Deadline()
+
+
+def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
+    page = (ROOT / "book" / "grading.md").read_text(encoding="utf-8")
+    dates = re.search(r"```toml\n(timezone.*?)```", page, re.DOTALL)[1].replace("01-qkv", "01-toy")
+    (rule,) = re.findall(r"```python\n([^`]*c\.PerDay[^`]*)```", page)
+    config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
+    assert all(f"# {line}" in config for line in rule.splitlines())
+    made = toy_course(tmp_path / "course", f"\n{rule}")
+    course = Course(root=made.root, into=made.root)
+    deadlines.path_of(course).write_text(re.sub("02-scaling.*", "", dates), encoding="utf-8")
+    late_by = HandIn("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
+    rule = late.Rule(course)
+    assert rule.dates.due.keys() == {"01-toy"}
+    assert rule.deadlines_of([late_by])["01-toy"].free_days_used == 5 and rule.penalty("ada", 10.0, 2 * DAY, 0) == 2.0
 
 
 def test_a_date_without_a_time_is_the_end_of_that_day(course):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import zipfile
-from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -201,16 +200,15 @@ def has_pages(course, said):
 
 
 # By how a block begins: what is done before it, what is another here, and what tells that it did its work.
-def is_due(when):
-    """Return a function that tells whether the exercise is due at a time, by the gradebook."""
-
-    def due(course, said):
-        with Gradebook(f"sqlite:///{course.root}/gradebook.db") as book:
-            return book.find_assignment(NAME).duedate == when
-
-    return due
 
 
+def dated(course):
+    """Write the due dates that the page shows."""
+    dates = re.search(r"```toml\n(timezone.*?)```", (BOOK / "grading.md").read_text(encoding="utf8"), re.S)[1]
+    (course.root / "deadlines.toml").write_text(dates, encoding="utf8")
+
+
+# By how a block begins: what is done before it, what is another here, and what tells that it did its work.
 AS_PRINTED = {
     ("grading", f"{PREFIX}autograder doctor"): (
         downloaded("Grace Hopper", "report.html", "grades.csv"),
@@ -222,7 +220,11 @@ AS_PRINTED = {
         {},
         there(f"autograded/bob/{NAME}/grade.json"),
     ),
-    ("grading", f"{PREFIX}nbgrader db assignment add"): (None, {}, is_due(datetime(2026, 12, 1, 23, 59))),
+    ("grading", f"{PREFIX}autograder extend"): (
+        dated,
+        {"ada": "al1"},
+        lambda course, said: "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in said and "3 days" in said,
+    ),
     ("operating", "#!/bin/bash"): (away("autograded/hana"), {"/srv/attention": "{root}"}, is_mailed_once),
     ("operating", f"{PREFIX}autograder grade --json"): (
         None,
