@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import console, doctor
-from autograder.course import archive
+from autograder.course import archive, seeds
 from autograder.course.config import ROOT, Course, UserError
 from autograder.course.limits import Limits
 from autograder.grades import gradebook, reasons, records
@@ -173,11 +173,8 @@ def reasons_of(course, student):
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
     exercise = toy.exercises()[0]
     names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*")}
-    assert (
-        {"01-toy.ipynb", "checks.py", "checking.zip"}
-        <= names
-        <= {"01-toy.ipynb", "checks.py", "checking.zip", "exercise.toml"}
-    )
+    there = {"01-toy.ipynb", "checks.py", "checking.zip", "exercise.json", "AGENTS.md"}
+    assert there <= names <= {*there, "exercise.toml"}
     packed = archive.read(exercise.archive)
     assert {"misconceptions.py", "checking/suite.py"} <= set(packed) and "right_answers.py" not in packed
     everything = b"".join([*(path.read_bytes() for path in exercise.released.iterdir()), *packed.values()])
@@ -187,7 +184,7 @@ def test_the_release_has_checks_and_runtime_and_no_solution(toy):
 @pytest.mark.slow
 def test_nbgraders_own_release_is_the_same(toy, tmp_path):
     exercise = toy.exercises()[0]
-    ours = {path.name: path.read_bytes() for path in exercise.released.iterdir()}
+    ours = {path.name: path.read_bytes() for path in exercise.released.iterdir() if path.name not in seeds.BESIDE}
     shutil.copytree(toy.root, tmp_path / "course")
     shutil.rmtree(tmp_path / "course" / "exercises")
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", exercise.name]

@@ -12,7 +12,7 @@ from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.grades.results import CellResult, CheckResult, Kind, Record, Standing
+from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, Standing
 from autograder.grading.batch import write
 
 # A record as it was written before records had a schema number.
@@ -207,7 +207,7 @@ def test_any_json_is_a_record_that_can_be_written_or_none(value, place):
 
 
 def test_the_scores_of_today_go_into_a_record():
-    record = from_text(json.dumps(OLD)).with_standing(Standing(2.5, 7.0, needs_manual_grade=True))
+    record = from_text(json.dumps(OLD)).with_saved(Saved(Standing(2.5, 7.0, needs_manual_grade=True)))
     assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (2.5, 0.0, True, 7)
     assert {part.name for part in dataclasses.fields(Standing)} < {part.name for part in dataclasses.fields(Record)}
 

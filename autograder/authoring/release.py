@@ -9,7 +9,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
-from autograder.authoring import handout, packages, published, source, translations, verified
+from autograder.authoring import handout, packages, published, regrade, source, translations, verified
 from autograder.checking import words
 from autograder.course import archive, catalogues
 from autograder.course.config import Course, Exercise, UserError
@@ -40,6 +40,7 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     notebook = source.read(exercise.text)
     published.add_cell(notebook, course.root, exercise.name)
     packages.add_to(notebook, course.packages_of(exercise))
+    regrade.add_to(notebook, exercise.name)
     nbformat.write(notebook, exercise.solution / f"{exercise.name}.ipynb")
     archive.write(exercise.solution)
     with gradebook.opened(course):  # nbgrader also writes the exercise into it: it must be this course's

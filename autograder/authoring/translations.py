@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbgrader.utils import compute_checksum
 
-from autograder.authoring import loader, packages, source
+from autograder.authoring import loader, packages, regrade, source
 from autograder.authoring.sentences import COUNTED
 from autograder.authoring.sentences import TRANSLATED as CALLS
 from autograder.checking import words
@@ -145,6 +145,7 @@ def of_notebook(folder: Path) -> list[Text]:
     for cell in source.read(folder / f"{folder.name}.py").cells:
         if cell.cell_type == "markdown" and is_locked(cell):
             with_texts(cell.source, remember)
+    with_texts(regrade.TEXT, remember)
     return [*found, *packages.TEXTS]
 
 

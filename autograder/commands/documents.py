@@ -99,6 +99,7 @@ def _exercise(found: "Assignment") -> dict[str, Any]:
         "median": found.median,
         "max_score": found.max_score,
         "pending": found.pending,
+        "open_requests": found.open_requests,
         "histogram": [{"share": bar.label, "count": bar.count} for bar in found.histogram],
         "lost": [{**lost._asdict(), "title": shown(lost.title)} for lost in found.checks],
         "misconceptions": [met._asdict() for met in found.misconceptions],

@@ -454,7 +454,7 @@ def report(
     course: Root = ROOT,
 ) -> None:
     """Write an HTML page for the instructor: scores, the checks that cost the most points, a row for each student."""
-    from autograder.checking.words import lead
+    from autograder.checking.words import counted, lead
     from autograder.commands import documents
     from autograder.course import catalogues
     from autograder.grades.report import write
@@ -464,10 +464,14 @@ def report(
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
             check_place(to, "--to")
-        made.update(documents.of_report(write(where, path, anonymous), path))
+        page = write(where, path, anonymous)
+        made.update(documents.of_report(page, path))
         if not as_json:
             with catalogues.for_graders(where.root):
                 say(f"{lead('Report:')}{short(path, where)}")
+                asked = sum(found.open_requests for found in page.assignments)
+                if asked:
+                    say(str(counted("{count} regrade request is open.", "{count} regrade requests are open.", asked)))
 
 
 def export(
@@ -538,6 +542,11 @@ def export(
         warn(f"{len(made.missing)} students have grades but are not in the file.")
     for student, reason in () if anonymous else made.missing:
         warn(f"{student} is not in the file: {reason}.")
+    asked = {(row["student_id"], row["assignment"]) for row in written} & {
+        (record.student, record.assignment) for record in records.open_requests(where)
+    }
+    if asked:
+        warn(f"{len(asked)} of these grades have an open regrade request. The report lists them.")
     pending = exporting.pending(written)
     if pending and system != System.CSV:
         warn(f"{pending} of these grades may still rise: they need a manual grade, or have pending points.")

@@ -37,7 +37,8 @@ from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import named
-from autograder.grades.results import Kind, Saved, SavedCell, Standing
+from autograder.grades.requests import HEAD
+from autograder.grades.results import Kind, Request, Saved, SavedCell, Standing
 from autograder.sanitize import code, markdown, markup, outputs
 from autograder.sanitize.text import printed
 
@@ -89,7 +90,8 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
     room = formulas.Room()
     functions = [_function(cell, saved, room) for cell in cells if is_graded(cell)]
     as_given = said is not None and said.kind.ungraded
-    title = next((_title(cell.source)[0] for cell in cells if cell.cell_type == "markdown" and is_locked(cell)), "")
+    texts = (cell for cell in cells if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD)
+    title = next((_title(cell.source)[0] for cell in texts), "")
     page = Page(
         language=words.language(),
         assignment=assignment,
@@ -101,6 +103,8 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
         said=said,
         advice=_advice(said),
         dates=_dates(saved.standing),
+        requests=[_request(request) for request in saved.requests],
+        can_ask=any(grade_id(cell) == HEAD for cell in cells),
         functions=functions,
         cards=[] if as_given else [card for function in functions for card in _cards(function)],
         stretches=[] if as_given else list(_stretches(cells, functions, saved, said, room)),
@@ -221,6 +225,14 @@ def _dates(standing: Standing) -> list[Message]:
     if standing.seconds_late > 0 or standing.penalty:
         found.append(_late(standing))
     return [*found, free_days] if free_days else found
+
+
+def _request(request: Request) -> Message:
+    """Return a sentence on how a regrade request stands."""
+    name = f"`{request.function}`"
+    if request.open:
+        return Message("Your regrade request on {function} waits for an answer.", function=name)
+    return Message("Your regrade request on {function} is answered: see the comment below its code.", function=name)
 
 
 def _late(standing: Standing) -> Message:

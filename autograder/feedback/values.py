@@ -131,8 +131,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Page:
-    """All of a page. `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission,
-    `advice` what to do about one that could not be graded.
+    """All of a page.
+
+    `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission, `advice` what to do
+    about one that could not be graded. `dates` and `requests` are sentences on when it was due and on its regrade
+    requests; `can_ask` tells whether its notebook has a place for these.
     """
 
     language: str
@@ -145,6 +148,8 @@ class Page:
     said: Said | None
     advice: str
     dates: list[Message]
+    requests: list[Message]
+    can_ask: bool
     functions: list[Function]
     cards: list[Card]
     stretches: list[Prose | Given | Work]

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -693,7 +693,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     -------
     list of tuple
         The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still needs a person;
-        and what `Writer.saved` returns for it, without comments.
+        and what `Writer.saved` returns for it, without automatic comments.
     """
     rule = late.Rule(course)
     with opened(course) as gradebook:
@@ -710,6 +710,14 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
             .join(BaseCell, BaseCell.id == GRADES.c.cell_id)
         ).mappings():  # fmt: skip
             cells.setdefault(cell["assignment_id"], []).append(cell)
+        comments: dict[str, dict[str, str]] = {}
+        for key, name, comment in db.execute(
+            select(NOTEBOOKS.c.assignment_id, BaseCell.name, COMMENTS.c.manual_comment)
+            .join(COMMENTS, COMMENTS.c.notebook_id == NOTEBOOKS.c.id)
+            .join(BaseCell, BaseCell.id == COMMENTS.c.cell_id)
+            .where(COMMENTS.c.manual_comment.is_not(None))
+        ):
+            comments.setdefault(key, {})[name] = comment
         penalties: dict[str, float] = {}
         for key, penalty in db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)):
             penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
@@ -729,7 +737,7 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     # Sorted here: databases put letters in orders of their own.
     return [
         _row(
-            one, cells.get(one.id, []), penalties.get(one.id, 0.0), most[one.assignment_id],
+            one, cells.get(one.id, []), comments.get(one.id, {}), penalties.get(one.id, 0.0), most[one.assignment_id],
             due[one.student_id][one.name],
         )
         for one in sorted(found, key=lambda one: (one.name, one.student_id))
@@ -741,7 +749,7 @@ def _hand_in(found: Any) -> late.HandIn:
 
 
 def _row(
-    found: Any, cells: list[Any], penalty: float, most: float, deadline: Deadline
+    found: Any, cells: list[Any], comments: dict[str, str], penalty: float, most: float, deadline: Deadline
 ) -> tuple[dict[str, Any], Saved]:
     score = sum(_score(cell) for cell in cells)
     row = {
@@ -765,4 +773,6 @@ def _row(
         cell["name"]: SavedCell(_score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None)
         for cell in cells
     }
+    for name, comment in comments.items():
+        saved[name] = replace(saved.get(name, SavedCell()), comment=comment)
     return row, Saved(standing, saved)

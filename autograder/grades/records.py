@@ -20,7 +20,7 @@ SCHEMA = 8
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
 relation; up to the sixth, none followed from another one or measured, no cell said in place of which functions the
 course's own answered, and the repairs named what a person still had to grade; up to the seventh, none said when it
-was due."""
+was due, or had regrade requests."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
@@ -123,6 +123,11 @@ def rows(course: Course) -> list[dict[str, Any]]:
     machine has what their checks need. Either may raise the score.
     """
     return [row for row, _ in _joined(course)]
+
+
+def open_requests(course: Course) -> list[Record]:
+    """Return the records of submissions with a regrade request that nobody has answered."""
+    return [record for record in all_of(course) if any(request.open for request in record.requests)]
 
 
 def all_of(course: Course) -> list[Record]:

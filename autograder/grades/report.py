@@ -4,9 +4,10 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -112,6 +113,21 @@ class Met(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A regrade request that nobody has answered, with the failed checks of its function.
+
+    A check has its title and what it found; `explain` is the command that shows its inputs and what was returned.
+    """
+
+    student: str
+    function: str
+    text: str
+    link: str
+    checks: list[tuple[str, str]]
+    explain: str
+
+
+@dataclass(frozen=True)
 class Row:
     """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing.
 
@@ -138,7 +154,7 @@ class Assignment:
 
     `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages that were not
     installed; `sums` summarize changed grades; `dates` are sentences on the due date, on late submissions and on
-    extensions.
+    extensions; `requests` are the open regrade requests, which a report without names only counts.
     """
 
     name: str
@@ -158,6 +174,8 @@ class Assignment:
     missed: Missed | None = None
     sums: list[Sum] = field(default_factory=list)
     dates: list[Message] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
+    open_requests: int = 0
 
 
 @dataclass(frozen=True)
@@ -320,7 +338,28 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         missed=_missed(handed_in, names),
         sums=changes.sums(changed) if changed else [],
         dates=_dates(handed_in, names),
+        requests=[] if names else [asked for record in handed_in for asked in _asked(course, path, record)],
+        open_requests=sum(request.open for record in handed_in for request in record.requests),
     )
+
+
+def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
+    """Yield the open regrade requests of a submission."""
+    place = course.graded(record.student, record.assignment)
+    for request in record.requests:
+        if not request.open:
+            continue
+        cell = next((cell for cell in record.cells.values() if cell.subject == request.function), None)
+        failed = [check for check in cell.checks if check.status == Status.FAILED] if cell else []
+        yield Asked(
+            student=record.student,
+            function=request.function,
+            text=text.block(request.text),
+            link=_link(place.page, path),
+            checks=[(shown(check.title), text.line(str(check.message))) for check in failed],
+            explain=f"python -m autograder explain {shlex.quote(os.path.relpath(place.record, course.root))} "
+            f"--check {request.function}",
+        )
 
 
 def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:

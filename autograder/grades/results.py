@@ -80,6 +80,31 @@ class CellResult:
         return sorted({check.on for check in self.checks if check.on}) if self.pending else []
 
 
+@dataclass(frozen=True)
+class Request:
+    """A regrade request: what a student writes about the checks of a function.
+
+    `answer` is the grade id of the cell on which it is answered. `before` is the comment that was there when it was
+    written, and `reply` the one that answers it; "" if there is none.
+    """
+
+    function: str
+    answer: str
+    text: str
+    before: str = ""
+    reply: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody has answered it."""
+        return not self.reply
+
+    def with_reply(self, saved: "Mapping[str, SavedCell]") -> "Request":
+        """Return this request with the comment that the gradebook has now on its answer, if that is a new one."""
+        comment = saved.get(self.answer, SavedCell()).comment or ""
+        return dataclasses.replace(self, reply=comment if comment != self.before else "")
+
+
 @dataclass
 class Outcome:
     """The result of grading one submission.
@@ -103,6 +128,8 @@ class Outcome:
         How long all of it took, in seconds; None if no worker finished it.
     worker : str, optional
         Who graded it: machine/process.
+    requests : list of Request
+        The student's regrade requests.
     """
 
     kind: Kind
@@ -114,6 +141,7 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
     took: float | None = None
     worker: str | None = None
+    requests: list[Request] = field(default_factory=list)
 
     @property
     def pending(self) -> float:
@@ -176,10 +204,11 @@ class SavedCell:
 
 @dataclass
 class Saved:
-    """The gradebook's data on a submission: its score, and the data on each cell, by grade id."""
+    """The gradebook's data on a submission: its score, and each cell by grade id; and its regrade requests."""
 
     standing: Standing
     cells: dict[str, SavedCell] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
 
     def digest(self) -> str:
         """Return a digest that changes when someone changes a score or a comment in the gradebook."""
@@ -209,6 +238,7 @@ class Record:
     seconds_late: float = 0.0
     needs_manual_grade: bool = False
     deadline: Deadline = field(default_factory=Deadline)
+    requests: list[Request] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -220,13 +250,10 @@ class Record:
         """Return what its pending points need of a machine, as checks name it."""
         return sorted({what for cell in self.cells.values() for what in cell.waits_for()})
 
-    def with_standing(self, standing: Standing) -> "Record":
-        """Return this record with the scores that the gradebook has now."""
-        return dataclasses.replace(self, **vars(standing))
-
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no longer pending."""
-        return self.settled(saved.cells).with_standing(saved.standing)
+        requests = [request.with_reply(saved.cells) for request in self.requests]
+        return dataclasses.replace(self.settled(saved.cells), requests=requests, **vars(saved.standing))
 
     def settled(self, saved: Mapping[str, SavedCell]) -> "Record":
         """Return this record with the points that a person gave, by cell; these cells have no pending points."""

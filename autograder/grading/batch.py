@@ -23,7 +23,7 @@ from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
 from autograder.course.config import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
-from autograder.grades import gradebook, reasons, records
+from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
 from autograder.grades.results import Kind, Outcome, Record, Saved, Standing, settled
 from autograder.grading import worker
@@ -192,7 +192,11 @@ class Batch:
             return None, None
         with self.timer("database"):
             now = self.writer.saved(submission.exercise.name, submission.student, functools.partial(_comment, record))
-        return (record.with_saved(now), now) if now else (None, None)
+        if now is None:
+            return None, None
+        record = record.with_saved(now)
+        now.requests = record.requests
+        return record, now
 
     def _version(self, exercise: Exercise) -> str:
         if exercise.name not in self.versions:
@@ -208,7 +212,8 @@ class Batch:
             task.saved = self._save(unit, outcome, timestamp)
         self.timer.add(outcome.seconds)
         with self.timer("files"):
-            task.record = self._record(task, outcome, task.saved.standing).with_saved(task.saved)
+            task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
+            task.saved.requests = task.record.requests
             place = self.course.graded(unit.student, unit.assignment)
             for folder in (place.folder, place.pages):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -238,8 +243,10 @@ class Batch:
             most = sum(cell.max_points for cell in outcome.cells.values())
             return Saved(Standing(0.0, most, needs_manual_grade=True))
 
-    def _record(self, task: _Task, outcome: Outcome, standing: Standing) -> Record:
+    def _record(self, task: _Task, outcome: Outcome, saved: Saved) -> Record:
         unit = task.unit
+        earlier = record_of(self.course, unit.student, unit.assignment)
+        asked = requests.begun(outcome.requests, earlier.requests if earlier else [], saved.cells)
         return Record(
             student=unit.student,
             assignment=unit.assignment,
@@ -253,8 +260,9 @@ class Batch:
             repairs=outcome.repairs,
             evidence=outcome.evidence,
             cells=outcome.cells,
+            requests=asked,
             history=records.history(self.course.graded(unit.student, unit.assignment).record),
-            **vars(standing),
+            **vars(saved.standing),
         )
 
     # The second pass.

@@ -32,6 +32,7 @@ from autograder.course.cells import (
 from autograder.course.config import edition_of
 from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
+from autograder.grades import requests
 from autograder.grades.results import CellResult, CheckResult, Kind, Outcome, Saved
 from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
@@ -161,6 +162,7 @@ class Worker:
         limits = self.limits[unit.assignment]
         with clock("restore"):
             restored = restore(submitted, released, unit.files)
+            asked, unread = requests.found_in(restored.notebook.cells)
             theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
             left_out = clean_markdown(theirs, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
@@ -173,11 +175,13 @@ class Worker:
         with clock("serialise"):
             notes = unit.notes + read_as(unit.data, unit.notebook) + restored.repairs + left_out
             notes += done.lacking.notes()
+            notes += unread
             stops = [(cell, error.message) for cell, error in done.stops if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
             perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
             if perhaps and bound(restored.notebook, limits, is_locked):
                 outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
+        outcome.requests = asked
         outcome.seconds = clock.seconds
         return outcome
 
