@@ -1,4 +1,4 @@
-"""Regrade requests: what a student writes about a check, kept by `grade`, listed by `report`, answered in a comment."""
+"""Regrade requests: what a student writes about a check, kept by `grade`, listed by `report`, and answered."""
 
 import nbformat
 import pytest
