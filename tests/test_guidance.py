@@ -136,7 +136,7 @@ def test_reset_puts_the_given_text_into_a_new_cell_and_changes_no_file(tmp_path,
     (payload,) = reply["payload"]
     assert payload["source"] == "set_next_input" and not payload["replace"]
     assert payload["text"].startswith("def add(a, b):") and "raise NotImplementedError()" in payload["text"]
-    assert "is in a new cell below" in said and (folder / "01-toy.ipynb").read_bytes() == before
+    assert "is in a new cell below. Your own cell" in said and (folder / "01-toy.ipynb").read_bytes() == before
     (folder / progress.RELEASED).unlink()
     said, reply = own.run('checks.reset("add")')
     assert "exercise.json is missing" in said and not reply["payload"]

@@ -61,10 +61,8 @@ def show_given(subject: str, text: str, has_cells: bool) -> None:
         fault = "The given text of `{function}` is not here: exercise.json is missing next to checks.py."
         write(Message(fault, function=subject))
     elif has_cells:
-        said = (
-            "The given text of `{function}` is in a new cell below this one. Your own cell is as it was; it is the "
-        )
-        write(Message(said + "one that is graded.", function=subject))
+        said = "The given text of `{function}` is in a new cell below. Your own cell, which is graded, is unchanged."
+        write(Message(said, function=subject))
     else:
         show.write(text)
 

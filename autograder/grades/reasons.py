@@ -134,20 +134,17 @@ def of_cells(cells: list[Any]) -> Iterator[str]:
 
 def duration(seconds: float) -> Message:
     """Return a length of time in words, by its two largest units: "1 day, 3 hours"."""
-    units = (
-        (86_400, "{count} day", "{count} days"),
-        (3_600, "{count} hour", "{count} hours"),
-        (60, "{count} minute", "{count} minutes"),
-    )
-    parts, left = [], int(seconds)
-    for number, (size, one, many) in enumerate(units):
-        count, left = divmod(left, size)
-        if count:
-            parts.append((number, counted(one, many, count)))
-    if not parts:
+    minutes = int(seconds) // 60
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    units = [
+        (days, counted("{count} day", "{count} days", days)),
+        (hours, counted("{count} hour", "{count} hours", hours)),
+        (minutes, counted("{count} minute", "{count} minutes", minutes)),
+    ]
+    largest = next((place for place, (count, _) in enumerate(units) if count), None)
+    if largest is None:
         return Message("less than a minute")
-    first = parts[0][0]
-    found = joined("{left}, {right}", [words for number, words in parts if number <= first + 1])
+    found = joined("{left}, {right}", [words for count, words in units[largest : largest + 2] if count])
     assert isinstance(found, Message)
     return found
 
@@ -172,6 +169,7 @@ def moment(due: str) -> str:
 
 def free_days(deadline: Deadline) -> Message | None:
     """Return the sentence on the free days that a late submission uses; None if it uses none."""
-    used = deadline.free_days_used
-    one, many = "{count} free day used; {left} left.", "{count} free days used; {left} left."
-    return counted(one, many, used, left=deadline.free_days_left) if used else None
+    used, left = deadline.free_days_used, deadline.free_days_left
+    if not used:
+        return None
+    return counted("{count} free day used; {left} left.", "{count} free days used; {left} left.", used, left=left)

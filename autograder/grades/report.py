@@ -378,8 +378,9 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
     found.append(counted("{count} submission was late.", "{count} submissions were late.", late))
     extended = [record for record in dated if record.deadline.extension]
     if extended and names:
-        text = "{count} student has an extension.", "{count} students have an extension."
-        found.append(counted(*text, len(extended)))
+        found.append(
+            counted("{count} student has an extension.", "{count} students have an extension.", len(extended))
+        )
     elif extended:
         who = [
             Message("{student} ({time})", student=record.student, time=reasons.duration(record.deadline.extension))
