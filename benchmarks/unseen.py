@@ -2,7 +2,8 @@
 
 They lie in `tests/unseen/`, and were written from the released notebooks alone. Counts go to `book/data/unseen.json`,
 with what a reader may want to look at: wrong answers that lose no point, and right ones that lose some; and which did
-so when they were graded for the first time, before a check was changed for their sake.
+so when they were graded for the first time, before a check was changed for their sake. `causes` has for each function
+how many wrong answers were written for it, and for how many of them the checks named each cause.
 """
 
 import argparse
@@ -21,10 +22,14 @@ out = Console(width=118, highlight=False)
 def counted(folder):
     """Return the counts of an exercise."""
     counts = Counter(dict.fromkeys(("wrong", "right", "cause", "relation", "words", "nothing"), 0))
-    accepted, rejected = [], []
+    accepted, rejected, causes = [], [], {}
     for told in unseen.told(folder):
         answer = told.answer
         counts[answer.kind] += 1
+        if answer.kind == "wrong":
+            own = causes.setdefault(answer.subject, {"wrong": 0, "named": Counter()})
+            own["wrong"] += 1
+            own["named"].update(told.labels if told.lost else ())
         about = f"{answer.subject}: {answer.about}"
         if answer.kind == "right":
             rejected += [about] if told.lost else []
@@ -37,7 +42,7 @@ def counted(folder):
         f"{what}_at_first": before.get(f"{what}_at_first", found)
         for what, found in (("accepted", accepted), ("rejected", rejected))
     }
-    return {**counts, "accepted": accepted, "rejected": rejected, **at_first}
+    return {**counts, "accepted": accepted, "rejected": rejected, **at_first, "causes": causes}
 
 
 def main():

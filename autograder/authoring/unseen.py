@@ -39,13 +39,14 @@ class Told:
     """The result for an `Unseen`: the share of the function's points that it lost, and the first feedback.
 
     `why` is "cause", "relation", "words" or "nothing", as on the page about what the checks catch; "" if all checks
-    pass. `words` is the text.
+    pass. `words` is the text. `labels` names all causes that the checks found, each once.
     """
 
     answer: Unseen
     lost: float
     why: str
     words: str
+    labels: tuple[str, ...] = ()
 
 
 def recorded() -> dict[str, Any]:
@@ -107,12 +108,13 @@ def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
         define(answer.cell, names)
         report = exercise.suite.examine(answer.subject, names[answer.subject], 1.0, seed)
         lost = max(0.0, round(1 - report.score - report.pending, 2))
+        labels = tuple(dict.fromkeys(str(result.label) for result in report.results if result.cause))
         first = next((result for result in report.results if result.status.does_not_hold), None)
         if first is None:
             yield Told(answer, lost, "", "")
         elif first.cause or first.relation:
             said = f"{first.label}. {first.hint}" if first.cause else str(first.relation)
-            yield Told(answer, lost, "cause" if first.cause else "relation", said)
+            yield Told(answer, lost, "cause" if first.cause else "relation", said, labels)
         else:
             why = "words" if first.raised or first.explained else "nothing"
-            yield Told(answer, lost, why, str(first.message))
+            yield Told(answer, lost, why, str(first.message), labels)

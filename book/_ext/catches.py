@@ -234,7 +234,9 @@ class UnseenDirective(_Directive):
         self.env.note_dependency(str(unseen.RECORD))
         body, total = [], Counter()
         for name, row in unseen.recorded().items():
-            counts = Counter({kind: len(own) if isinstance(own, list) else own for kind, own in row.items()})
+            counts = Counter(
+                {kind: len(own) if isinstance(own, list) else own for kind, own in row.items() if kind != "causes"}
+            )
             counts["told"] = counts["cause"] + counts["relation"] + counts["words"]
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
