@@ -19,6 +19,12 @@ EXERCISES = [
 ]
 WIDE = {"width": 1280, "height": 900}
 AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+IMPACTS = ("serious", "critical")
+"""The findings of axe that fail a test of the book. The page on accessibility names them, and the next two also."""
+IN_THE_DARK = ("color-contrast",)
+"""The rules that axe runs on a dark page: nothing else is different there."""
+PHONES = ({"width": 360, "height": 740}, {"width": 390, "height": 844})
+"""Where nothing reaches past the edge, and where letters can be read."""
 SETTLED = """async () => {
     if (document.readyState !== "complete") await new Promise(done => addEventListener("load", done));
     await window.MathJax?.startup?.promise;
@@ -89,7 +95,7 @@ def test_page_is_accessible(opened):
     page.add_script_tag(path=AXE)
     found = broken_rules(page, "light")
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    found += broken_rules(page, "dark", runOnly=["color-contrast"])  # nothing else is different in the dark
+    found += broken_rules(page, "dark", runOnly=list(IN_THE_DARK))
     page.evaluate("document.documentElement.dataset.theme = 'light'")
     assert not found
 
@@ -101,7 +107,7 @@ def broken_rules(page, mode, **options):
     return [
         f"{mode}: {violation['id']}: {node['target']} {node['failureSummary']}"
         for violation in found["violations"]
-        if violation["impact"] in ("serious", "critical")
+        if violation["impact"] in IMPACTS
         for node in violation["nodes"][:5]
     ]
 
@@ -109,7 +115,7 @@ def broken_rules(page, mode, **options):
 def test_page_fits_a_phone(opened):
     """Nothing reaches past the edge, and the letters of figures can be read."""
     page, _ = opened
-    page.set_viewport_size({"width": 360, "height": 740})
+    page.set_viewport_size(PHONES[0])
     page.wait_for_timeout(200)
     wide = page.evaluate("""() => {
         // What scrolls within itself may be wide; nothing else may reach past the edge.
@@ -123,7 +129,7 @@ def test_page_fits_a_phone(opened):
     }""")
     assert not wide
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size(PHONES[1])
     page.wait_for_timeout(200)
     small = page.evaluate("""() => [...document.querySelectorAll(".bd-article svg text, .abh-figure *")].filter(e => {
         if (![...e.childNodes].some(part => part.nodeType === 3 && part.textContent.trim())) return false;

@@ -3,6 +3,7 @@
 import base64
 import copy
 import io
+import re
 import time
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCel
 from autograder.sanitize import outputs
 
 AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+VIOLATIONS = "axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+"""What axe finds on a page with the rules that it runs by default."""
 STUDENT = "ada"
 PAGE = "http://feedback.test/page.html"
 COMMENT = "The proof is short. It says $a + b$."
@@ -414,9 +417,23 @@ def test_a_page_is_accessible(browser, scheme):
     html = page_with(PASSED, *FAILED, *WAITING).find_parent("html")
     page.set_content(str(html).replace("Content-Security-Policy", "X-Nothing"))
     page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
+    found = page.evaluate(VIOLATIONS)
     assert not found, found
     context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not AXE.exists(), reason="axe comes with the book's packages: make book")
+def test_the_page_on_accessibility_names_the_levels_of_axes_rules(page):
+    page.set_content("<!doctype html><html lang='en'><title>Empty</title><main><h1>Empty</h1></main>")
+    page.evaluate(AXE.read_text())
+    rules = page.evaluate("""axe.run().then(({violations, passes, incomplete, inapplicable}) =>
+        [violations, passes, incomplete, inapplicable].flat().map(rule => [rule.id, rule.tags]))""")
+    level = re.compile(r"wcag2\d?a+|best-practice")
+    used = {tag for _, tags in rules for tag in tags if level.fullmatch(tag)}
+    told = (ROOT / "book" / "accessibility.md").read_text(encoding="utf-8")
+    assert {tag for tag in re.findall("`([^`]+)`", told) if level.fullmatch(tag)} == used
+    assert "target-size" not in dict(rules) and "`target-size`, is off by default" in told
 
 
 # Sizes

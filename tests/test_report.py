@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from conftest import ROOT
 from report_tools import rows_of
-from test_page import AXE
+from test_page import AXE, VIOLATIONS
 
 from autograder.checking import Status
 from autograder.checking.words import Message
@@ -302,7 +302,7 @@ def test_a_report_is_accessible(browser, written, scheme):
     trouble = visit(page, path)
     page.locator("summary").last.click()
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
+    found = page.evaluate(VIOLATIONS)
     assert not found and not trouble, (found, trouble)
     context.close()
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_book
 import torch
 from bs4 import BeautifulSoup
 from conftest import ROOT
@@ -487,3 +488,31 @@ def test_raised_digits_become_superscripts():
     superscripts.raise_digits(None, document, "page")
     assert [node.astext() for node in document.findall(nodes.superscript)] == ["−35", "2"]
     assert document.astext() == "About 10−35 of x2, and 10⁻³"
+
+
+AXE_RUNS = {"test_book", "test_item_analysis", "test_page", "test_report", "test_translations"}
+"""The files of the tests that run axe."""
+
+
+def test_the_page_on_accessibility_says_what_the_tests_do():
+    page = " ".join((BOOK / "accessibility.md").read_text(encoding="utf8").split())
+    own = {name: (ROOT / "tests" / f"{name}.py").read_text(encoding="utf8") for name in AXE_RUNS}
+    impacts = {"minor", "moderate", "serious", "critical"}
+    assert f"findings with the impact `{'` or `'.join(test_book.IMPACTS)}`" in page
+    others = [impact for impact in ("minor", "moderate") if impact not in test_book.IMPACTS]
+    assert set(test_book.IMPACTS) < impacts and f"a `{'` or `'.join(others)}` impact do not count" in page
+    assert f"| dark | `{'`, `'.join(test_book.IN_THE_DARK)}` |" in page
+    first, second, third = test_book.IN_EVERY_RUN
+    assert f"`make test` checks the book's pages `{first}`, `{second}` and `{third}`" in page
+    fit, read = (size["width"] for size in test_book.PHONES)
+    assert f"fit into a width of {fit} pixels. At {read} pixels, letters" in page
+    assert f"the class report fit into {read} pixels, and feedback pages into {fit}" in page
+    # All rules by default but in the dark; and which tests run axe at all.
+    runs = re.compile("broken_rules\\(|axe.run\\(|evaluate\\(VIOLATIONS")
+    every = {path.stem for path in (ROOT / "tests").glob("test_*.py") if runs.search(path.read_text("utf8"))}
+    assert every - {"test_shared_pages"} == AXE_RUNS
+    assert [name for name, text in own.items() if "runOnly=" in text] == ["test_book"]
+    files = (ROOT / "tests").glob("test_figure_*.py")
+    figures = {path.stem.removeprefix("test_figure_"): path.read_text("utf8") for path in files}
+    assert [name for name, text in figures.items() if "PAGE" in text and ".press(" not in text] == ["heads"]
+    assert "The figure of chapter 8 has no such test" in page

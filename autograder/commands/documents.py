@@ -15,7 +15,8 @@ from autograder.grades.results import Record
 if TYPE_CHECKING:
     from autograder.commands.doctor import Finding
     from autograder.grades.changes import Change
-    from autograder.grades.report import Assignment, Column, Page, Row
+    from autograder.grades.item_analysis import Comparison
+    from autograder.grades.report import Assignment, Beside, Column, Page, Row
     from autograder.grading.session import Session
 
 
@@ -87,8 +88,13 @@ def of_report(page: "Page", path: Path) -> dict[str, Any]:
         "without_sandbox": page.open,
         "graded_at": page.graded_at,
         "kinds": {str(kind): count for kind, count in page.kinds},
+        "beside": _beside(page.beside) if page.beside else None,
         "exercises": [_exercise(assignment) for assignment in page.assignments],
     }
+
+
+def _beside(found: "Beside") -> dict[str, Any]:
+    return {"folder": str(found.folder), "only_here": found.only_here, "only_there": found.only_there}
 
 
 def _exercise(found: "Assignment") -> dict[str, Any]:
@@ -105,7 +111,32 @@ def _exercise(found: "Assignment") -> dict[str, Any]:
         "misconceptions": [met._asdict() for met in found.misconceptions],
         "hard": [_check(column) for column in found.hard],
         "never_failed": [_check(column) for column in found.never],
+        "discrimination": [
+            {**one.item._asdict(), "correlation": one.correlation, "passed": one.passed, "students": one.students}
+            for one in found.discriminations
+        ],
+        "attempts": [
+            {**one.item._asdict(), "median": one.median, "students": one.students} for one in found.attempts
+        ],
+        "comparison": _comparison(found.comparison) if found.comparison else None,
         "rows": [_row(row) for row in found.rows],
+    }
+
+
+def _comparison(found: "Comparison") -> dict[str, Any]:
+    return {
+        "here": found.here._asdict(),
+        "there": found.there._asdict(),
+        "difference": found.difference,
+        "checks": [
+            {
+                **pair.item._asdict(),
+                "here": pair.here._asdict() if pair.here else None,
+                "there": pair.there._asdict() if pair.there else None,
+                "difference": pair.difference,
+            }
+            for pair in found.checks
+        ],
     }
 
 

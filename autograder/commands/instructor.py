@@ -449,6 +449,13 @@ def report(
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Leave out names and links, so that others may see the page.")
     ] = False,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare with another class, such as last year's: the folder of its gradebook and autograded/.",
+            show_default="no comparison",
+        ),
+    ] = None,
     to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
     as_json: Json = False,
     course: Root = ROOT,
@@ -464,7 +471,7 @@ def report(
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
             check_place(to, "--to")
-        page = write(where, path, anonymous)
+        page = write(where, path, anonymous, beside)
         made.update(documents.of_report(page, path))
         if not as_json:
             with catalogues.for_graders(where.root):

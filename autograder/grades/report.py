@@ -24,8 +24,9 @@ from autograder.checking.report import likely
 from autograder.checking.words import Message, counted, shown, translated
 from autograder.course import catalogues
 from autograder.course.config import Course, UserError
-from autograder.grades import changes, reasons, records
+from autograder.grades import changes, item_analysis, reasons, records
 from autograder.grades.changes import Change, Sum
+from autograder.grades.item_analysis import Attempts, Comparison, Discrimination
 from autograder.grades.results import CellResult, CheckResult, Deadline, Kind, Record
 from autograder.sanitize import code, text
 
@@ -154,7 +155,8 @@ class Assignment:
 
     `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages that were not
     installed; `sums` summarize changed grades; `dates` are sentences on the due date, on late submissions and on
-    extensions; `requests` are the open regrade requests, which a report without names only counts.
+    extensions; `requests` are the open regrade requests, which a report without names only counts. `comparison`
+    is with the same exercise in another class, if the report names one that has it.
     """
 
     name: str
@@ -176,11 +178,26 @@ class Assignment:
     dates: list[Message] = field(default_factory=list)
     requests: list[Asked] = field(default_factory=list)
     open_requests: int = 0
+    discriminations: list[Discrimination] = field(default_factory=list)
+    attempts: list[Attempts] = field(default_factory=list)
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The other class of a report: the folder of its grades, and the exercises that only one of the classes has."""
+
+    folder: Path
+    only_here: list[str]
+    only_there: list[str]
 
 
 @dataclass(frozen=True)
 class Page:
-    """The report on a class. `open` counts the submissions graded without a sandbox."""
+    """The report on a class, and the other class that it is compared with, if any.
+
+    `open` counts the submissions graded without a sandbox.
+    """
 
     assignments: list[Assignment]
     students: int
@@ -188,41 +205,86 @@ class Page:
     open: int
     kinds: list[tuple[Kind, int]]
     graded_at: str
+    beside: Beside | None = None
 
 
-def write(course: Course, path: Path, anonymous: bool = False) -> Page:
+def write(course: Course, path: Path, anonymous: bool = False, beside: Path | None = None) -> Page:
     """Write the report on all graded submissions to `path` in the grader's language; return what it says in English.
+
+    Parameters
+    ----------
+    course : Course
+    path : Path
+    anonymous : bool
+        Whether to leave out names and links.
+    beside : Path, optional
+        The folder with the grades of another class to compare with. None of its students is named.
 
     Raises
     ------
     UserError
-        If nothing is graded yet.
+        If nothing is graded yet, or if `beside` has no grades of another class.
     """
     graded = records.all_of(course)
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
+    other = (beside, _grades_of_another(course, beside)) if beside else None
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    page = _page(course, path, graded, names)
+    page = _page(course, path, graded, names, other)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogues.for_graders(course.root):
-        own = page if words.language() == words.ENGLISH else _page(course, path, graded, names)
+        own = page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
         path.write_text(_html(own, base), encoding="utf-8")
     return page
 
 
-def _page(course: Course, path: Path, graded: list[Record], names: dict[str, str]) -> Page:
+def _grades_of_another(course: Course, folder: Path) -> list[Record]:
+    """Return the records of the class whose grades are in a folder; raise `UserError` if that is no other class."""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}. With --beside, name the --into folder of another class.")
+    other = Course(root=course.root, into=folder.resolve())
+    if other.into == course.into.resolve() or other.db_url == course.db_url:
+        raise UserError(f"{folder} has the grades of this class. Name the folder of another class with --beside.")
+    if not other.has_gradebook:
+        raise UserError(f"There is no gradebook in {folder}. With --beside, name the --into folder of another class.")
+    try:
+        graded = records.all_of(other)
+    except UserError as error:
+        raise UserError(f"{folder} cannot be compared with. {error}") from error
+    if not graded:
+        raise UserError(f"Nothing is graded in {folder}. With --beside, name the --into folder of a graded class.")
+    return graded
+
+
+def _page(
+    course: Course,
+    path: Path,
+    graded: list[Record],
+    names: dict[str, str],
+    other: tuple[Path, list[Record]] | None,
+) -> Page:
     """Return what a report says, in the language in use."""
+    ours, theirs = _by_exercise(graded), _by_exercise(other[1] if other else [])
+    beside = Beside(other[0].resolve(), sorted(ours.keys() - theirs), sorted(theirs.keys() - ours)) if other else None
     return Page(
         assignments=[
-            _assignment(course, path, name, [record for record in graded if record.assignment == name], names)
-            for name in sorted({record.assignment for record in graded})
+            _assignment(course, path, name, handed_in, names, theirs.get(name))
+            for name, handed_in in sorted(ours.items())
         ],
         students=len({record.student for record in graded}),
         anonymous=bool(names),
         open=sum(not record.sandbox for record in graded),
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
+        beside=beside,
     )
+
+
+def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in graded:
+        found.setdefault(record.assignment, []).append(record)
+    return found
 
 
 def _html(page: Page, base: str) -> str:
@@ -231,7 +293,8 @@ def _html(page: Page, base: str) -> str:
     )
     environment.filters["code"] = code.inline
     environment.globals.update(_=translated, counted=counted, lead=words.lead, between=words.between, gap=words.gap)
-    environment.globals.update(shown=shown, Message=Message, screen=SCREEN, named=NAMED)
+    environment.globals.update(shown=shown, Message=Message, screen=SCREEN, named=NAMED, analysis=item_analysis)
+    environment.filters["signed"] = _signed
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     script = SCRIPT.read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
@@ -243,6 +306,11 @@ def _html(page: Page, base: str) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _signed(number: float) -> str:
+    """Return a whole number with its sign, as a difference is written."""
+    return f"{round(number):+d}".replace("-", "−") if round(number) else "0"
 
 
 def _time(iso: str) -> str:
@@ -314,7 +382,14 @@ def _changed(change: Change | None, texts: _Texts) -> list[Any]:
     return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
 
 
-def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], names: dict[str, str]) -> Assignment:
+def _assignment(
+    course: Course,
+    path: Path,
+    name: str,
+    handed_in: list[Record],
+    names: dict[str, str],
+    there: list[Record] | None,
+) -> Assignment:
     checks, misconceptions = costs(handed_in, names)
     columns = _columns(handed_in)
     hard, never = _telling(columns, handed_in)
@@ -340,6 +415,9 @@ def _assignment(course: Course, path: Path, name: str, handed_in: list[Record], 
         dates=_dates(handed_in, names),
         requests=[] if names else [asked for record in handed_in for asked in _asked(course, path, record)],
         open_requests=sum(request.open for record in handed_in for request in record.requests),
+        discriminations=item_analysis.discriminations(handed_in),
+        attempts=item_analysis.attempts(handed_in),
+        comparison=item_analysis.compared(handed_in, there) if there else None,
     )
 
 
