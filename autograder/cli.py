@@ -83,9 +83,11 @@ def _show_findings(found: "list[Finding]") -> None:
 COMMANDS = {
     "Students": (student.check, student.explain),
     "Instructors": (
+        instructor.commit,
         instructor.collect,
         instructor.grade,
         instructor.extend,
+        instructor.reveal,
         instructor.report,
         instructor.export,
         race,

@@ -26,7 +26,9 @@ from autograder.course.config import Course, Exercise, UserError, check_limits
 from autograder.course.limits import Limits
 from autograder.feedback import page
 from autograder.grades import gradebook
-from autograder.grades.results import Kind
+from autograder.grades.records import record_of
+from autograder.grades.results import Disclosure, Kind
+from autograder.grading.recompute import disclosure, fingerprints
 from autograder.grading.submissions import Submission, notebooks_in
 from autograder.grading.worker import Worker
 from autograder.grading.worker_config import WorkerConfig
@@ -54,9 +56,9 @@ class Run(NbGraderPreprocessor):
         worker = _worker(exercise, self.sandbox, _limits(self.config))
         limits = worker.limits[exercise.name]
         unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
-        secret = seeds.course_secret(course)
-        unit.seed = seeds.seed_for(secret, unit.assignment, unit.digest)
-        unit.guest_seed = seeds.seed_for(secret, f"guest\0{unit.assignment}", unit.digest)
+        record = record_of(course, unit.student, unit.assignment)
+        graded = record.seed if record and record.submission == unit.digest else None
+        unit.seed, unit.guest_seed = seeds.Seeds(course).of(unit.assignment, unit.digest, graded)
         outcome = worker.grade(unit)
         if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))
@@ -108,11 +110,22 @@ class Page(Exporter):
             saved = gradebook.Writer(course, book).saved(whose["assignment"], whose["student"])
         if saved is None:
             raise UserError(f"{whose['student']} has no grade for {whose['assignment']} yet.")
+        saved.disclosure = self._disclosure(course, whose)
         most_mb = _limits(self.config).graded_mb
         locales = archive.locales(Exercise(whose["assignment"], course.root))
         with words.use(words.language_of(nb), locales):
             made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
         return made, resources
+
+    def _disclosure(self, course: Course, whose: Any) -> Disclosure | None:
+        """Return what the page shows of the draws, if these are public and the graded submission is still there."""
+        exercise = Exercise(whose["assignment"], course.root)
+        record = record_of(course, whose["student"], exercise.name)
+        if record is None or exercise.name not in seeds.revealed_keys(course.revealed):
+            return None
+        limits = replace(_limits(self.config), **exercise.settings.limits)
+        unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
+        return disclosure(seeds.Seeds(course), record, fingerprints(unit))
 
 
 def under_its_name(assignment: str, student: str, notebooks: list[str]) -> None:

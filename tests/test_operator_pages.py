@@ -206,13 +206,24 @@ def has_pages(course, said):
     return "mail-merge.csv" in archive.namelist() and len(pages) == len(submitted) and len(of_ada) == 2
 
 
-# By how a block begins: what is done before it, what is another here, and what tells that it did its work.
-
-
 def dated(course):
     """Write the due dates that the page shows."""
     dates = re.search(r"```toml\n(timezone.*?)```", (BOOK / "grading.md").read_text(encoding="utf8"), re.S)[1]
     (course.root / "deadlines.toml").write_text(dates, encoding="utf8")
+
+
+def overdue(course):
+    """Write a due date that is over, and grade what was collected since."""
+    (course.root / "deadlines.toml").write_text(f"[due]\n{NAME} = 2026-01-10T23:59:00Z\n", encoding="utf8")
+    course.run(f"{PREFIX}autograder grade {NAME}")
+
+
+def at_home(course):
+    """Put a student's notebook and page where the page's command looks for them, after a reveal."""
+    overdue(course)
+    course.run(f"{PREFIX}autograder reveal {NAME}")
+    shutil.copy(course.root / "submitted" / "al1" / NAME / f"{NAME}.ipynb", course.root)
+    shutil.copy(course.root / "feedback" / "al1" / NAME / f"{NAME}.html", course.root)
 
 
 # By how a block begins: what is done before it, what is another here, and what tells that it did its work.
@@ -236,6 +247,17 @@ AS_PRINTED = {
         dated,
         {"ada": "al1"},
         lambda course, said: "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in said and "3 days" in said,
+    ),
+    ("grading", f"{PREFIX}autograder commit"): (
+        None,
+        {},
+        lambda course, said: re.search(f"^{NAME} [0-9a-f]{{64}}$", said, re.M),
+    ),
+    ("grading", f"{PREFIX}autograder reveal"): (overdue, {}, lambda course, said: f"{NAME} key " in said),
+    ("grading", f"{PREFIX}autograder check"): (
+        at_home,
+        {},
+        lambda course, said: "Same points and same results" in said,
     ),
     ("operating", "#!/bin/bash"): (away("autograded/hana"), {"/srv/attention": "{root}"}, is_mailed_once),
     ("operating", f"{PREFIX}autograder grade --json"): (

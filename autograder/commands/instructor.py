@@ -15,6 +15,7 @@ from autograder.commands.console import (
     Database,
     Into,
     Json,
+    Name,
     Names,
     OurFault,
     Root,
@@ -441,6 +442,62 @@ def _list_extensions(where: Course) -> None:
         time = str(duration(one.time.total_seconds()))
         table.add_row(escape(text.line(one.student)), one.exercise, time, escape(text.line(one.reason)))
     out.print(table)
+
+
+def commit(into: Into = None, course: Root = ROOT) -> None:
+    """Print a hash for each exercise, to publish on the first day: it fixes the inputs of the checks.
+
+    After the due date, `reveal` makes the key public that has this hash. The hashes follow from .course-secret, which
+    is made if there is none. They stay the same: run the command again for an exercise that you add later.
+    """
+    from autograder.course.seeds import Seeds
+
+    where = course_at(course, into)
+    names = sorted({exercise.name for exercise in [*where.released(), *where.sources()]})
+    if not names:
+        where.exercises()
+        raise UserError(f"{where.root} has no exercises. Name the course folder with --course.")
+    where.into.mkdir(parents=True, exist_ok=True)
+    seeds = Seeds(where)
+    for name in names:
+        say(f"{name} {seeds.commitment(name)}")
+        if name in seeds.revealed:
+            warn(
+                f"The key of {name} is public already, so a new class cannot use this hash. Grade that class into "
+                "another folder, with --into."
+            )
+
+
+def reveal(
+    exercise: Name,
+    submitted: Annotated[
+        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+    ] = None,
+    without_due_date: Annotated[
+        bool, typer.Option("--without-due-date", help="Also reveal an exercise that has no due date.")
+    ] = False,
+    into: Into = None,
+    db: Database = "",
+    course: Root = ROOT,
+) -> None:
+    """After the due date, make public from what the inputs of an exercise were drawn, so that students can recompute.
+
+    Each feedback page gets the seed of its grade. Grades do not change, and this cannot be taken back. Later
+    submissions draw from another key, which stays secret.
+    """
+    from autograder.grading import recompute
+
+    where = course_at(course, into, db)
+    (found,) = where.exercises([exercise])
+    done = recompute.reveal(where, found, submitted or where.submitted, without_due_date, warn)
+    say(f"{exercise} key {done.key}")
+    say(f"{exercise} hash {done.commitment}")
+    say(
+        f"Pages rewritten: {done.pages}. The key is in {short(where.revealed, where)}: keep this file with "
+        f"{short(where.secret, where)}."
+    )
+    if done.left:
+        warn(f"{done.left} submissions have to be graded first. Run: python -m autograder grade {exercise}")
 
 
 def report(

@@ -11,24 +11,40 @@ from autograder.commands.console import Root, Seed, course_at, out, progress_of,
 from autograder.course.config import ROOT, UserError
 
 if TYPE_CHECKING:
-    from autograder.grades.results import Outcome
+    from autograder.grades.results import Disclosure, Outcome
 
 
 def check(
     notebook: Annotated[Path, typer.Argument(help="Your notebook, such as 01-qkv.ipynb.")],
     seed: Seed = None,
+    graded_as: Annotated[
+        Path | None,
+        typer.Option(
+            "--as",
+            help="Your feedback page: repeat the inputs of your grade, and compare the points.",
+            show_default=False,
+        ),
+    ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change."""
+    """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change.
+
+    With --as, the command ends with status 1 if anything differs from your grade.
+    """
     from autograder.checking import words
     from autograder.checking.words import translated
     from autograder.course import archive
+    from autograder.grading import recompute
     from autograder.grading.self_check import SelfCheck
 
     if not notebook.exists():
         raise UserError(f"There is no file {notebook}.")
+    if graded_as and seed is not None:
+        raise UserError("The page of --as has the seed. Leave out --seed or --as.")
     where = course_at(course)
+    page = recompute.read_page(graded_as) if graded_as else None
     with SelfCheck(where, notebook, seed) as single:
+        others = recompute.prepare(single, page) if page else []
         warn_of_gpus([single.exercise])
         with words.use(single.language, archive.locales(single.exercise)):
             title = single.exercise.title_in(words.language())
@@ -37,6 +53,29 @@ def check(
                 outcome = single.grade(on_cell=lambda cell: progress.advance(task))
             _show_check(outcome, json.loads(outcome.notebook)["cells"])
         write_timings(single.seconds())
+    if page:
+        _compare(page, outcome, others)
+
+
+def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
+    """Print whether a notebook is worth what its page says; raise `UserError` if anything differs."""
+    from autograder.course.seeds import Origin
+    from autograder.grading import recompute
+
+    found = list(recompute.differences(page, outcome))
+    for line in [*others, *found, *(recompute.other_versions(page) if found else ())]:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    if others or found:
+        what = (
+            "the points or checks above differ" if found else "the results are the same, but the submission differs"
+        )
+        raise UserError(f"This is not the grade on the page: {what}. The lines above say where.")
+    said = f"Same points and same results in all {len(page.checks)} checks as on the page."
+    if page.origin == Origin.KEY:
+        said += f" The seed follows from the key with this hash; compare it with your course's: {page.commitment}"
+    else:
+        said += " No published hash confirms how the seed was drawn; the page says why."
+    out.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def explain(

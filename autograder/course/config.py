@@ -351,6 +351,11 @@ class Course:
         return self.into / ".course-secret"
 
     @property
+    def revealed(self) -> Path:
+        """The file with the keys of the exercises whose seeds are public."""
+        return self.into / "revealed.json"
+
+    @property
     def submitted(self) -> Path:
         """Where submissions are, if no other folder is named."""
         return self.root / "submitted"

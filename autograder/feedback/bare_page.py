@@ -1,21 +1,50 @@
 """Reads the beginning of a feedback page without loading the page code, and makes a minimal page as a fallback."""
 
 import html
+import json
 import re
 
+from autograder.course.seeds import BITS, KEY
 from autograder.grades import reasons
-from autograder.grades.results import Record
+from autograder.grades.records import CODEC
+from autograder.grades.results import Disclosure, Record
 
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""
 """Of a page without style and pictures: nothing that might have been overlooked in it can act."""
 
 MADE_OF = re.compile(r'<meta name="made-of" content="([0-9a-f]+)">')
+DISCLOSED = re.compile(r'<meta name="recompute" content="([^"]*)">')
+
+MOST_POINTS = 1_000_000
 
 
 def made_of(page: str) -> str | None:
     """Return the digest of the data that a page was made from, as given at its beginning; None if there is none."""
     found = MADE_OF.search(page)
     return found[1] if found else None
+
+
+def disclosed(disclosure: Disclosure | None) -> str:
+    """Return what a page has as data of its draws: JSON, or "" if these are not public."""
+    return json.dumps(CODEC.unstructure(disclosure)) if disclosure else ""
+
+
+def disclosed_in(page: str) -> Disclosure | None:
+    """Return what a page says of its draws; None if it does not.
+
+    The page may come from anywhere: only values of the right types are taken from it, and hashes that are hashes.
+    """
+    found = DISCLOSED.search(page)
+    try:
+        made: Disclosure | None = CODEC.structure(json.loads(html.unescape(found[1])), Disclosure) if found else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if made is None or not all(0 <= seed < 2**BITS for seed in (made.seed, made.guest_seed)):
+        return None
+    if not all(0 <= points <= MOST_POINTS for points in made.points.values()):
+        return None
+    hashes = [made.key, made.commitment, made.submission, made.exercise, made.notebook or made.submission]
+    return made if all(KEY.fullmatch(one) for one in [*hashes, *made.files.values()]) else None
 
 
 def bare_page(record: Record, fault: str) -> str:

@@ -33,14 +33,16 @@ from autograder.course.cells import (
     texts,
 )
 from autograder.course.limits import Limits
+from autograder.course.seeds import Origin
 from autograder.feedback import formulas, outcome_cell
+from autograder.feedback.bare_page import disclosed
 from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import named
 from autograder.grades.requests import HEAD
 from autograder.grades.results import Kind, Request, Saved, SavedCell, Standing
 from autograder.sanitize import code, markdown, markup, outputs
-from autograder.sanitize.text import printed
+from autograder.sanitize.text import line, printed
 
 REMEMBERED = 500
 """How many texts are cached as HTML; a course has a few hundred."""
@@ -99,6 +101,8 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
         student=student,
         standing=saved.standing,
         made_of=saved.digest(),
+        disclosure=saved.disclosure,
+        recompute=disclosed(saved.disclosure),
         style=_style(),
         said=said,
         advice=_advice(said),
@@ -128,9 +132,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(code=code.inline, number=_number)
+    made.filters.update(code=code.inline, line=line, number=_number)
     made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
     made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
+    made.globals.update(Origin=Origin)
     made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
     return made
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from autograder.checking.report import Report
 from autograder.checking.words import Message
 from autograder.feedback.outcome_cell import Said
-from autograder.grades.results import Standing
+from autograder.grades.results import Disclosure, Standing
 
 Text = str | Message
 
@@ -136,6 +136,7 @@ class Page:
     `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission, `advice` what to do
     about one that could not be graded. `dates` and `requests` are sentences on when it was due and on its regrade
     requests; `can_ask` tells whether its notebook has a place for these.
+    `disclosure` is what a student needs to recompute the grade, once that is public; `recompute` is the same as data.
     """
 
     language: str
@@ -144,6 +145,8 @@ class Page:
     student: str
     standing: Standing
     made_of: str
+    disclosure: Disclosure | None
+    recompute: str
     style: Markup
     said: Said | None
     advice: str

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -315,6 +315,15 @@ class Writer:
                 submission.extension = dates.extension(submission.student_id, exercise.name)
         db.commit()
         self._exercises.clear()
+
+    def last_due(self, name: str) -> datetime | None:
+        """Return when an exercise is due for the student with the longest extension; None if it has no due date."""
+        due = self._exercise(name).due
+        asked = select(SUBMISSIONS.c.extension).where(SUBMISSIONS.c.assignment_id == self._exercise(name).assignment)
+        longest = [one for one in self.gradebook.db.execute(asked).scalars() if one]
+        longest += [one.time for one in self._rule.dates.in_force() if one.exercise == name]
+        self.gradebook.db.rollback()
+        return (due + max(longest, default=timedelta())).replace(tzinfo=UTC) if due else None
 
     def saved(self, name: str, student: str, comment: Callable[[Saved], str] | None = None) -> Saved | None:
         """Return a submission's present grades, including manual ones, or None if it is not graded.

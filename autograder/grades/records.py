@@ -20,7 +20,7 @@ SCHEMA = 8
 the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
 relation; up to the sixth, none followed from another one or measured, no cell said in place of which functions the
 course's own answered, and the repairs named what a person still had to grade; up to the seventh, none said when it
-was due, or had regrade requests."""
+was due and with which versions it was graded, or had regrade requests."""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from autograder.checking import Status
 from autograder.checking.words import Message
+from autograder.course.seeds import Origin
 
 
 class Kind(StrEnum):
@@ -130,6 +131,8 @@ class Outcome:
         Who graded it: machine/process.
     requests : list of Request
         The student's regrade requests.
+    versions : dict
+        The versions that its worker has, and the worker's machine, by name.
     """
 
     kind: Kind
@@ -142,6 +145,7 @@ class Outcome:
     took: float | None = None
     worker: str | None = None
     requests: list[Request] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def pending(self) -> float:
@@ -202,17 +206,72 @@ class SavedCell:
     automatic: str | None = None
 
 
+@dataclass(frozen=True)
+class Disclosure:
+    """All that a student needs to recompute a grade; a page has it once the exercise's key is public.
+
+    Attributes
+    ----------
+    assignment : str
+    key, commitment : str
+        The exercise's key, and its hash.
+    origin : Origin
+        Where the seed comes from. Only the one from the key can be verified.
+    seed, guest_seed : int
+        The seeds of the checks' inputs, and of the random numbers of the student's own code.
+    submission : str
+        The digest of the submission, made of the next three.
+    notebook : str or None
+        The SHA-256 of the notebook; None if there was none.
+    stamp : str or None
+        The text of its `timestamp.txt`.
+    files : dict
+        The SHA-256 of each other submitted file, by relative path.
+    exercise : str
+        The fingerprint of the exercise's release.
+    versions : dict
+        The versions that it was graded with, and the machine, by name.
+    points : dict
+        The points from checks, by grade id.
+    checks : dict
+        How each check ended, by grade id and the check's name with a slash in between.
+    """
+
+    assignment: str
+    key: str
+    commitment: str
+    origin: Origin
+    seed: int
+    guest_seed: int
+    submission: str
+    notebook: str | None
+    stamp: str | None
+    files: dict[str, str]
+    exercise: str
+    versions: dict[str, str]
+    points: dict[str, float]
+    checks: dict[str, str]
+
+
 @dataclass
 class Saved:
-    """The gradebook's data on a submission: its score, and each cell by grade id; and its regrade requests."""
+    """The gradebook's data on a submission: its score, and the data on each cell, by grade id.
+
+    Two parts are not from there: `requests` are the student's regrade requests, and `disclosure` is what the page
+    shows of the draws, once these are public.
+    """
 
     standing: Standing
     cells: dict[str, SavedCell] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
+    disclosure: Disclosure | None = None
 
     def digest(self) -> str:
-        """Return a digest that changes when someone changes a score or a comment in the gradebook."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
+        """Return a digest that changes when someone changes a score or a comment in the gradebook, or at a reveal."""
+        parts = dataclasses.asdict(self)
+        if self.disclosure is None:  # so that a page from before there were any is still up to date
+            del parts["disclosure"]
+        text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -239,6 +298,7 @@ class Record:
     needs_manual_grade: bool = False
     deadline: Deadline = field(default_factory=Deadline)
     requests: list[Request] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property

@@ -31,6 +31,7 @@ from autograder.grading.backends import Backend, Job, JudgeOverran, WorkerDied
 from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
+from autograder.grading.recompute import Fingerprints, disclosure, fingerprints
 from autograder.grading.submissions import Submission, Unit
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
@@ -67,6 +68,7 @@ class _Task:
     kept: bool = False
     tries: int = 0
     overran: bool = False
+    prints: Fingerprints | None = None
 
     def lighten(self) -> None:
         """Free what only grading needs: the notebooks and files of a class would fill the memory."""
@@ -103,7 +105,7 @@ class Batch:
     log: Log | None = None
 
     def __post_init__(self) -> None:
-        self.secret = seeds.course_secret(self.course)
+        self.seeds = seeds.Seeds(self.course)
         self.versions: dict[str, str] = {}
         self.running: Backend | None = None
         self.jobs: dict[int, _Task] = {}
@@ -176,12 +178,22 @@ class Batch:
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
-        drawn = unit.assignment
+        unit.seed, unit.guest_seed = self.seeds.of(unit.assignment, unit.digest, self._seed_of_grade(unit))
         if self.options.redraw:
-            drawn += f"\0{seeds.fresh_seed()}"
-        unit.seed = seeds.seed_for(self.secret, drawn, unit.digest)
-        unit.guest_seed = seeds.seed_for(self.secret, f"guest\0{unit.assignment}", unit.digest)
+            unit.seed = seeds.fresh_seed()
+        if unit.assignment in self.seeds.revealed:
+            task.prints = fingerprints(unit)
         return task
+
+    def state(self, submission: Submission) -> tuple[bool, bool]:
+        """Return whether a submission's seed is decided, and whether it would keep its grade."""
+        task = self._begun(submission)
+        return self._seed_of_grade(task.unit) is not None, task.kept
+
+    def _seed_of_grade(self, unit: Unit) -> int | None:
+        """Return the seed with which this very submission was graded last; None if it has no grade."""
+        record = record_of(self.course, unit.student, unit.assignment)
+        return record.seed if record and record.submission == unit.digest else None
 
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
         """Return the record of a submission that need not be graded again, and its present data in the gradebook."""
@@ -261,6 +273,7 @@ class Batch:
             evidence=outcome.evidence,
             cells=outcome.cells,
             requests=asked,
+            versions=outcome.versions,
             history=records.history(self.course.graded(unit.student, unit.assignment).record),
             **vars(saved.standing),
         )
@@ -268,6 +281,9 @@ class Batch:
     # The second pass.
 
     def _with_pages(self, tasks: list[_Task]) -> Iterator[_Task]:
+        for task in tasks:
+            if task.saved and task.record and task.prints:
+                task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
         waiting = deque(task for task in tasks if task.saved and not self._is_current(task, task.saved))
         self.pages = len(waiting)
         for task in waiting:

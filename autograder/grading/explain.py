@@ -231,8 +231,7 @@ class Explainer:
             unit.data = json.dumps(raw).encode()
         unit.seed = record.seed if seed is None else seed
         if course.secret.exists():
-            purpose = f"guest\0{record.assignment}"
-            unit.guest_seed = seeds.seed_for(seeds.course_secret(course), purpose, record.submission)
+            unit.guest_seed = seeds.Seeds(course).guest(record.assignment, record.submission, record.seed)
         if record.exercise != seeds.version_of(self.exercise):
             self.notes.append(CHANGED)
 

@@ -24,7 +24,11 @@ def copied(course: Course) -> Iterator[Course]:
     """
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         own = dataclasses.replace(course, into=Path(folder), db=f"sqlite:///{folder}/gradebook.db")
-        for file, copy in ((course.secret, own.secret), (deadlines.path_of(course), deadlines.path_of(own))):
+        for file, copy in (
+            (course.secret, own.secret),
+            (course.revealed, own.revealed),
+            (deadlines.path_of(course), deadlines.path_of(own)),
+        ):
             if file.exists():
                 shutil.copy2(file, copy)
         if course.has_gradebook:

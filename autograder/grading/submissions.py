@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,10 +111,7 @@ class Submission:
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
-        parts = [b"" if part is None else b"1" + part for part in (data, raw_stamp)]
-        for file in sorted(files):
-            parts += [os.fsencode(file), files[file]]
-        unit.digest = seeds.digest_of(*parts)
+        unit.digest = digest_of(data, raw_stamp, files)
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
@@ -155,6 +152,14 @@ class Submission:
             notes=notes or [],
             digest=seeds.digest_of(str(problem).encode("utf-8", "replace")),
         )
+
+
+def digest_of(data: bytes | None, stamp: bytes | None, files: Mapping[str, bytes]) -> str:
+    """Return the fingerprint of a submission: of its notebook, its `timestamp.txt`, and the files next to them."""
+    parts = [b"" if part is None else b"1" + part for part in (data, stamp)]
+    for file in sorted(files):
+        parts += [os.fsencode(file), files[file]]
+    return seeds.digest_of(*parts)
 
 
 def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:

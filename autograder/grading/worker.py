@@ -4,9 +4,13 @@ A worker has the judges of the exercises it was made for, and the source of thei
 gradebook: the unit of work and the outcome are plain values.
 """
 
+import contextlib
 import copy
+import functools
+import importlib.metadata
 import json
 import os
+import platform
 import socket
 import time
 import zipfile
@@ -52,6 +56,7 @@ MOST_FAULT = 300
 ALTERED = "a locked cell was changed; it was restored before grading."
 IN_CELL = "In the cell {cell}: {reason}"
 OUR_FAULT = "our own fault; a person will give these points: {fault}"
+COMPUTING = ("numpy", "torch", "triton")
 NO_RESPONSE = Message("no response")
 
 
@@ -96,6 +101,7 @@ class Worker:
         outcome = self._tried(unit, on_cell)
         outcome.took = round(time.perf_counter() - start, 3)
         outcome.worker = f"{socket.gethostname()}/{os.getpid()}"
+        outcome.versions = versions()
         return outcome
 
     def stopped(self, unit: Unit) -> Outcome:
@@ -184,6 +190,16 @@ class Worker:
         outcome.requests = asked
         outcome.seconds = clock.seconds
         return outcome
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions on which results may depend to the last digit, and the machine, by name."""
+    found = {"Python": platform.python_version()}
+    for name in COMPUTING:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return {**found, "machine": f"{platform.system()} {platform.machine()}"}
 
 
 def page(unit: Unit, notebook: str, saved: Saved, limits: Limits, locales: zipfile.Path | None) -> str:
