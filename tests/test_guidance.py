@@ -3,9 +3,12 @@
 import json
 import shutil
 
+import nbformat
 import pytest
 from conftest import ROOT, toy_course
 from jupyter_client.manager import start_new_kernel
+from playwright.sync_api import expect
+from servers import jupyter
 
 from autograder.authoring.release import release
 from autograder.checking import progress
@@ -177,3 +180,26 @@ def test_every_exercise_gives_each_of_its_functions_in_each_language():
             given = about["given"][language]
             assert given.keys() == about["points"].keys(), path
             assert all("YOUR CODE HERE" in text for text in given.values()), path
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_jupyterlab_shows_the_given_text_in_a_new_cell(tmp_path, page):
+    folder = released(tmp_path / "course")
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    cell = nbformat.v4.new_code_cell('import checks\n\nchecks.status()\nchecks.reset("add")')
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
+    nbformat.write(notebook, folder / "own.ipynb")
+    with jupyter(folder, "jupyterlab") as (address, token):
+        page.goto(f"{address}lab/tree/own.ipynb?reset&token={token}")
+        cells = page.locator(".jp-Notebook .jp-CodeCell .cm-content")
+        cells.first.click(timeout=60_000)
+        for _ in range(6):  # Lab drops a run that comes before its kernel is ready
+            if cells.count() > 1:
+                break
+            page.keyboard.press("Control+Enter")
+            page.wait_for_timeout(5_000)
+        expect(cells).to_have_count(2)
+        expect(cells.nth(1)).to_contain_text("raise NotImplementedError()")
+        expect(page.locator(".jp-OutputArea").first).to_contain_text("0 of 6 points")
+        page.screenshot(path=tmp_path / "lab.png")

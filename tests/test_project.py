@@ -345,7 +345,7 @@ def test_each_seam_is_in_the_table_and_has_a_test():
 # Files that a README names, and that only a build, a grader or another program makes.
 MADE = re.compile(
     r"_build/.*|(submitted|autograded|feedback)/.*|.*\.zh\.ipynb|checking\.zip|grade\.json|gradebook\.db|grades\.csv"
-    r"|report\.html|revealed\.json|nbextension/index\.js"
+    r"|report\.html|revealed\.json|deadlines\.toml|exercise\.json|nbextension/index\.js"
 )
 PATH = re.compile(r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)")
 PLACEHOLDER = re.compile(r"\b(?:NN|13)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]")
