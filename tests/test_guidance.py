@@ -119,7 +119,8 @@ def test_a_course_can_have_its_checks_leave_causes_to_hints(tmp_path, notebook):
     own = notebook(released(tmp_path / "course", '\nc.Course.hints = "staged"\n'))
     said, _ = own.run(WRONG + '\nchecks.run("add", points=4)')
     assert "FAILED" in said and 'For a hint: `checks.hint("add")`' in said
-    assert "subtract" not in said and "First wrong element" not in said
+    assert "subtract" not in said and "First wrong element" not in said and "Read:" not in said
+    assert "subtract" not in own.run('checks.run("add", points=4, as_json=True)')[0]
     for _ in range(3):
         said, _ = own.run('checks.hint("add")')
     assert "You subtract." in said

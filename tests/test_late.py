@@ -1,8 +1,10 @@
 """Late work: due dates and extensions from `deadlines.toml`, the rule `PerDay`, free days, and who reads of them."""
 
 import re
+import shutil
 from datetime import datetime, timedelta
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from conftest import ROOT, toy_course
@@ -261,3 +263,37 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
     # The exercise is taken out of the file, and its dates are the gradebook's own again.
     deadlines.path_of(course).unlink()
     assert "Graded 0; 3 unchanged" in run(course, "grade", "--into", course.into).output and stored("ada") == (0, 6)
+
+
+@pytest.mark.slow
+def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
+    """The exercise due first is handed in last: its days are no longer free for the one that was graded before."""
+    second = course.root / "solutions" / "02-toy"
+    shutil.copytree(course.root / "solutions" / "01-toy", second)
+    (second / "01-toy.py").rename(second / "02-toy.py")
+    deadlines.path_of(course).write_text(DATES + "02-toy = 2026-01-17T01:00:00\n", encoding="utf-8")
+    for exercise in course.sources():
+        release(course, exercise)
+
+    def submit(name, stamp):
+        folder = course.submitted / "ada" / name
+        folder.mkdir(parents=True)
+        notebook = nbformat.read(course.root / "exercises" / name / f"{name}.ipynb", as_version=4)
+        for cell in notebook.cells:
+            cell.source = RIGHT.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+        (folder / "timestamp.txt").write_text(stamp)
+
+    def penalties():
+        return {row["assignment"]: row["late_submission_penalty"] for row in records.rows(course)}
+
+    submit("02-toy", "2026-01-19 00:00:00 UTC")
+    assert run(course, "grade", "--into", course.into).exit_code == 0
+    assert penalties() == {"02-toy": 0}
+    submit("01-toy", "2026-01-12 00:00:00 UTC")
+    said = run(course, "grade", "01-toy", "--into", course.into)
+    assert said.exit_code == 0 and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
+    said = run(course, "grade", "--into", course.into)
+    assert "late −1.2" in said.output and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
+    page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
+    assert "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page

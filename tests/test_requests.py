@@ -1,5 +1,7 @@
 """Regrade requests: what a student writes about a check, kept by `grade`, listed by `report`, and answered."""
 
+import json
+
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
@@ -9,10 +11,12 @@ from test_grading import RIGHT, hand_in, run
 
 from autograder.authoring import regrade
 from autograder.authoring.release import release
+from autograder.course import deadlines
 from autograder.course.config import Course, UserError
-from autograder.grades import records, report, requests
+from autograder.grades import late, records, report, requests
 from autograder.grades.records import record_of
 from autograder.grades.results import Request, SavedCell
+from autograder.grading import submissions
 
 CELLS = [
     ("code", "add", "def add(a, b): return a - b", {"solution": True, "grade": False, "locked": False}),
@@ -25,12 +29,12 @@ CELLS = [
 
 def found(*texts):
     """Return the requests and notes for a notebook that ends with these texts of its student."""
-    cells = []
+    given = []
     for kind, name, source, marks in CELLS:
         made = nbformat.v4.new_markdown_cell if kind == "markdown" else nbformat.v4.new_code_cell
-        cells.append(made(source, metadata={"nbgrader": {"grade_id": name, "points": 1, **marks}}))
+        given.append(made(source, metadata={"nbgrader": {"grade_id": name, "points": 1, **marks}}))
     own = [nbformat.v4.new_markdown_cell(text) for text in texts]
-    asked, notes = requests.found_in([*cells, nbformat.v4.new_code_cell("add: no request"), *own])
+    asked, notes = requests.found_in([*given, nbformat.v4.new_code_cell("add: no request"), *own])
     return [(request.function, request.answer, request.text) for request in asked], [note.text for note in notes]
 
 
@@ -40,6 +44,7 @@ def found(*texts):
         ("add: I think this check is wrong", [("add", "add", "I think this check is wrong")]),
         ("- `add`: why\n  so\n\n* **twice**：错了", [("add", "add", "why\n  so"), ("twice", "twice", "错了")]),
         ("add: one\nnote: of the same\nadd: two", [("add", "add", "one\nnote: of the same"), ("add", "add", "two")]),
+        ("`add: not so`", [("add", "add", "not so")]),
         ("", []),
         ("  \n", []),
     ],
@@ -143,3 +148,91 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     (request,) = record_of(course, "ada", "01-toy").requests
     assert request.open and request.before == "Subtracting is not adding."
     assert [record.student for record in records.open_requests(course)] == ["ada"]
+
+
+LATE = f"""
+c.AssignLatePenalties.plugin_class = "{late.PLUGIN}"
+c.PerDay.percent = 10
+"""
+
+
+@pytest.mark.slow
+def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
+    made = toy_course(tmp_path / "course", LATE)
+    course = Course(root=made.root, into=made.root)
+    deadlines.path_of(course).write_text("[due]\n01-toy = 2026-01-10T00:00:00Z\n", encoding="utf-8")
+    for exercise in course.sources():
+        release(course, exercise)
+    wrong = {**RIGHT, "add": "def add(a, b):\n    return a - b"}
+
+    def submit(day, request="", answers=wrong, count=None):
+        def change(notebook):
+            notebook.cells[-1].source = request
+            for cell in notebook.cells:
+                if cell.cell_type == "code":  # as Jupyter saves what was run again
+                    cell.execution_count = count
+
+        stamp = f"2026-01-{day:02d} 12:00:00 UTC"
+        hand_in(course.submitted, "ada", answers, change=change, stamp=stamp, toy=course)
+
+    def grade(*options):
+        said = run(course, "grade", "--into", course.into, *options)
+        assert said.exit_code == 0, said.output
+        record = record_of(course, "ada", "01-toy")
+        (row,) = records.rows(course)
+        return said.output, row["late_submission_penalty"], [request.text for request in record.requests], record.seed
+
+    submit(9)
+    _, penalty, asked, seed = grade()
+    assert (penalty, asked) == (0, [])
+    submit(12, "add: Why?", count=7)
+    assert grade()[1:] == (0, ["Why?"], seed)
+    assert "Graded 0; 1 unchanged" in grade()[0]
+    assert grade("--force")[1:] == (0, ["Why?"], seed)
+    submit(13, "add: But why?", count=8)
+    output, *rest = grade()
+    assert "Graded 0; 1 unchanged" in output and rest == [0, ["But why?"], seed]
+    assert "Your regrade request on add waits" in BeautifulSoup(
+        course.graded("ada", "01-toy").page.read_text(encoding="utf-8"), "html.parser"
+    ).get_text(" ", strip=True).replace("  ", " ")
+    submit(13, "add: But why?", answers=RIGHT)  # new work, and late
+    output, penalty, asked, other = grade()
+    assert "Graded 1" in output and penalty > 0 and asked == ["But why?"] and other != seed
+    submit(12, answers=RIGHT)  # an instructor corrects the time: nothing is asked
+    assert grade()[1] == pytest.approx(1.8)
+
+
+def test_a_request_and_what_was_run_are_no_part_of_a_digest():
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell("add = 1", id="add"),
+            nbformat.v4.new_markdown_cell(
+                regrade.TEXT, id=requests.HEAD, metadata={"nbgrader": {"grade_id": requests.HEAD}}
+            ),
+            nbformat.v4.new_markdown_cell("", id=requests.CELL),
+        ]
+    )
+
+    def split(change):
+        own = json.loads(nbformat.writes(notebook))
+        change(own)
+        return submissions.split(json.dumps(own).encode())
+
+    part, request = split(lambda own: None)
+    assert request == ""
+    assert split(lambda own: own["cells"][2].update(source="add: why")) == (part, "add: why")
+    assert split(lambda own: own["cells"][0].update(execution_count=4)) == (part, "")
+    assert split(lambda own: own["cells"][0].update(source="add = 2"))[0] != part
+    # What is graded is no request, whatever it is called.
+    answer = {"nbgrader": {"grade": True, "solution": True, "locked": False, "grade_id": "proof"}}
+    changed = split(lambda own: own["cells"][2].update(source="Because.", metadata=answer))
+    assert changed[0] != part and changed[1] == ""
+    assert split(lambda own: own["cells"][2].update(cell_type="code", outputs=[], source="x = 1"))[0] != part
+    for data in (
+        b"",
+        b"[]",
+        b"{" * 9_000 + requests.HEAD.encode(),
+        json.dumps({"cells": 7, "x": requests.HEAD}).encode(),
+    ):
+        assert submissions.split(data) == (data, "")
+    assert submissions.split(None) == (None, "")

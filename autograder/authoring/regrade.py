@@ -12,8 +12,9 @@ Write into the empty cell below: the name of the function, a colon, and your rea
 
 `project: I think this check is wrong, because ...`
 
-When the notebook is graded, your teacher reads it, and answers on your feedback page. At most three are read. It
-costs no points. If there is nothing, leave the cell empty."""
+When the notebook is graded, your teacher reads it, and answers on your feedback page. You can write up to three, each
+on a new line that begins with a function's name and a colon. Asking costs no points, also after the due date, if you
+change nothing else. If there is nothing, leave the cell empty."""
 
 
 def add_to(notebook: Notebook, name: str) -> None:

@@ -19,8 +19,13 @@ def without_hints(report: Report) -> Report:
         dataclasses.replace(result, cause="", label="", hint="", relation="", follows="", where=None)
         for result in report.results
     ]
-    again = Message("For a hint: `{command}`", command=f'checks.hint("{report.subject}")')
-    return dataclasses.replace(report, results=results, read=str(again) if show.mends(report) else "")
+    return dataclasses.replace(report, results=results, read="")
+
+
+def show_how_to_get_hints(report: Report) -> None:
+    """Say how to get hints on a `Report`, if there is something to fix."""
+    if show.mends(report):
+        write(Message("For a hint: `{command}`", command=f'checks.hint("{report.subject}")'))
 
 
 def hints(report: Report) -> list[str]:

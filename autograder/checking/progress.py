@@ -89,6 +89,6 @@ def _read(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if there is none that can be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

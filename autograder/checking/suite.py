@@ -96,9 +96,10 @@ class Here:
         if folder and _shell():
             progress.note(folder, report)
         with words.use(_language_here()):
-            if folder and progress.released(folder).get("hints") == progress.STAGED:
-                report = guidance.without_hints(report)
-            show.report(report, MIME)
+            staged = _are_hints_staged()
+            show.report(guidance.without_hints(report) if staged else report, MIME)
+            if staged:
+                guidance.show_how_to_get_hints(report)
 
 
 def _shell() -> Any:
@@ -110,6 +111,12 @@ def _folder_here() -> Path | None:
     """Return the folder of the exercise whose checks were imported last; None outside of one."""
     file = getattr(sys.modules.get("checks"), "__file__", None)
     return Path(file).resolve().parent if file else None
+
+
+def _are_hints_staged() -> bool:
+    """Tell whether the course wants causes to be given by `hint`, one hint at a time."""
+    folder = _folder_here()
+    return folder is not None and progress.released(folder).get("hints") == progress.STAGED
 
 
 def _cells_here() -> list[Ran]:
@@ -319,7 +326,7 @@ class Suite:
         report = self._examined(subject, points, seed, place, attempted)
         if as_json:
             with words.use(_language_here()):
-                guidance.show_json(report, shapes_of)
+                guidance.show_json(guidance.without_hints(report) if _are_hints_staged() else report, shapes_of)
         else:
             place.show(report)
         return Points(report.score)

@@ -61,6 +61,7 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
     """Print whether a notebook is worth what its page says; raise `UserError` if anything differs."""
     from autograder.course.seeds import Origin
     from autograder.grading import recompute
+    from autograder.sanitize import text
 
     found = list(recompute.differences(page, outcome))
     for line in [*others, *found, *(recompute.other_versions(page) if found else ())]:
@@ -70,7 +71,10 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
             "the points or checks above differ" if found else "the results are the same, but the submission differs"
         )
         raise UserError(f"This is not the grade on the page: {what}. The lines above say where.")
-    said = f"Same points and same results in all {len(page.checks)} checks as on the page."
+    count = sum(len(cell.checks) for cell in outcome.cells.values())
+    said = f"Same points and same results in all {count} checks as on the page."
+    if page.stamp is not None:
+        said += f" The digest includes this time: {text.line(page.stamp, 100)}."
     if page.origin == Origin.KEY:
         said += f" The seed follows from the key with this hash; compare it with your course's: {page.commitment}"
     else:

@@ -342,6 +342,7 @@ class Writer:
                 found.automatic = comment(Saved(found.standing(), found.cells()))
                 if (found.penalty, found.automatic) != before:
                     self._written(found)
+                self._settle_others(found)
             return Saved(found.standing(), found.cells())
 
         return self._whole(name, student, read)
@@ -354,6 +355,7 @@ class Writer:
             if found is not None:
                 found.penalty = self._penalty(found)
                 self._write_penalty(found)
+                self._settle_others(found)
 
         self._whole(name, student, work)
 
@@ -390,6 +392,7 @@ class Writer:
             found.penalty = self._penalty(found)
             found.automatic = comment(Saved(found.standing(), found.cells()))
             self._written(found)
+            self._settle_others(found)
             return Saved(found.standing(), found.cells())
 
         return self._whole(name, student, write)
@@ -511,8 +514,17 @@ class Writer:
         row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook)
         self.gradebook.db.execute(row.values(late_submission_penalty=found.penalty))
 
+    @property
+    def has_free_days(self) -> bool:
+        """Whether a submission's penalty also depends on the other ones of its student."""
+        return self._rule.has_free_days
+
     def _deadline(self, found: "_Submission") -> Deadline:
         """Return when a submission was due, and the free days that it uses beside its student's other ones."""
+        return self._rule.deadlines_of([*self._others(found), found.hand_in()])[found.exercise.name]
+
+    def _others(self, found: "_Submission") -> list[late.HandIn]:
+        """Return what decides how late the other submissions of the same student are."""
         names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
         others = self.gradebook.db.execute(
             select(SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension, Assignment.duedate)
@@ -522,10 +534,18 @@ class Writer:
                 SUBMISSIONS.c.student_id == found.student,
             )
         )
-        hand_ins = [
-            late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension) for one in others
-        ]
-        return self._rule.deadlines_of([*hand_ins, found.hand_in()])[found.exercise.name]
+        return [late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension) for one in others]
+
+    def _settle_others(self, found: "_Submission") -> None:
+        """Store the penalties of the student's other late submissions again: all of them share the free days."""
+        for one in self._others(found) if self.has_free_days else ():
+            if not one.seconds_late:
+                continue
+            with contextlib.suppress(MissingEntry):  # an exercise of which only nbgrader has a submission
+                other = self._found(one.exercise, found.student)
+                if other is not None and other.penalty != (penalty := self._penalty(other)):
+                    other.penalty = penalty
+                    self._write_penalty(other)
 
     def _penalty(self, found: "_Submission") -> float | None:
         """Return the late penalty by the course's rule, at most all points."""

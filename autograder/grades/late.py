@@ -104,6 +104,11 @@ class Rule:
         _check_settings(config.PerDay, isinstance(self._plugin, PerDay))
         self.dates = deadlines.read(course)
 
+    @property
+    def has_free_days(self) -> bool:
+        """Whether a submission's penalty also depends on the other ones of its student."""
+        return isinstance(self._plugin, PerDay) and self._plugin.free_days > 0
+
     def deadlines_of(self, hand_ins: Sequence[HandIn]) -> dict[str, Deadline]:
         """Return when all submissions of one student were due, by exercise, and the free days that they use.
 

@@ -4,52 +4,84 @@ A request begins with the name of a function and a colon, and goes on until the 
 nbgrader's comment on the cell of that function: a request is open until there is one.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from autograder.checking.words import Message
+from autograder.checking.words import Message, joined
 from autograder.course.cells import Cell, call_of, grade_id, is_answer, is_check, is_locked
 from autograder.grades.results import Request, SavedCell
 from autograder.sanitize import text
 
-HEAD = "ask_regrade"
-"""The grade id of the locked cell that asks for requests; what students write after it are requests."""
+HEAD, CELL = "ask_regrade", "regrade"
+"""The grade id of the locked cell that asks for requests, and the id of the cell in which they are written."""
 MOST, MOST_TEXT = 3, 2_000
 """How many requests of a submission are kept, and how many characters of each."""
+MOST_READ, MOST_NAME = 20_000, 200
+"""How many characters of all requests are read, and within how many of a line a name has to end."""
+BEFORE_A_NAME, AROUND_A_NAME = " \t>*+-.)0123456789", " \t`*_"
+"""What Markdown may have there: a quotation, a list, code, and emphasis."""
 TOO_MANY = "Only the first {count} regrade requests were kept."
-NAMELESS = "A regrade request was not kept, because it does not begin with the name of a function and a colon."
-_BEGINS = re.compile(r"^[\s>*+\-\d.)]*[`*_]*(\w+)[`*_]*\s*[:：]\s*", re.ASCII)
+NAMELESS = (
+    "A regrade request was not kept, because it does not begin with the name of a function and a colon. The "
+    "functions are: {names}."
+)
 
 
 def found_in(cells: Iterable[Cell]) -> tuple[list[Request], list[Message]]:
-    """Return the regrade requests in a restored notebook, and notes for its student."""
+    """Return the regrade requests in a restored notebook, and notes for its student.
+
+    They are in the cell of that name; a program that gives cells other ids has added one after the locked cell.
+    """
     cells = list(cells)
     heads = [place for place, cell in enumerate(cells) if grade_id(cell) == HEAD]
     if not heads:
         return [], []
-    answers = _answers(cells)
-    written = [cell.source for cell in cells[heads[-1] :] if cell.cell_type == "markdown" and not is_locked(cell)]
-    parts: list[tuple[str, list[str]]] = []
-    for line in "\n".join(written).splitlines():
-        begins = _BEGINS.match(line)
-        if begins and begins[1] in answers:
-            parts.append((begins[1], [line[begins.end() :]]))
-        elif parts:
-            parts[-1][1].append(line)
-        elif line.strip():
-            parts.append(("", [line]))
-    requests = [
+    after = [cell for cell in cells[heads[-1] :] if cell.cell_type == "markdown" and not is_locked(cell)]
+    own = next((cell.source for cell in after if cell.id == CELL), "")
+    return parsed(own if own.strip() else "\n".join(cell.source for cell in after), answers_in(cells))
+
+
+def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], list[Message]]:
+    """Return the regrade requests in a text, and notes for its student.
+
+    Parameters
+    ----------
+    written : str
+    answers : mapping
+        The grade id of the answer to each function, by the function's name.
+    """
+    requests: list[tuple[str, list[str]]] = []
+    nameless = False
+    for line in written[:MOST_READ].splitlines():
+        name, rest = _begun_by(line)
+        if name in answers:
+            requests.append((name, [rest]))
+        elif requests:
+            requests[-1][1].append(line)
+        else:
+            nameless = nameless or bool(line.strip())
+    found = [
         Request(function, answers[function], text.block("\n".join(lines).strip())[:MOST_TEXT])
-        for function, lines in parts
-        if function
+        for function, lines in requests[:MOST]
     ]
-    notes = [Message(NAMELESS)] * any(not function for function, _ in parts)
+    names = joined("{left}, {right}", [f"`{name}`" for name in answers]) if answers else ""
+    notes = [Message(NAMELESS, names=names)] * nameless
     notes += [Message(TOO_MANY, count=MOST)] * (len(requests) > MOST)
-    return requests[:MOST], notes
+    return found, notes
 
 
-def _answers(cells: Iterable[Cell]) -> dict[str, str]:
+def _begun_by(line: str) -> tuple[str, str]:
+    """Return what a line has before its first colon, as a name, and after it; "" and the line if it has none."""
+    places = [place for sign in ":：" if (place := line.find(sign, 0, MOST_NAME)) >= 0]
+    if not places:
+        return "", line
+    before, rest = line[: min(places)], line[min(places) + 1 :]
+    if before.count("`") == 1 and rest.rstrip().endswith("`"):  # code around all of it, as in the example
+        rest = rest.rstrip()[:-1]
+    return before.lstrip(BEFORE_A_NAME).strip(AROUND_A_NAME), rest
+
+
+def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
     """Return the grade id of the answer that each check cell is about, by the function's name."""
     found, last = {}, ""
     for cell in cells:

@@ -32,7 +32,7 @@ from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
 from autograder.grading.recompute import Fingerprints, disclosure, fingerprints
-from autograder.grading.submissions import Submission, Unit
+from autograder.grading.submissions import Submission, Unit, digest_of
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
 
@@ -107,6 +107,7 @@ class Batch:
     def __post_init__(self) -> None:
         self.seeds = seeds.Seeds(self.course)
         self.versions: dict[str, str] = {}
+        self.answers: dict[str, dict[str, str]] = {}
         self.running: Backend | None = None
         self.jobs: dict[int, _Task] = {}
         self.number = 0
@@ -126,6 +127,7 @@ class Batch:
                 tasks.append(task)
                 assert task.record is not None
                 yield "graded", task.record, task.kept
+            self._reread(tasks)
             for task in self._with_pages(tasks) if self.options.pages else ():
                 assert task.record is not None
                 yield "page", task.record, task.kept
@@ -174,6 +176,7 @@ class Batch:
         """Read a submission; its grade is kept if it is still valid."""
         with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
+        self._keep_time(unit)
         task = _Task(submission, unit)
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
@@ -184,6 +187,23 @@ class Batch:
         if unit.assignment in self.seeds.revealed:
             task.prints = fingerprints(unit)
         return task
+
+    def _keep_time(self, unit: Unit) -> None:
+        """Let a submission that only adds a regrade request to the graded one keep the time at which that was made.
+
+        Students ask after they have read their feedback, which is after the due date.
+        """
+        record = record_of(self.course, unit.student, unit.assignment)
+        if record is None or record.submission == unit.digest or not unit.request.strip():
+            return
+        try:
+            stamp = self.course.graded(unit.student, unit.assignment).stamp.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return
+        graded, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
+        is_later = graded is not None and now is not None and graded < now
+        if is_later and digest_of(unit.data, stamp.encode(), unit.files) == record.submission:
+            unit.stamp, unit.digest = stamp, record.submission
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
         """Return whether a submission's seed is decided, and whether it would keep its grade."""
@@ -206,9 +226,23 @@ class Batch:
             now = self.writer.saved(submission.exercise.name, submission.student, functools.partial(_comment, record))
         if now is None:
             return None, None
-        record = record.with_saved(now)
+        record = self._asked(submission, unit, record, now).with_saved(now)
         now.requests = record.requests
         return record, now
+
+    def _asked(self, submission: Submission, unit: Unit, record: Record, saved: Saved) -> Record:
+        """Return a record with the regrade requests that its submission has now, and write it if these are others."""
+        if not unit.request.strip():
+            return record
+        name = submission.exercise.name
+        if name not in self.answers:
+            released = nbformat.read(submission.exercise.notebook, as_version=4)
+            self.answers[name] = requests.answers_in(released.cells)
+        found = requests.begun(requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells)
+        if found != record.requests:
+            record = dataclasses.replace(record, requests=found)
+            write(self.course.graded(unit.student, name).record, records.to_text(record))
+        return record
 
     def _version(self, exercise: Exercise) -> str:
         if exercise.name not in self.versions:
@@ -277,6 +311,16 @@ class Batch:
             history=records.history(self.course.graded(unit.student, unit.assignment).record),
             **vars(saved.standing),
         )
+
+    def _reread(self, tasks: list[_Task]) -> None:
+        """Read late submissions again: what another one of the same student used of the free days is known now."""
+        for task in tasks:
+            if task.saved and task.record and task.saved.standing.seconds_late and self.writer.has_free_days:
+                now = self.writer.saved(task.submission.exercise.name, task.submission.student)
+                if now:
+                    now.requests = task.saved.requests
+                    task.saved = now
+                    vars(task.record).update(vars(task.record.with_saved(now)))  # in place: it was given out already
 
     # The second pass.
 

@@ -78,6 +78,8 @@ def parse(data: bytes, name: str) -> Notebook:
         raise Malformed(file_kinds.no_json(decoded, name, error.lineno)) from None
     except (ValueError, RecursionError):
         raise Malformed(Message("{name} is not a notebook: it is not valid JSON.", name=name)) from None
+    except MemoryError:
+        raise Malformed(Message("{name} is not a notebook: its data do not fit into memory.", name=name)) from None
     try:
         if raw.get("nbformat") != 4:
             raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
@@ -89,7 +91,7 @@ def parse(data: bytes, name: str) -> Notebook:
             raise Malformed(Message(sentence, name=name, count=len(cells), most=MOST_CELLS))
         metadata = {words.KEY[0]: {words.KEY[1]: words.language_of(raw)}}
         read: Notebook = nbformat.from_dict(
-            {"cells": [_read(cell) for cell in cells], "metadata": metadata, "nbformat": 4}
+            {"cells": [read_cell(cell) for cell in cells], "metadata": metadata, "nbformat": 4}
         )
         return read
     except Malformed:
@@ -100,7 +102,7 @@ def parse(data: bytes, name: str) -> Notebook:
         raise Malformed(Message(sentence, name=name, kind=type(error).__name__, reason=reason)) from None
 
 
-def _read(raw: dict[str, Any]) -> dict[str, Any]:
+def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
     """Return what counts of a cell, or raise if it has no text: outputs and the rest of its metadata do not."""
     source = raw["source"]
     source = "".join(source) if isinstance(source, list) else source

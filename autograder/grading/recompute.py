@@ -234,7 +234,8 @@ def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
     stamp = None if page.stamp is None else page.stamp.encode("utf-8", "replace")
     if not said and submissions.digest_of(unit.data, stamp, unit.files) != page.submission:
         said.append("The digest on the page is not the one of these files and the time stamp on the page.")
-    if page.exercise != seeds.version_of(single.exercise):
+    in_place = single.path.resolve().parent == single.exercise.released.resolve()  # in place of the released one
+    if not in_place and page.exercise != seeds.version_of(single.exercise):
         said.append(f"{page.assignment} was graded with another release of the exercise than the one here.")
     return said
 
@@ -245,7 +246,7 @@ def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
     here = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
     for name in dict.fromkeys([*graded, *here]):
         then, now = graded.get(name, NOT_RUN), here.get(name, NOT_RUN)
-        if then != now:
+        if then != now or name not in here:
             yield text.line(f"{name.replace('/', ': ', 1)}: {then} on the page, {now} here")
 
 

@@ -1,6 +1,7 @@
 """Students' submissions: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
 
 import itertools
+import json
 import os
 import re
 import shlex
@@ -8,17 +9,22 @@ import stat
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from autograder.checking import words
 from autograder.checking.words import Message, joined
 from autograder.course import archive, seeds
 from autograder.course.config import Course, Exercise, edition_of
 from autograder.course.limits import Limits
+from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
 from autograder.grading.file_kinds import of_another
-from autograder.grading.notebook import is_as_given
+from autograder.grading.notebook import is_as_given, read_cell
 from autograder.sanitize import text
 
-OURS = ("checks.py", "exercise.toml", archive.NAME, "timestamp.txt", "misconceptions.py", "checking")
+OURS = (
+    "checks.py", "exercise.toml", archive.NAME, "timestamp.txt", *seeds.BESIDE, "misconceptions.py", "checking",
+)  # fmt: skip
 """Files next to a notebook that belong to the course, even in a submission; the last two did before version 0.2."""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
@@ -31,6 +37,10 @@ MOST_NAME = text.MOST_NAME
 MOST_NAMED = 3
 ARCHIVE = re.compile(r"\.(zip|7z|rar|gz|tgz|tar|bz2|xz)$", re.IGNORECASE)
 STAMP_MB = 0.001
+JSON_BYTES = 6
+"""How many bytes JSON takes at most for one byte of a file's name."""
+MOST_SPLIT = 5_000_000
+"""Of how many bytes a notebook may be to be read here, before it is graded."""
 UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
 
 
@@ -52,7 +62,9 @@ class Unit:
     notes : list of Message
         What its author should know about how it was read.
     digest : str
-        A fingerprint of all submitted files.
+        A fingerprint of all that decides the grade: see `digest_of`.
+    request : str
+        The text of the notebook's cell for regrade requests, which decides none.
     seed, guest_seed : int
         The seeds of the checks' draws and of the student's random numbers.
     """
@@ -66,6 +78,7 @@ class Unit:
     files: dict[str, bytes]
     notes: list[Message] = field(default_factory=list)
     digest: str = ""
+    request: str = ""
     seed: int = 0
     guest_seed: int = 0
 
@@ -112,6 +125,7 @@ class Submission:
         unit = self._unit(None if another else data, another or problem, name, files, notes)
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
         unit.digest = digest_of(data, raw_stamp, files)
+        unit.request = split(data)[1]
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
@@ -155,11 +169,38 @@ class Submission:
 
 
 def digest_of(data: bytes | None, stamp: bytes | None, files: Mapping[str, bytes]) -> str:
-    """Return the fingerprint of a submission: of its notebook, its `timestamp.txt`, and the files next to them."""
-    parts = [b"" if part is None else b"1" + part for part in (data, stamp)]
+    """Return the fingerprint of a submission: of its notebook, its `timestamp.txt`, and the files next to them.
+
+    Of a notebook with a cell for regrade requests, only what grading reads counts, and no request: to ask is no new
+    work.
+    """
+    parts = [b"" if part is None else b"1" + part for part in (split(data)[0], stamp)]
     for file in sorted(files):
         parts += [os.fsencode(file), files[file]]
     return seeds.digest_of(*parts)
+
+
+def split(data: bytes | None) -> tuple[bytes | None, str]:
+    """Return what of a notebook decides its grade, and the text of its cell for regrade requests.
+
+    A file that has no such cell, or is large or no notebook, counts as a whole.
+    """
+    if data is None or len(data) > MOST_SPLIT or requests.HEAD.encode() not in data:
+        return data, ""
+    try:
+        raw = json.loads(data)
+        cells = [read_cell(cell) for cell in raw["cells"]]
+        asked = [cell for cell in cells if cell.get("id") == requests.CELL and _is_plain_text(cell)]
+        request = "\n".join(cell.pop("source") for cell in asked)
+        parts = [raw.get("nbformat"), words.language_of(raw), cells]
+        return json.dumps(parts, sort_keys=True).encode(), request
+    except Exception:  # whatever a file has that is no notebook
+        return data, ""
+
+
+def _is_plain_text(cell: Mapping[str, Any]) -> bool:
+    """Tell whether a cell is text that is never graded."""
+    return cell["cell_type"] == "markdown" and not cell["metadata"] and "attachments" not in cell
 
 
 def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
@@ -236,7 +277,7 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
         if data is None:
             unread = unread or relative
             continue
-        size += len(data)
+        size += len(data) + JSON_BYTES * len(os.fsencode(relative))
         if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
             sentence = (
                 "The files next to the notebook were left out: they exceed {most} MB, or are more than {count}."
