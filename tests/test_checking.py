@@ -1264,7 +1264,7 @@ def test_feedback_as_html_escapes_and_marks_code(suite, list_wrong):
     assert page.count("waits for <code>keeps_shape</code>: Each entry is twice as large.") == 1
     assert "<code>checks.run(&quot;double&quot;, points=6, seed=5)</code>" in page
     assert page.count("<div") == page.count("</div>")
-    assert show._code("one ` alone <") == "one ` alone &lt;"
+    assert show.code("one ` alone <") == "one ` alone &lt;"
 
 
 def test_nothing_to_say_where_all_is_well(suite):

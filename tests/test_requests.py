@@ -11,7 +11,7 @@ from test_grading import RIGHT, hand_in, run
 
 from autograder.authoring import regrade
 from autograder.authoring.release import release
-from autograder.course import deadlines
+from autograder.course import cells, deadlines
 from autograder.course.config import Course, UserError
 from autograder.grades import late, records, report, requests
 from autograder.grades.records import record_of
@@ -45,6 +45,7 @@ def found(*texts):
         ("- `add`: why\n  so\n\n* **twice**：错了", [("add", "add", "why\n  so"), ("twice", "twice", "错了")]),
         ("add: one\nnote: of the same\nadd: two", [("add", "add", "one\nnote: of the same"), ("add", "add", "two")]),
         ("`add: not so`", [("add", "add", "not so")]),
+        ("`add: not so`", [("add", "add", "not so")]),
         ("", []),
         ("  \n", []),
     ],
@@ -59,6 +60,21 @@ def test_what_names_no_function_is_told_to_its_student():
         [requests.NAMELESS],
     )
     assert found("Subtract: no") == ([], [requests.NAMELESS])
+    assert str(requests.parsed("Subtract: no", {"add": "add", "twice": "twice"})[1][0]).endswith("`add`, `twice`.")
+
+
+@pytest.mark.parametrize(
+    "text", ["_" * 20_000 + "!", "1" * 3_000_000, "*" * 3_000_000, "add:\n" * 3_000_000, "`" * 1_000_000]
+)
+def test_no_text_takes_hours_to_read(text):
+    asked, _ = found(text)
+    assert len(asked) <= requests.MOST
+
+
+def test_a_language_is_looked_for_at_the_end_of_a_cell_alone():
+    source = " " * 3_000_000 + "x"  # from the beginning, that takes hours
+    assert cells.without_language(source) == source
+    assert cells.without_language(cells.with_language("a = 1", "zh_CN")) == "a = 1"
 
 
 def test_three_requests_are_kept_and_none_is_long():

@@ -33,7 +33,7 @@ STATED_IN_NOTEBOOK = re.compile(r"^\*About (\d+) minutes", re.M)
 KINDS = ("reading", "pencil", "exercise")
 PENCIL = "by_hand"
 HOUR = 60
-LONG = 180
+LONG = 120
 """From so many minutes on, hours are easier to read."""
 ALL = "all"
 
