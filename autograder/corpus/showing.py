@@ -114,6 +114,8 @@ CASES = [
     adds("text-brackets", 45, "has a text cell of opening brackets", "[" * 200_000),
     adds("text-nested-quotes", 45, "has quotes nested 20,000 deep", "> " * 20_000 + "deep"),
     adds("text-nested-lists", 45, "has lists nested 500 deep", "\n".join(" " * (2 * n) + "- a" for n in range(500))),
+    adds("text-blanks", 45, "has a text cell of 3 million blanks", " " * 3_000_000 + "x"),
+    adds("request-underscores", 45, "writes 20,000 underscores as a regrade request", "_" * 20_000 + "!"),
     adds("text-unclosed-tags", 45, "has a text cell of 30,000 unclosed tags", "<div>" * 30_000),
     displays("html-unclosed-tags", 45, "displays 30,000 unclosed tags", "display(HTML('<div>' * 30_000))"),
     displays(
