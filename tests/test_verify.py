@@ -27,7 +27,13 @@ FAULTS = {
         "ModuleNotFoundError: No module named 'nunpy'",
     ),
     "needs": (CHECKS, '["keeps_shape"]', '["keeps"]', "@check(weight=3", "needs 'keeps'"),
-    "suite": (CHECKS, "run, hint, status, reset = suite.run, ", "hint, status, reset = ", None, "needs a suite and run"),
+    "suite": (
+        CHECKS,
+        "run, hint, status, reset = suite.run, ",
+        "hint, status, reset = ",
+        None,
+        "needs a suite and run",
+    ),
     "points": (TEXT, "points=4", "points=n", "# %% check_add", "needs its points as a number"),
     "check of nothing": (
         TEXT,
