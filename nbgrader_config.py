@@ -40,9 +40,9 @@ c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2ht
 
 # Late work loses no points unless there is a rule. Due dates and extensions are in deadlines.toml.
 # c.AssignLatePenalties.plugin_class = "autograder.grades.late.PerDay"
-# c.PerDay.percent = 10    # of the earned points, for each day that has begun
-# c.PerDay.at_most = 3     # days late; later work gets no points
-# c.PerDay.free_days = 5   # of each student, in the whole course
+# c.PerDay.percent = 10  # of the earned points, for each day that has begun
+# c.PerDay.at_most = 3  # days late; later work gets no points
+# c.PerDay.free_days = 5  # of each student, in the whole course
 
 # Limits of a submission are also set here: `autograder/course/limits.py` has their names and meanings. For example:
 # c.Limits.cpu_seconds = 60
