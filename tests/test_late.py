@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from datetime import datetime, timedelta
 
 import nbformat
@@ -297,3 +299,19 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
     assert "late −1.2" in said.output and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
     page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
     assert "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
+
+
+@pytest.mark.slow
+def test_nbgraders_own_autograde_takes_what_grade_takes(isolated, course):
+    """With the dates and the extension of the file, and with free days."""
+    for exercise in course.sources():
+        release(course, exercise)
+    deadlines.path_of(course).write_text(DATES + EXTENSION.replace("3d", "1d"), encoding="utf-8")
+    hand_in(course.submitted, "ada", RIGHT, stamp="2026-01-14 12:00:00 UTC", toy=course)
+    command = [sys.executable, "-m", "nbgrader", "autograde", "01-toy", "--create"]
+    done = subprocess.run(command, cwd=course.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with Gradebook(course.db_url, course.course_id) as book:  # four days late, of which two are free
+        submission = book.find_submission("01-toy", "ada")
+        assert submission.extension == timedelta(days=1)
+        assert submission.notebooks[0].late_submission_penalty == pytest.approx(1.2)
