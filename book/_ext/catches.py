@@ -183,7 +183,7 @@ class AccuracyDirective(_Directive):
     def counts(own):
         """The feedback for answers that were left out or have two mistakes, and how many right ones lost points."""
         counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
-        counts |= {"wrong": own["left_out"], "words": own["error"] + own["what_came"]}
+        counts |= {"wrong": own["left_out"], "words": own["error"] + own["difference"]}
         right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
         pairs = Counter(own["pairs"] | {"wrong": sum(own["pairs"].values())})
         return Counter(counts | {"right": right, "rejected": rejected}) + pairs
