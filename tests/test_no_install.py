@@ -253,7 +253,9 @@ def test_alone_in_an_empty_folder_it_fetches_its_files_and_earns_all_points(cour
     assert said_by_the_cell(done).startswith("Fetched ") and site.asked == [f"/exercises/{NAME}.zip"]
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     released = course.exercises()[0].released
-    assert files == {name: (released / name).read_bytes() for name in ("checks.py", "checking.zip")}
+    assert files.pop(".progress.json")  # of the checks that ran
+    fetched_names = ("checks.py", "checking.zip", "exercise.json", "AGENTS.md")
+    assert files == {name: (released / name).read_bytes() for name in fetched_names}
     site.asked.clear()  # and in a second kernel, where they are there
     again = student.executed(solved, tmp_path, **COLAB)
     assert all_points(again) and not said_by_the_cell(again) and not site.asked
