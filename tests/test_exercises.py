@@ -4,7 +4,6 @@ Whatever folder appears in `solutions/` is tested here without a change.
 """
 
 import ast
-import base64
 import functools
 import io
 import json
@@ -39,9 +38,7 @@ IN_THE_SANDBOX = {"right_for": 5, "wrong_for": 1}
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
 # A guest has no checks. The listed answers import the runtime, so that it comes with them.
-PICK = """import base64, sys
-with open("listed.zip", "wb") as file:
-    file.write(base64.b64decode({held!r}))
+PICK = """import sys
 sys.path.insert(0, "listed.zip")
 for name in ("checking", "specifications", "misconceptions"):
     sys.modules.pop(name, None)
@@ -49,8 +46,22 @@ import misconceptions, right_answers
 
 spelt = list(vars(misconceptions).values()) + list(vars(right_answers).values())
 members = [member for own in spelt for member in getattr(own, "families", ())]
-{subject} = next(own for own in spelt + members if getattr(own, "__name__", "") == {answer!r})
+picked = next(own for own in spelt + members if getattr(own, "__name__", "") == {answer!r})
+{subject} = picked
 """
+WITH_A_KERNEL = """
+
+import triton
+
+
+@triton.jit
+def kernel():
+    pass
+
+
+{subject} = (kernel, picked)[1]
+"""
+"""Checks of kernels read the text of the cells, and the listed answers' is in the archive."""
 SUBJECTS = [(folder, subject) for folder in loader.FOLDERS for subject in subjects_of(folder)]
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 
@@ -158,18 +169,21 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_
         + listed("wrong_for", s)[-1:]
         for s in exercise.subjects
     }
-    held = base64.b64encode(all_that_its_author_has(folder))
+    held = all_that_its_author_has(folder)
     for number in range(max(map(len, answers.values()))):
         notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
         for cell in notebook.cells:
             subject = cell.metadata.get("nbgrader", {}).get("grade_id")
             if subject in answers and number < len(answers[subject]):
                 answer = answers[subject][number].__name__
-                cell.source = PICK.format(held=held, subject=subject, answer=answer)
+                cell.source = PICK.format(subject=subject, answer=answer)
+                if '"triton"' in (folder / "checks.py").read_text(encoding="utf8"):
+                    cell.source += WITH_A_KERNEL.format(subject=subject)
                 handed_in[f"s{number}", subject] = answer
         place = tmp_path / "submitted" / f"s{number}" / folder.name
         place.mkdir(parents=True)
         nbformat.write(notebook, place / f"{folder.name}.ipynb")
+        (place / "listed.zip").write_bytes(held)
     into = tmp_path / "graded"
     done = CliRunner().invoke(cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)])
     assert done.exit_code == 0, done.output[-2000:]
