@@ -1,6 +1,6 @@
 """Install, build, read and test the course, on every system, with nothing but Python.
 
-    python course.py          installs, releases the exercises, builds the book, grades the sample class
+    python course.py          installs, releases, builds the book, grades the sample class
     python course.py serve    serves the book
     python course.py --help   lists all commands
 
@@ -25,24 +25,33 @@ BUILD = ROOT / "_build"
 LEAST, LAST = (3, 11), (3, 14)
 ADDRESS, PORT = "127.0.0.1", 8000
 FIRST = {"install": 110, "release": 8, "book": 110, "sample": 15}
-"""Seconds of each phase the first time, on two cores and a fast network. Later, each takes a few."""
+"""Seconds of each phase the first time, on two cores and a fast network. Later, each takes a
+few.
+"""
 GIGABYTES = {"linux": 9, "darwin": 3, "win32": 3}
-"""Disk space that the first run needs, by system: on Linux the standard torch includes CUDA's libraries."""
+"""Disk space that the first run needs, by system: on Linux the standard torch includes CUDA's
+libraries.
+"""
 ELSEWHERE = {
     "sample": "The sample class is not graded here: the grading sandbox needs Linux.",
-    "test": "Tests of the engine need Linux. Here, each exercise is solved in a Jupyter kernel, as students do.",
+    "test": "Tests of the engine need Linux. Here, each exercise is solved in a Jupyter kernel, "
+    "as students do.",
 }
 """Notices for systems other than Linux about what is skipped."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 UNPROTECTED = "the sample class is graded without a sandbox, and `grade` refuses other classes"
 WITHOUT = {
     "Linux": "nothing is graded, and tests of the engine are skipped. Reading and solving work.",
-    "Triton": "chapter 11's pages have no results, and its kernels' checks are pending. This system has no Triton.",
-    "an NVIDIA GPU": "kernels run in Triton's interpreter, and checks of exercise 11 that need a GPU are pending.",
+    "Triton": "chapter 11's pages have no results, and its kernels' checks are pending. This "
+    "system has no Triton.",
+    "an NVIDIA GPU": "kernels run in Triton's interpreter, and checks of exercise 11 that need a "
+    "GPU are pending.",
     "bubblewrap": f"{UNPROTECTED}. Debian and Ubuntu: apt install bubblewrap",
-    "namespaces": f"{UNPROTECTED}. This kernel or container forbids them; `doctor`, once installed, says more.",
+    "namespaces": f"{UNPROTECTED}. This kernel or container forbids them; `doctor`, once "
+    "installed, says more.",
     "libseccomp": f"{UNPROTECTED}. Debian and Ubuntu: apt install libseccomp2",
-    "Chromium": "no PDF, and `python course.py test` skips browser tests. Debian: apt install chromium",
+    "Chromium": "no PDF, and `python course.py test` skips browser tests. Debian: apt install "
+    "chromium",
 }
 """What is skipped or different if something is missing."""
 TESTS = {
@@ -98,8 +107,8 @@ def refusal(version, system, root, has_venv, executable):
     if version[:2] < LEAST:
         needed, found = ".".join(map(str, LEAST)), ".".join(map(str, version[:2]))
         return (
-            f"This course needs Python {needed} or newer; {executable} is {found}. Install one, and run this with it"
-            f" (with make: make course PYTHON=/path/to/python{needed})."
+            f"This course needs Python {needed} or newer; {executable} is {found}. Install one, "
+            f"and run this with it (with make: make course PYTHON=/path/to/python{needed})."
         )
     if not has_venv:
         own = ".".join(map(str, version[:2]))
@@ -107,16 +116,27 @@ def refusal(version, system, root, has_venv, executable):
     separator = ";" if system == "win32" else ":"
     strange = [character for character in (separator, "?") if character in str(root)]
     if strange:
-        return f"{root} has {strange[0]!r} in its path, which Python's venv or SQLite cannot handle. Move the folder."
+        return (
+            f"{root} has {strange[0]!r} in its path, which Python's venv or SQLite cannot "
+            "handle. Move the folder."
+        )
     return ""
 
 
 def looked_for(system, machine, has):
-    """Return what a machine has and what it lacks, by the names of WITHOUT; `has(name)` looks for one."""
+    """Return what a machine has and what it lacks, by the names of WITHOUT; `has(name)` looks
+    for one.
+    """
     if not system.startswith("linux"):
         return [], ["Linux", "Triton"]
     triton = machine in ("x86_64", "aarch64")  # it comes with what is installed
-    names = [*(["an NVIDIA GPU"] if triton else []), "bubblewrap", "namespaces", "libseccomp", "Chromium"]
+    names = [
+        *(["an NVIDIA GPU"] if triton else []),
+        "bubblewrap",
+        "namespaces",
+        "libseccomp",
+        "Chromium",
+    ]
     if not has("bubblewrap"):
         names.remove("namespaces")
     found = [name for name in names if has(name)]
@@ -124,7 +144,9 @@ def looked_for(system, machine, has):
 
 
 def of_this_python(version, executable, venv_version):
-    """Return in a line which Python is used: this one, or that of .venv (whose version is () if it is missing)."""
+    """Return in a line which Python is used: this one, or that of .venv (whose version is () if
+    it is missing).
+    """
     own = f"{'.'.join(map(str, version[:3]))} ({executable})"
     used, text = version, f"Python {own}"
     if venv_version:
@@ -138,7 +160,11 @@ def of_this_python(version, executable, venv_version):
 
 def about(seconds):
     """Return a number of seconds in words."""
-    return f"about {round(seconds / 60)} minutes" if seconds >= 90 else f"about {max(1, round(seconds))} seconds"
+    return (
+        f"about {round(seconds / 60)} minutes"
+        if seconds >= 90
+        else f"about {max(1, round(seconds))} seconds"
+    )
 
 
 # This machine.
@@ -202,8 +228,11 @@ def run(*command, failure):
     """Run the environment's Python in the course's folder; raise Refused if it fails."""
     environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
     if sys.platform == "win32":
-        environment["PYTHONUTF8"] = "1"  # not every console's encoding has all letters that are printed
-    status = subprocess.run([str(python()), *map(str, command)], cwd=str(ROOT), env=environment).returncode
+        # not every console's encoding has all letters that are printed
+        environment["PYTHONUTF8"] = "1"
+    status = subprocess.run(
+        [str(python()), *map(str, command)], cwd=str(ROOT), env=environment
+    ).returncode
     if status:
         raise Refused(f"{failure} (status {status}).")
 
@@ -218,15 +247,23 @@ def install(tests=False):
         make_environment()
     elif python_of_venv() and python_of_venv()[:2] < LEAST:
         raise Refused(
-            f"{VENV} has Python {'.'.join(map(str, python_of_venv()))}, but this course needs"
-            f" {'.'.join(map(str, LEAST))} or newer. Delete that folder, and run this again with a newer Python."
+            f"{VENV} has Python {'.'.join(map(str, python_of_venv()))}, but this course needs "
+            f"{'.'.join(map(str, LEAST))} or newer. Delete that folder, and run this again with a "
+            "newer Python."
         )
-    elif stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
+    elif stamp.exists() and all(
+        stamp.stat().st_mtime >= source.stat().st_mtime for source in sources
+    ):
         return
     pip, lists = ("-m", "pip", "install"), [part for name in files for part in ("-r", name)]
     # Python compiles modules when it first imports them: far fewer than pip would compile now.
     quick = () if sys.dont_write_bytecode else ("--no-compile",)
-    run(*pip, *quick, *lists, failure="pip failed (see above). If the network is down, connect and run this again")
+    run(
+        *pip,
+        *quick,
+        *lists,
+        failure="pip failed (see above). If the network is down, connect and run this again",
+    )
     itself = ("--quiet", "--no-deps", "--no-build-isolation", "--editable", ".")
     run(*pip, *itself, failure="pip could not install the course itself")
     stamp.touch()
@@ -237,18 +274,25 @@ def make_environment():
     has_venv = all(importlib.util.find_spec(name) for name in ("venv", "ensurepip"))
     refused = refusal(sys.version_info, sys.platform, ROOT, has_venv, sys.executable)
     if not refused and VENV.exists():
-        refused = f"{VENV} has no {python().relative_to(VENV)}. Delete that folder, and run this again."
+        refused = (
+            f"{VENV} has no {python().relative_to(VENV)}. Delete that folder, and run this again."
+        )
     if refused:
         raise Refused(refused)
     said, status = "", 1
     try:
-        done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "venv", str(VENV)], stderr=subprocess.PIPE, text=True
+        )
         said, status = done.stderr.strip(), done.returncode
     finally:
         if status:
             shutil.rmtree(str(VENV), ignore_errors=True)
     if status:
-        raise Refused(f"Python's venv module could not make .venv: {(said or 'no reason given').splitlines()[-1]}")
+        raise Refused(
+            "Python's venv module could not make .venv: "
+            f"{(said or 'no reason given').splitlines()[-1]}"
+        )
 
 
 def release():
@@ -262,7 +306,9 @@ def book():
 
 
 def sample():
-    """Make and grade the sample class; its gradebook belongs to one release, and the next one replaces it."""
+    """Make and grade the sample class; its gradebook belongs to one release, and the next one
+    replaces it.
+    """
     place = BUILD / "sample"
     gradebook = place / "gradebook.db"
     if gradebook.exists():
@@ -280,25 +326,50 @@ def serve():
     if not (BUILD / "html" / "index.html").exists():
         raise Refused("The book is not built yet. Run: python course.py")
     print(f"The book: http://{ADDRESS}:{PORT} (stop with Ctrl-C)", flush=True)
-    command = [sys.executable, "-m", "http.server", "--bind", ADDRESS, "--directory", str(BUILD / "html"), str(PORT)]
+    command = [
+        sys.executable,
+        "-m",
+        "http.server",
+        "--bind",
+        ADDRESS,
+        "--directory",
+        str(BUILD / "html"),
+        str(PORT),
+    ]
     try:
         status = subprocess.run(command).returncode
     except KeyboardInterrupt:
         return
     if status:
-        raise Refused(f"The book is not served: another program may be using port {PORT}. Stop it first.")
+        raise Refused(
+            f"The book is not served: another program may be using port {PORT}. Stop it first."
+        )
 
 
 def pytest(*options):
     """Run pytest with as many processes as tests/conftest.py says, within what memory allows."""
-    run("-m", "pytest", "-n", "logical", "--maxprocesses", "8", *options, failure="Not all tests passed")
+    run(
+        "-m",
+        "pytest",
+        "-n",
+        "logical",
+        "--maxprocesses",
+        "8",
+        *options,
+        failure="Not all tests passed",
+    )
 
 
 def test_exercise(name):
     """Run the tests of one exercise."""
     if not name:
-        raise Refused("Name the exercise: python course.py test-exercise 01-qkv (make test-exercise NAME=01-qkv)")
-    known = sorted(text.stem for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+        raise Refused(
+            "Name the exercise: python course.py test-exercise 01-qkv (make "
+            "test-exercise NAME=01-qkv)"
+        )
+    known = sorted(
+        text.stem for text in (ROOT / "solutions").glob("*/*.py") if text.stem == text.parent.name
+    )
     if name not in known:
         raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
     files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
@@ -331,9 +402,11 @@ STEPS = {
 
 
 def in_phases(target, system):
-    """Run the phases of a target; print how long each takes the first time and, at the end, how long it took.
+    """Run the phases of a target; print how long each takes the first time and, at the end, how
+    long it took.
 
-    If an earlier build of the book exists when its phase fails, the others continue. Return the failed phases.
+    If an earlier build of the book exists when its phase fails, the others continue. Return the
+    failed phases.
     """
     took, failed = {}, []
     for phase in STEPS[target]:
@@ -346,7 +419,11 @@ def in_phases(target, system):
             except Refused as reason:
                 if phase != "book" or not (BUILD / "html" / "index.html").exists():
                     raise
-                print(f"{reason} The earlier build can still be read. Continuing.", file=sys.stderr, flush=True)
+                print(
+                    f"{reason} The earlier build can still be read. Continuing.",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 failed.append(phase)
             took[phase] = time.monotonic() - begun
     for phase, seconds in took.items():
@@ -371,7 +448,10 @@ def main(arguments=None):
         print(reason, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nInterrupted. Finished work is kept; run the same command again to continue.", file=sys.stderr)
+        print(
+            "\nInterrupted. Finished work is kept; run the same command again to continue.",
+            file=sys.stderr,
+        )
         return 130
     return 0
 
@@ -381,7 +461,15 @@ COMMANDS = {
     "translations": ("The catalogs were not updated", "book/translations.py"),
     "lists": ("The lists were not updated", "-m", "autograder", "lists"),
     "lock": ("The requirements were not updated", ".ci/lock.py"),
-    "changes": ("The changes could not be shown", "-m", "towncrier", "build", "--draft", "--version", "next"),
+    "changes": (
+        "The changes could not be shown",
+        "-m",
+        "towncrier",
+        "build",
+        "--draft",
+        "--version",
+        "next",
+    ),
 }
 """Targets that run one program, with what to say if it fails."""
 
@@ -392,7 +480,10 @@ def do(target, name=""):
         serve()
         return
     if target == "pdf" and not has("Chromium"):
-        raise Refused("The PDF is printed by Chromium, which is missing. Debian and Ubuntu: apt install chromium")
+        raise Refused(
+            "The PDF is printed by Chromium, which is missing. Debian and Ubuntu: apt "
+            "install chromium"
+        )
     if target == "course" or not python().exists():
         say_what_is_here()
     if target in STEPS:
@@ -415,18 +506,24 @@ def run_steps(target):
     failed = in_phases(target, sys.platform)
     if target == "course":
         print(
-            f"\nThe book is {'available' if failed else 'built'}: run 'python course.py serve' (or make serve)"
+            f"\nThe book is {'available' if failed else 'built'}: run 'python course.py serve' "
+            "(or make serve)"
             f" and open http://{ADDRESS}:{PORT}"
         )
         if not left_out("sample", sys.platform):
-            print("The sample class is graded: _build/sample/report.html has every student's feedback.")
+            print(
+                "The sample class is graded: _build/sample/report.html has every student's "
+                "feedback."
+            )
     if failed:
         sys.stdout.flush()
         raise Refused(f"Failed: {', '.join(failed)} (see above).")
 
 
 def run_tests(target):
-    """Release the exercises and run tests; elsewhere than on Linux, solve the exercises as students do."""
+    """Release the exercises and run tests; elsewhere than on Linux, solve the exercises as
+    students do.
+    """
     release()
     why = left_out("test", sys.platform)
     if why:

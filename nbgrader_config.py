@@ -1,4 +1,6 @@
-"""nbgrader's configuration of this course: nbgrader's own commands and `python -m autograder` both read it."""
+"""nbgrader's configuration of this course: nbgrader's own commands and `python -m autograder`
+both read it.
+"""
 
 c = get_config()  # noqa: F821 (traitlets puts it here)
 
@@ -6,7 +8,8 @@ c.CourseDirectory.course_id = "attention-by-hand"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 
-# nbgrader copies all other files of an exercise's folder to students, but never the source with the solutions.
+# nbgrader copies all other files of an exercise's folder to students, but never the source with the
+# solutions.
 c.CourseDirectory.ignore = [
     ".ipynb_checkpoints",
     "__pycache__",
@@ -20,7 +23,8 @@ c.CourseDirectory.ignore = [
     "grade.json",
 ]
 
-# `nbgrader autograde` runs submissions with the course's engine: cells in a sandbox, checks in the judge.
+# `nbgrader autograde` runs submissions with the course's engine: cells in a sandbox, checks in the
+# judge.
 c.Autograde.sanitize_preprocessors = ["autograder.nbgrader_plugin.Run"]
 c.Autograde.autograde_preprocessors = [
     "autograder.nbgrader_plugin.Grades",
@@ -31,11 +35,13 @@ c.Autograde.autograde_preprocessors = [
 # A notebook in another language, or a renamed one, counts as the exercise whose folder it is in.
 c.Autograde.pre_convert_hook = "autograder.nbgrader_plugin.under_its_name"
 
-# `nbgrader generate_feedback` writes the course's own feedback page, which reads the gradebook itself.
+# `nbgrader generate_feedback` writes the course's own feedback page, which reads the gradebook
+# itself.
 c.GenerateFeedback.exporter_class = "autograder.nbgrader_plugin.Page"
 c.GenerateFeedback.preprocessors = []
 
-# Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still loads MathJax.)
+# Formulas on the formgrader's pages are MathML, which needs no network. (nbgrader's template still
+# loads MathJax.)
 c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2html"}
 
 # Late work loses no points unless there is a rule. Due dates and extensions are in deadlines.toml.
@@ -44,8 +50,8 @@ c.HTMLExporter.filters = {"markdown2html": "autograder.feedback.page.markdown2ht
 # c.PerDay.at_most = 3  # days late; later work gets no points
 # c.PerDay.free_days = 5  # of each student, in the whole course
 
-# Limits of a submission are also set here: `autograder/course/limits.py` has their names and meanings. For example:
-# c.Limits.cpu_seconds = 60
+# Limits of a submission are also set here: `autograder/course/limits.py` has their names and
+# meanings. For example: c.Limits.cpu_seconds = 60
 
 # The students' copy of an exercise is rebuilt completely each time.
 c.GenerateAssignment.force = True

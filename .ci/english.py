@@ -1,10 +1,11 @@
-"""Looks at the English that people read: the words, patterns, spelling and lengths that `.ci/english.toml` refuses.
+"""Looks at the English that people read: the words, patterns, spelling and lengths that
+`.ci/english.toml` refuses.
 
     .venv/bin/python .ci/english.py            # every text; a part of `make lint`
     .venv/bin/python .ci/english.py FILE ...   # those of some files
 
-Texts are Markdown; the sentences of checks, labels and hints; notebooks; messages of programs; and their help. Code,
-formulas and the docstrings of functions inside the engine are not.
+Texts are Markdown; the sentences of checks, labels and hints; notebooks; messages of programs; and
+their help. Code, formulas and the docstrings of functions inside the engine are not.
 """
 
 import argparse
@@ -46,7 +47,9 @@ SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*_]*[A-Z`x$])")
 
 
 def paragraphs(text, first=1):
-    """Yield the paragraphs, items and cells of a Markdown text, each with its line; no code, no comments."""
+    """Yield the paragraphs, items and cells of a Markdown text, each with its line; no code, no
+    comments.
+    """
     fence, own, begun = [], [], first
     in_head = text.startswith("---\n")
     for number, line in enumerate(text.splitlines(), first):
@@ -73,11 +76,15 @@ def paragraphs(text, first=1):
             yield begun, " ".join(own)
             own = []
         if not bare or re.match(
-            r"(:(?!name|class|width|align|label)\w[\w-]*: ?)?(<!--|\(.*\)=$|%|:(name|class|width|align|label):)", bare
+            r"(:(?!name|class|width|align|label)\w[\w-]*: "
+            r"?)?(<!--|\(.*\)=$|%|:(name|class|width|align|label):)",
+            bare,
         ):
             continue
         if bare.startswith("|"):
-            yield from ((number, cell) for cell in re.split(r"(?<!\\)\|", bare) if cell.strip(" -:"))
+            yield from (
+                (number, cell) for cell in re.split(r"(?<!\\)\|", bare) if cell.strip(" -:")
+            )
             continue
         if not own:
             begun = number
@@ -105,20 +112,42 @@ def is_text(node):
 
 
 def of_program(text, with_help):
-    """Yield the texts of a program: its strings of several words, with their lines; docstrings only with its help."""
+    """Yield the texts of a program: its strings of several words, with their lines; docstrings
+    only with its help.
+    """
     tree = ast.parse(text)
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     if with_help:
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-        alone -= {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and is_text(node)}
-    joined = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        alone -= {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and is_text(node)
+        }
+    joined = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     for node in ast.walk(tree):
         said = None
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in joined:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in joined
+        ):
             said = node.value
         elif isinstance(node, ast.JoinedStr):
-            said = "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)
-        if said and id(node) not in alone and len(re.findall(r"[A-Za-z]{2,}", said)) >= LEAST_WORDS and " " in said:
+            said = "".join(
+                part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values
+            )
+        if (
+            said
+            and id(node) not in alone
+            and len(re.findall(r"[A-Za-z]{2,}", said)) >= LEAST_WORDS
+            and " " in said
+        ):
             yield from paragraphs(said, node.lineno)
 
 
@@ -168,13 +197,19 @@ def main():
     count = 0
     for name in listed:
         path = Path(name)
-        if any(part in name for part in UNREAD) or (wanted and (ROOT / path).resolve() not in wanted):
+        if any(part in name for part in UNREAD) or (
+            wanted and (ROOT / path).resolve() not in wanted
+        ):
             continue
         for line, text in texts(path):
             for found, instead in faults(text):
                 print(f"{name}:{line}: {found!r}: {instead}")
                 count += 1
-    print(f"{count} to rewrite; CONTRIBUTING.md has the style guide." if count else "The English is plain.")
+    print(
+        f"{count} to rewrite; CONTRIBUTING.md has the style guide."
+        if count
+        else "The English is plain."
+    )
     return bool(count)
 
 

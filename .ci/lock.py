@@ -1,10 +1,11 @@
 """Write the versions that are tested together, from pyproject.toml: `make lock`.
 
-    python .ci/lock.py                            # pinned versions stay, as far as pyproject.toml allows them
+    python .ci/lock.py                # pinned versions stay, as far as pyproject.toml allows them
     python .ci/lock.py --upgrade-package NAME     # this one may be newer; --upgrade: all
 
-requirements.txt has what the course uses, requirements-test.txt what its tests and linters use beyond that. uv
-resolves both for all systems and Pythons; `[tool.uv]` in pyproject.toml has what it must know besides.
+requirements.txt has what the course uses, requirements-test.txt what its tests and linters use
+beyond that. uv resolves both for all systems and Pythons; `[tool.uv]` in pyproject.toml has what it
+must know besides.
 """
 
 import subprocess
@@ -18,7 +19,9 @@ COMPILE += ["--annotation-style", "line", "--custom-compile-command", "make lock
 
 
 def compiled(group, lock, *options):
-    """Write the pins of a group of pyproject.toml into a file, and return its lines; uv explains what it refuses."""
+    """Write the pins of a group of pyproject.toml into a file, and return its lines; uv explains
+    what it refuses.
+    """
     command = [*COMPILE, *sys.argv[1:], *options, "--extra", group, "--output-file", lock.name]
     if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
         sys.exit(f"{lock.name} was not updated (see above).")
@@ -28,4 +31,6 @@ def compiled(group, lock, *options):
 if __name__ == "__main__":
     course = {line.partition("==")[0] for line in compiled("book", COURSE) if "==" in line}
     every = compiled("test", TEST, "--constraint", COURSE.name)
-    TEST.write_text("".join(line for line in every if line.partition("==")[0] not in course), encoding="utf-8")
+    TEST.write_text(
+        "".join(line for line in every if line.partition("==")[0] not in course), encoding="utf-8"
+    )

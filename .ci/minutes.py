@@ -1,9 +1,9 @@
 """Counts how long a chapter's pages take: `.venv/bin/python .ci/minutes.py`, a part of `make lint`.
 
-Each core page says "About 25 minutes to read, and 10 more with pencil and figure". It is refused where that is not
-what is counted, rounded up to five minutes: 150 words a minute, 15 seconds for a formula of its own, 4 for a line of
-code that can be seen, folded or not, and 45 for a self-test. With a pencil, the section *By hand* takes three times
-as long again.
+Each core page says "About 25 minutes to read, and 10 more with pencil and figure". It is refused
+where that is not what is counted, rounded up to five minutes: 150 words a minute, 15 seconds for a
+formula of its own, 4 for a line of code that can be seen, folded or not, and 45 for a self-test.
+With a pencil, the section *By hand* takes three times as long again.
 """
 
 import math

@@ -5,7 +5,7 @@
 They are installed into a folder of their own, in front of .venv's, and all else stays as requirements.txt has it; the
 pages' results come from `_build`, where the book has to be built. A warning is an error. Prints the versions and the
 time; status 1, with the log's end, if the book can't be built.
-"""
+"""  # noqa: E501
 
 import os
 import re
@@ -33,7 +33,7 @@ folder = Path(sys.argv[1])
 status = editions.sphinx(editions.SOURCE, folder / "html", folder / "kept", strict=True)
 print(f"Sphinx {sphinx.__version__}, MyST {myst_parser.__version__}, docutils {docutils.__version__}")
 sys.exit(bool(status))
-"""
+"""  # noqa: E501
 
 
 def main():
@@ -41,9 +41,22 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         packages, constraints = Path(folder) / "packages", Path(folder) / "constraints.txt"
         pins = (ROOT / "requirements.txt").read_text(encoding="utf8").splitlines()
-        constraints.write_text("\n".join(pin for pin in pins if "==" in pin and not FREE.match(pin)), encoding="utf8")
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--constraint", constraints)
-        install = subprocess.run([*pip, "--target", packages, *PACKAGES], stderr=subprocess.PIPE, text=True)
+        constraints.write_text(
+            "\n".join(pin for pin in pins if "==" in pin and not FREE.match(pin)), encoding="utf8"
+        )
+        pip = (
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--constraint",
+            constraints,
+        )
+        install = subprocess.run(
+            [*pip, "--target", packages, *PACKAGES], stderr=subprocess.PIPE, text=True
+        )
         if install.returncode:  # else pip only says that Jupyter Book forbids them
             print(f"{install.stderr}pip did not install the newest Sphinx and MyST.")
             return install.returncode
@@ -61,7 +74,11 @@ def main():
     if build.returncode == 0:
         print(f"The book was built with {versions}, in {seconds:.0f} s.")
     else:
-        print("\n".join([*log[-SHOWN:], versions, "The newest Sphinx and MyST do not build the book."]))
+        print(
+            "\n".join(
+                [*log[-SHOWN:], versions, "The newest Sphinx and MyST do not build the book."]
+            )
+        )
     return build.returncode
 
 

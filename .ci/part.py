@@ -12,7 +12,9 @@ import pytest
 
 def pytest_addoption(parser):
     """Add the option."""
-    parser.addoption("--part", default="0/1", metavar="K/N", help="run part K of N, with K from 0 to N - 1")
+    parser.addoption(
+        "--part", default="0/1", metavar="K/N", help="run part K of N, with K from 0 to N - 1"
+    )
 
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen

@@ -2,11 +2,12 @@
 
     .venv/bin/python .ci/pythons.py [--list] [TURN]
 
-The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd name. Each Python but
-.venv's own solves the exercises, as tests/student.py does: one that is old enough with the least versions that
-pyproject.toml allows (.venv's, if no other is), the others with the newest that pip finds. For a Python that is
-promised and not here, each pin needs a wheel. Each part has a folder of its own, up to 10 GB, until it ends. What
-fails is shown with its log's end; status 1. With the number of a turn, each of the long parts runs in one of twelve.
+The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd
+name. Each Python but .venv's own solves the exercises, as tests/student.py does: one that is old
+enough with the least versions that pyproject.toml allows (.venv's, if no other is), the others with
+the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel. Each
+part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end;
+status 1. With the number of a turn, each of the long parts runs in one of twelve.
 """
 
 import os
@@ -39,16 +40,19 @@ def numbers(version):
 
 
 def pythons(folders):
-    """Return the first Python in these folders that runs, of each promised version: paths by version.
+    """Return the first Python in these folders that runs, of each promised version: paths by
+    version.
 
-    One that is there and does not run (a pyenv shim of a version that is not active, a Debian Python without venv) is
-    none.
+    One that is there and does not run (a pyenv shim of a version that is not active, a Debian
+    Python without venv) is none.
     """
     found = {}
     for version in promised():
         for path in (Path(folder) / f"python{version}" for folder in folders):
             if path.exists() and version not in found:
-                said = subprocess.run([path, "-c", MAKES_ENVIRONMENTS], capture_output=True, text=True, cwd="/")
+                said = subprocess.run(
+                    [path, "-c", MAKES_ENVIRONMENTS], capture_output=True, text=True, cwd="/"
+                )
                 if said.returncode == 0 and said.stdout.startswith(f"{version}."):
                     found[version] = path
     return found
@@ -57,12 +61,16 @@ def pythons(folders):
 def places():
     """Return the folders in which Pythons may lie: those of PATH, and pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    own = sorted(pyenv.glob("versions/*/bin"), key=lambda path: numbers(path.parent.name), reverse=True)
+    own = sorted(
+        pyenv.glob("versions/*/bin"), key=lambda path: numbers(path.parent.name), reverse=True
+    )
     return [*filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)), *own]
 
 
 def least():
-    """Return the least versions that pyproject.toml allows of what students install, as pip's constraints."""
+    """Return the least versions that pyproject.toml allows of what students install, as pip's
+    constraints.
+    """
     found = [re.match(r"([\w.-]+)>=([\d.]+)$", line) for line in PROJECT["dependencies"]]
     if not all(found):
         sys.exit("pyproject.toml: each of `dependencies` needs a least version, such as numpy>=2")
@@ -70,18 +78,32 @@ def least():
 
 
 def run(name, place, *commands, **variables):
-    """Run commands in a folder, one after another; say how long it took, or what failed. Return whether all went."""
+    """Run commands in a folder, one after another; say how long it took, or what failed.
+
+    Return whether all went.
+    """
     begun, log = time.monotonic(), place / "log"
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     environment |= variables
     with log.open("w", encoding="utf-8") as out:
         fine = all(
-            subprocess.run(command, cwd=place, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode == 0
+            subprocess.run(
+                command, cwd=place, env=environment, stdout=out, stderr=subprocess.STDOUT
+            ).returncode
+            == 0
             for command in commands
         )
-    print(f"{name}: {'fine' if fine else 'FAILED'} after {(time.monotonic() - begun) / 60:.1f} minutes", flush=True)
+    print(
+        f"{name}: {'fine' if fine else 'FAILED'} after {(time.monotonic() - begun) / 60:.1f} "
+        "minutes",
+        flush=True,
+    )
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    for line in lines[-SHOWN:] if not fine else filter(re.compile(r"\w+ \w+, Python 3").match, lines):
+    for line in (
+        lines[-SHOWN:] if not fine else filter(re.compile(r"\w+ \w+, Python 3").match, lines)
+    ):
         print(f"    {line}", flush=True)
     return fine
 
@@ -94,7 +116,14 @@ def clone(place, name="course"):
 def as_newcomer(python, place):
     """Run `python course.py` from nothing, where names are not plain."""
     script = ["-c", 'cd "$1" && exec "$0" course.py', str(python), ODD]
-    return run(f"python course.py with {python}", place, clone(place, ODD), ["sh", *script], LANG="C", LC_ALL="C")
+    return run(
+        f"python course.py with {python}",
+        place,
+        clone(place, ODD),
+        ["sh", *script],
+        LANG="C",
+        LC_ALL="C",
+    )
 
 
 def as_student(python, constraints, what, place):
@@ -107,23 +136,42 @@ def as_student(python, constraints, what, place):
         clone(place),
         ["sh", "-c", 'cd course && exec "$0" -m autograder release', sys.executable],
         [str(python), "-m", "venv", "venv"],
-        [own, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt", *PROJECT["dependencies"]],
+        [
+            own,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            "constraints.txt",
+            *PROJECT["dependencies"],
+        ],
         [own, "course/tests/student.py", "course/exercises", "course/solutions"],
     )
 
 
 def as_promised(version, place):
     """See that each pin has a wheel for a Python that is not here."""
-    options = ["--quiet", "--dry-run", "--ignore-installed", "--no-deps", "--python-version", version]
+    options = [
+        "--quiet",
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        "--python-version",
+        version,
+    ]
     wheels = ["--only-binary=:all:", f"--no-binary={','.join(PURE)}", "--target", "none"]
     pins = ["--requirement", str(ROOT / "requirements.txt")]
     return run(
-        f"wheels for Python {version}", place, [sys.executable, "-m", "pip", "install", *options, *wheels, *pins]
+        f"wheels for Python {version}",
+        place,
+        [sys.executable, "-m", "pip", "install", *options, *wheels, *pins],
     )
 
 
 def parts(found, own, turn=None):
-    """Return what is to be tried, functions with their arguments: given Pythons by version, and .venv's version.
+    """Return what is to be tried, functions with their arguments: given Pythons by version, and
+    .venv's version.
 
     Given the number of a `turn`, leave out the long parts whose turn it is not.
     """
@@ -132,12 +180,18 @@ def parts(found, own, turn=None):
     with_least = old[0] if old and len(others) > 1 else own
     newest = [(as_newcomer, path) for path in list(others.values())[-1:]]
     students = [
-        (as_student, path, (), "newest versions") for version, path in others.items() if version != with_least
+        (as_student, path, (), "newest versions")
+        for version, path in others.items()
+        if version != with_least
     ]
     least_ones = (as_student, others.get(with_least, sys.executable), least(), "least versions")
     missing = [(as_promised, version) for version in promised() if version not in {*found, own}]
     long = [*newest, *students, least_ones]
-    of_turn = long if turn is None else [part for place, part in enumerate(long) if (turn - 4 * place) % 12 == 0]
+    of_turn = (
+        long
+        if turn is None
+        else [part for place, part in enumerate(long) if (turn - 4 * place) % 12 == 0]
+    )
     return [*of_turn, *missing]
 
 
@@ -146,7 +200,10 @@ def main():
     found = pythons(places())
     own = ".".join(map(str, sys.version_info[:2]))
     for version in promised():
-        print(f"Python {version}: {'that of .venv' if version == own else found.get(version, 'not on this machine')}")
+        print(
+            f"Python {version}: "
+            f"{'that of .venv' if version == own else found.get(version, 'not on this machine')}"
+        )
     if not set(found) - {own}:
         print(f"There is no other Python here than .venv's {own}: no other is tried.")
     if "--list" in sys.argv[1:]:

@@ -1,4 +1,5 @@
-"""The command line: `python -m autograder`, also installed as `attention-by-hand`. Other modules do the work.
+"""The command line: `python -m autograder`, also installed as `attention-by-hand`. Other modules do
+the work.
 
 Messages name the first form, which works wherever Python finds the package.
 """
@@ -17,7 +18,17 @@ from rich.table import Table
 
 from autograder.commands import author, instructor, student
 from autograder.commands.bundle import bundle
-from autograder.commands.console import MEANINGS, Json, Root, Status, document, line_of, out, say_error, status_of
+from autograder.commands.console import (
+    MEANINGS,
+    Json,
+    Root,
+    Status,
+    document,
+    line_of,
+    out,
+    say_error,
+    status_of,
+)
 from autograder.commands.race import race
 from autograder.course import startup
 from autograder.course.config import ROOT, UserError
@@ -30,16 +41,20 @@ INSTALLED = "attention-by-hand"
 
 app = typer.Typer(
     help="Release, check and grade the course's exercises.",
-    epilog="Exit status. " + " ".join(f"{status:d}: {means}." for status, means in MEANINGS.items()),
+    epilog="Exit status. "
+    + " ".join(f"{status:d}: {means}." for status, means in MEANINGS.items()),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
 def main() -> None:
-    """Run the command line. A fault that the user can fix is reported in one line; `Status` has the exit statuses."""
+    """Run the command line. A fault that the user can fix is reported in one line; `Status` has
+    the exit statuses.
+    """
     startup.begin()
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask torch for a GPU starts nothing on it
+    # to ask torch for a GPU starts nothing on it
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
     completes = any(word in ("--install-completion", "--show-completion") for word in sys.argv[1:2])
@@ -66,7 +81,8 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
         needed = sum(finding.state == "missing" for finding in found)
         if needed:
             raise UserError(
-                f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last column says what to do."
+                f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last "
+                "column says what to do."
             )
 
 
@@ -76,7 +92,9 @@ def _show_findings(found: "list[Finding]") -> None:
         table.add_column(name)
     marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
     for finding in found:
-        table.add_row(marks[finding.state], finding.what, escape(finding.found), escape(finding.note))
+        table.add_row(
+            marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
+        )
     out.print(table)
 
 

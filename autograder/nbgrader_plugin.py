@@ -1,8 +1,9 @@
 """The engine for nbgrader's own commands: four classes, named in `nbgrader_config.py`.
 
-`Run` replaces what nbgrader's `autograde` does before and while it runs a notebook. Points and comments are left to
-nbgrader's own preprocessor, which runs afterwards: `Grades` is this one with pending points. `LatePenalties` replaces
-its preprocessor for late work. `Page` is what nbgrader's `generate_feedback` writes.
+`Run` replaces what nbgrader's `autograde` does before and while it runs a notebook. Points and
+comments are left to nbgrader's own preprocessor, which runs afterwards: `Grades` is this one with
+pending points. `LatePenalties` replaces its preprocessor for late work. `Page` is what nbgrader's
+`generate_feedback` writes.
 """
 
 import atexit
@@ -38,12 +39,14 @@ from autograder.sandbox import bubblewrap
 class Run(NbGraderPreprocessor):
     """Grades a submission: restores it, runs its cells in a guest and its checks in the judge."""
 
-    sandbox = Bool(True, help="Whether guests are isolated; if not, submissions run with your permissions.").tag(
-        config=True
-    )
+    sandbox = Bool(
+        True, help="Whether guests are isolated; if not, submissions run with your permissions."
+    ).tag(config=True)
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        """Return the graded notebook: outputs, an outcome in each check cell, a head that says what happened."""
+        """Return the graded notebook: outputs, an outcome in each check cell, a head that says
+        what happened.
+        """
         course = _course(self.config)
         whose = resources["nbgrader"]
         exercise = course.exercises([whose["assignment"]])[0]
@@ -74,7 +77,9 @@ class Grades(SaveAutoGrades):
         report = cells.report_of(cell) if is_grade(cell) else None
         if report and report.get("pending"):
             whose = self.notebook_id, self.assignment_id, self.student_id
-            self.gradebook.find_grade(cell.metadata.nbgrader.grade_id, *whose).needs_manual_grade = True
+            self.gradebook.find_grade(
+                cell.metadata.nbgrader.grade_id, *whose
+            ).needs_manual_grade = True
             self.gradebook.db.commit()
         return cell, resources
 
@@ -102,7 +107,9 @@ class Page(Exporter):
     def from_notebook_node(  # type: ignore[override]  # as with nbconvert's own exporters of text
         self, nb: Any, resources: Any = None, **more: Any
     ) -> tuple[str, Any]:
-        """Return the page, with the submission's data from the gradebook, and nbconvert's resources."""
+        """Return the page, with the submission's data from the gradebook, and nbconvert's
+        resources.
+        """
         nb, resources = super().from_notebook_node(nb, resources, **more)
         whose = resources["nbgrader"]
         course = replace(_course(self.config), db=whose["db_url"])
@@ -114,11 +121,15 @@ class Page(Exporter):
         most_mb = _limits(self.config).graded_mb
         locales = archive.locales(Exercise(whose["assignment"], course.root))
         with words.use(words.language_of(nb), locales):
-            made = page.render(nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb)
+            made = page.render(
+                nb, saved, assignment=whose["assignment"], student=whose["student"], most_mb=most_mb
+            )
         return made, resources
 
     def _disclosure(self, course: Course, whose: Any) -> Disclosure | None:
-        """Return what the page shows of the draws, if these are public and the graded submission is still there."""
+        """Return what the page shows of the draws, if these are public and the graded submission
+        is still there.
+        """
         exercise = Exercise(whose["assignment"], course.root)
         record = record_of(course, whose["student"], exercise.name)
         if record is None or exercise.name not in seeds.revealed_keys(course.revealed):
@@ -169,13 +180,17 @@ _workers: dict[tuple[Any, ...], Worker] = {}
 
 
 def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
-    """Return the one worker of this process for an exercise: nbgrader makes a preprocessor for every submission."""
+    """Return the one worker of this process for an exercise: nbgrader makes a preprocessor for
+    every submission.
+    """
     key = (exercise, isolated, limits)
     if key not in _workers:
         close()
         root = str(exercise.root)
         packages = tuple(Course(root=exercise.root).packages)
-        _workers[key] = Worker(WorkerConfig(root, (exercise.name,), limits, isolated, (root,), packages=packages))
+        _workers[key] = Worker(
+            WorkerConfig(root, (exercise.name,), limits, isolated, (root,), packages=packages)
+        )
     return _workers[key]
 
 

@@ -1,14 +1,17 @@
-"""How often checks are wrong, and how often they say why: `python benchmarks/accuracy.py`, or `... 01-qkv 05`.
+"""How often checks are wrong, and how often they say why: `python benchmarks/accuracy.py`, or `...
+01-qkv 05`.
 
 For each function of an exercise it counts
 
-* what is told to wrong answers that are not listed: each listed one is taken off the list in turn, and our
-  solution is changed in two places at once;
-* right answers that lose points: those that are listed, and their rewrites (`autograder/authoring/rewrites.py`).
+* what is told to wrong answers that are not listed: each listed one is taken off the list in turn,
+  and our solution is changed in two places at once;
+* right answers that lose points: those that are listed, and their rewrites
+  (`autograder/authoring/rewrites.py`).
 
-Results go to `book/data/accuracy.json` after each function. What is there already and was found with the same files
-stays as it is, so that a run that was broken off goes on; `--again` finds all anew. What became of mutants, which are
-wrong answers too, stands in `book/data/mutants.json`: `python -m autograder mutants` writes that.
+Results go to `book/data/accuracy.json` after each function. What is there already and was found
+with the same files stays as it is, so that a run that was broken off goes on; `--again` finds all
+anew. What became of mutants, which are wrong answers too, stands in `book/data/mutants.json`:
+`python -m autograder mutants` writes that.
 """
 
 import argparse
@@ -18,7 +21,14 @@ from collections import Counter
 
 from rich.console import Console
 
-from autograder.authoring import answer_trials, hint_coverage, json_entries, loader, mutants, rewrites
+from autograder.authoring import (
+    answer_trials,
+    hint_coverage,
+    json_entries,
+    loader,
+    mutants,
+    rewrites,
+)
 from autograder.course import archive
 from autograder.course.seeds import digest_of
 
@@ -39,7 +49,9 @@ def state(folder):
     tools = [mutants.__file__, rewrites.__file__]
     files = [*sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py")), *tools]
     # However git ends lines on this system.
-    return digest_of(*(loader.Path(file).read_bytes().replace(b"\r\n", b"\n") for file in files))[:16]
+    return digest_of(*(loader.Path(file).read_bytes().replace(b"\r\n", b"\n") for file in files))[
+        :16
+    ]
 
 
 def of_pairs(exercise, subject):
@@ -53,7 +65,9 @@ def of_pairs(exercise, subject):
         elif outcome.cause or outcome.relation:
             counts["cause" if outcome.cause else "relation"] += 1
         else:
-            counts["words" if outcome.raised or outcome.explained or not outcome.ended else "nothing"] += 1
+            counts[
+                "words" if outcome.raised or outcome.explained or not outcome.ended else "nothing"
+            ] += 1
     return dict(counts)
 
 
@@ -85,9 +99,15 @@ def counted(exercise, subject):
 def main():
     """Count for the exercises that are named, by default for all."""
     names = [folder.name for folder in loader.FOLDERS]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all")
-    parser.add_argument("--again", action="store_true", help="count also what was counted with the same files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="count also what was counted with the same files"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for wanted in options.exercises:

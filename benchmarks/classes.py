@@ -1,8 +1,10 @@
-"""Make a class for an exercise of the course: `python benchmarks/classes.py 01-qkv FOLDER --count 200 --kind mixed`.
+"""Make a class for an exercise of the course: `python benchmarks/classes.py 01-qkv FOLDER --count
+200 --kind mixed`.
 
-What students hand in is put together from `solutions/`: the author's solutions, and the right and wrong answers that
-are listed there (not those of families), written into the released notebook as a student would. The same seed makes
-the same class, no two notebooks are alike, and nobody is hostile.
+What students hand in is put together from `solutions/`: the author's solutions, and the right and
+wrong answers that are listed there (not those of families), written into the released notebook as a
+student would. The same seed makes the same class, no two notebooks are alike, and nobody is
+hostile.
 """
 
 import argparse
@@ -28,9 +30,11 @@ MOST_WRONG = 3
 
 @dataclass
 class Student:
-    """One submission: whose it is, what kind of student that is, and which answer stands in each written cell.
+    """One submission: whose it is, what kind of student that is, and which answer stands in each
+    written cell.
 
-    `answers` has a label for each: "solution", the name of the listed answer, or the name of the error.
+    `answers` has a label for each: "solution", the name of the listed answer, or the name of the
+    error.
     """
 
     name: str
@@ -40,7 +44,9 @@ class Student:
 
 
 def answers_of(name):
-    """Return the answers to an exercise of `solutions/` that is released, such as 01-qkv: `AnswerCells`."""
+    """Return the answers to an exercise of `solutions/` that is released, such as 01-qkv:
+    `AnswerCells`.
+    """
     released = nbformat.read(ROOT / "exercises" / name / f"{name}.ipynb", as_version=4)
     return AnswerCells(ROOT / "solutions" / name, released)
 
@@ -70,8 +76,9 @@ def students(answers, kind, count, seed=SEED):
     ----------
     answers : AnswerCells
     kind : str
-        `right`: everybody is right, by the author's solutions and by answers that look different. `mixed`: half are;
-        two fifths have one to three wrong answers; the others have an error in one or two cells.
+        `right`: everybody is right, by the author's solutions and by answers that look different.
+        `mixed`: half are; two fifths have one to three wrong answers; the others have an error in
+        one or two cells.
     count : int
     seed : int
         Another seed makes another class.
@@ -115,7 +122,9 @@ def _student(answers, name, kind, number, rng):
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and metadata.get("solution"):
-            cell.source = f"# try {number * 100 + rng.randrange(100)}\n{cells[metadata['grade_id']]}"
+            cell.source = (
+                f"# try {number * 100 + rng.randrange(100)}\n{cells[metadata['grade_id']]}"
+            )
         elif metadata.get("solution"):
             cell.source = f"{cells[metadata['grade_id']]}\n\n({name})"
         elif cell.cell_type == "code" and not metadata and rng.random() < 0.5:  # half of them play
@@ -124,7 +133,9 @@ def _student(answers, name, kind, number, rng):
 
 
 def _played(source):
-    """Return a cell to play with, with the # taken away from its last lines as far as they are Python."""
+    """Return a cell to play with, with the # taken away from its last lines as far as they are
+    Python.
+    """
     lines = source.rstrip().split("\n")
     for first in range(len(lines)):
         code = [line.removeprefix("# ") for line in lines[first:]]
@@ -141,12 +152,16 @@ def write(found, name, folder):
     for student in found:
         place = folder / student.name / name
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{name}.ipynb").write_text(nbformat.writes(student.notebook) + "\n", encoding="utf8")
+        (place / f"{name}.ipynb").write_text(
+            nbformat.writes(student.notebook) + "\n", encoding="utf8"
+        )
 
 
 def main():
     """Write a class into a folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("exercise", choices=[folder.name for folder in loader.FOLDERS])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=200)

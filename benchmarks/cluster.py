@@ -4,10 +4,11 @@ Three parts, in about eight minutes on a machine of two cores that does nothing 
 
 * `beside`: the same class with as many processes, without Dask and with it, in turn;
 * `kill`: workers are killed in the middle, and every grade is compared with those of a run without;
-* `writer`: a thousand students on eight workers whose work is replaced by the time that it took when it was measured,
-  then by less and less of it: how much one writer can take.
+* `writer`: a thousand students on eight workers whose work is replaced by the time that it took
+  when it was measured, then by less and less of it: how much one writer can take.
 
-Results go to `benchmarks/results.json`, under `cluster`; `--table` prints what is there as Markdown.
+Results go to `benchmarks/results.json`, under `cluster`; `--table` prints what is there as
+Markdown.
 """
 
 import argparse
@@ -40,10 +41,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SIZES = {"01-qkv": 80, "07-transformer": 24}
 WORKERS = (1, 2, 4)
-TWICE = 2  # the number of workers for which there are two turns: that of the cores of the smallest machine
+# the number of workers for which there are two turns: that of the cores of the smallest machine
+TWICE = 2
 STUDENTS, SIMULATED = 1000, 8
 SHARES = (1.0, 0.25, 0.0)
-"""Parts of the measured time that a simulated worker takes: with a quarter, eight are as fast as 32."""
+"""Parts of the measured time that a simulated worker takes: with a quarter, eight are as fast as
+32.
+"""
 MEASURED = 24  # submissions whose work is measured, to be replayed
 SECRET = "the same draws for all\n"
 out = Console(width=118, highlight=False)
@@ -78,12 +82,18 @@ def records(into):
 def expect_same(ours, theirs, count):
     """End with an error unless two runs wrote the same records."""
     if len(ours) != count or ours != theirs:
-        differing = sorted(student for student in {*ours, *theirs} if ours.get(student) != theirs.get(student))
-        raise SystemExit(f"{len(ours)} and {len(theirs)} records for {count}, and these differ: {differing[:10]}")
+        differing = sorted(
+            student for student in {*ours, *theirs} if ours.get(student) != theirs.get(student)
+        )
+        raise SystemExit(
+            f"{len(ours)} and {len(theirs)} records for {count}, and these differ: {differing[:10]}"
+        )
 
 
 def busy():
-    """Return how much of the processors other programs use, in per cent: the load still counts the row before."""
+    """Return how much of the processors other programs use, in per cent: the load still counts
+    the row before.
+    """
     return psutil.cpu_percent(interval=2)
 
 
@@ -93,7 +103,9 @@ def command(name, submitted, into, *more):
 
 
 def timed(name, submitted, into, *more):
-    """Grade; return the wall seconds, those until the first record, and the rate from there to the last."""
+    """Grade; return the wall seconds, those until the first record, and the rate from there to
+    the last.
+    """
     start = time.time()
     seconds, _ = graders.run(command(name, submitted, fresh(into), *more), ROOT)
     return {"seconds": seconds, **rate_of(into, start)}
@@ -122,10 +134,17 @@ def measure_beside(options, known):
             for _ in range(2 if workers == TWICE else 1):
                 one, other = options.work / "local", options.work / "cluster"
                 own["local"].append(timed(name, submitted, one, "--jobs", workers))
-                own["cluster"].append(timed(name, submitted, other, "--cluster", f"local:{workers}"))
+                own["cluster"].append(
+                    timed(name, submitted, other, "--cluster", f"local:{workers}")
+                )
                 expect_same(records(one), records(other), count)
-            rates = {way: statistics.median(run["rate"] for run in own[way]) for way in ("local", "cluster")}
-            with_and_without = f"{rates['local']:.1f}/s without Dask, {rates['cluster']:.1f}/s with it"
+            rates = {
+                way: statistics.median(run["rate"] for run in own[way])
+                for way in ("local", "cluster")
+            }
+            with_and_without = (
+                f"{rates['local']:.1f}/s without Dask, {rates['cluster']:.1f}/s with it"
+            )
             out.print(f"{count} of {name} in {workers}: {with_and_without}")
             yield
 
@@ -149,7 +168,9 @@ def measure_kill(options, known):
             kills.append(len(records(hurt)))
             worker.send_signal(signal.SIGKILL)
     if process.wait() or len(kills) < options.kills:
-        raise SystemExit(f"The run whose workers were killed ended with {process.returncode}, after {kills}.")
+        raise SystemExit(
+            f"The run whose workers were killed ended with {process.returncode}, after {kills}."
+        )
     expect_same(records(calm), records(hurt), count)
     known.clear()
     known.update(exercise=name, n=count, kills=kills)
@@ -158,7 +179,9 @@ def measure_kill(options, known):
 
 
 def dask_workers(process):
-    """Return Dask's worker processes below a command: those that its own process started by multiprocessing."""
+    """Return Dask's worker processes below a command: those that its own process started by
+    multiprocessing.
+    """
     found = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(process.pid).children():
@@ -172,7 +195,9 @@ def dask_workers(process):
 
 
 def replayed(digest, method, arguments):
-    """Stand in for a worker's work: take a part of the time that it took, and answer what it answered."""
+    """Stand in for a worker's work: take a part of the time that it took, and answer what it
+    answered.
+    """
     from distributed import get_worker
 
     kept = get_worker().replayed[method]
@@ -187,7 +212,9 @@ def keep(answers, share, dask_worker=None):
 
 
 class Replaying(cluster.Cluster):
-    """A cluster whose workers have no station: they wait, and answer what was answered when it was measured."""
+    """A cluster whose workers have no station: they wait, and answer what was answered when it
+    was measured.
+    """
 
     def __init__(self, address, answers, share):
         super().__init__(address)
@@ -199,7 +226,9 @@ class Replaying(cluster.Cluster):
 
 
 def measured(options, name):
-    """Return answers of grading and of making pages, as workers send them, each with the seconds that it took."""
+    """Return answers of grading and of making pages, as workers send them, each with the seconds
+    that it took.
+    """
     submitted = make_class(options.work, name, MEASURED)
     course = Course(root=ROOT, into=fresh(options.work / "measured"))
     found = {"grade": [], "page": []}
@@ -224,15 +253,20 @@ def measured(options, name):
         session.batch.backend = lambda: Noting(1, session.setting, session.place.pool)
         for _ in session.run():
             pass
-    return {method: answers[1:] for method, answers in found.items()}  # the first waits for the warm parent
+    # the first waits for the warm parent
+    return {method: answers[1:] for method, answers in found.items()}
 
 
 def measure_writer(options, known):
-    """Grade a thousand by eight workers that only wait, and see how many a second one writer takes."""
+    """Grade a thousand by eight workers that only wait, and see how many a second one writer
+    takes.
+    """
     name, count = "01-qkv", round(STUDENTS * options.scale)
     submitted = make_class(options.work, name, count)
     answers = measured(options, name)
-    each = {method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()}
+    each = {
+        method: statistics.mean(seconds for _, seconds in own) for method, own in answers.items()
+    }
     known.clear()
     known.update(exercise=name, n=count, workers=SIMULATED, each=each, runs=[], busy=busy())
     cluster.work = replayed
@@ -253,7 +287,9 @@ def measure_writer(options, known):
         own = {"share": share, "pages": pages, **rate_of(course.into, start)}
         own["writer_ms"] = {phase: spent.get(phase, 0.0) for phase in ("read", "database", "files")}
         known["runs"].append(own)
-        out.print(f"{count} with {share:g} of the time: {own['rate']:.0f}/s graded, {pages:.0f} pages/s")
+        out.print(
+            f"{count} with {share:g} of the time: {own['rate']:.0f}/s graded, {pages:.0f} pages/s"
+        )
         yield
 
 
@@ -262,19 +298,35 @@ PARTS = {"beside": measure_beside, "kill": measure_kill, "writer": measure_write
 
 def main():
     """Measure the parts that are named, and keep what was measured before of the others."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
-    parser.add_argument("--exercises", nargs="+", choices=list(SIZES), default=list(SIZES), help="which (beside)")
-    parser.add_argument("--workers", nargs="+", type=int, default=WORKERS, help="numbers of processes (beside)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
+    parser.add_argument(
+        "--exercises", nargs="+", choices=list(SIZES), default=list(SIZES), help="which (beside)"
+    )
+    parser.add_argument(
+        "--workers", nargs="+", type=int, default=WORKERS, help="numbers of processes (beside)"
+    )
     parser.add_argument("--kills", type=int, default=3, help="workers that are killed (kill)")
-    parser.add_argument("--scale", type=float, default=1.0, help="classes of this part of their size, for a trial")
-    parser.add_argument("--table", action="store_true", help="only print the results there are, as Markdown")
-    parser.add_argument("--results", type=Path, default=HERE / "results.json", help="file of the results")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="classes of this part of their size, for a trial"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="only print the results there are, as Markdown"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=HERE / "results.json", help="file of the results"
+    )
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     path = options.results.resolve()
-    results = json.loads(path.read_text(encoding="utf8")) if path.exists() else {"machine": machine()}
+    results = (
+        json.loads(path.read_text(encoding="utf8")) if path.exists() else {"machine": machine()}
+    )
     if options.table:
         print(tables.cluster(results), end="")
         return

@@ -1,7 +1,8 @@
 """Whose points depend on the draw: `python benchmarks/draws.py 05`, or `... 12 unpatch --causes`.
 
-Each wrong answer, of the lists and of `tests/unseen/`, is checked with 12 seeds. The answers printed are those whose
-points differ by more than a hundredth of the function's, or, with `--causes`, whose first cause differs.
+Each wrong answer, of the lists and of `tests/unseen/`, is checked with 12 seeds. The answers
+printed are those whose points differ by more than a hundredth of the function's, or, with
+`--causes`, whose first cause differs.
 """
 
 import argparse
@@ -20,9 +21,15 @@ out = Console(width=118, highlight=False)
 
 def main():
     """Try the answers to the exercises and functions that are named, by default all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="EXERCISE or FUNCTION", help="such as 12, or unpatch")
-    parser.add_argument("--causes", action="store_true", help="compare the first cause that feedback names, as well")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="EXERCISE or FUNCTION", help="such as 12, or unpatch"
+    )
+    parser.add_argument(
+        "--causes", action="store_true", help="compare the first cause that feedback names, as well"
+    )
     parser.add_argument("--seeds", type=int, default=len(draws.SEEDS), help="how many seeds")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -45,7 +52,9 @@ def main():
                     if options.causes:
                         out.print(f"    {dict(Counter(drawn.causes))}")
             seconds = time.perf_counter() - begun
-            out.print(f"{folder.name}, {kind.__name__}: {unlike} of {tried} answers, {seconds:.0f} s")
+            out.print(
+                f"{folder.name}, {kind.__name__}: {unlike} of {tried} answers, {seconds:.0f} s"
+            )
 
 
 if __name__ == "__main__":

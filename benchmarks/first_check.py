@@ -1,11 +1,13 @@
-"""How long a student waits for the first feedback: from a notebook's first cell to its first check that gives points.
+"""How long a student waits for the first feedback: from a notebook's first cell to its first check
+that gives points.
 
     python benchmarks/first_check.py [NN-name ...]
 
-For each released exercise, the cells up to that check run in a new Jupyter kernel, in a folder of their own, with
-what a student would have written in them: the author's solution, then a wrong answer that is listed, then one that
-nobody listed, for which feedback looks longest. The table has seconds on the clock and of the processor (all of its
-threads), the points, and which large packages are loaded in the end.
+For each released exercise, the cells up to that check run in a new Jupyter kernel, in a folder of
+their own, with what a student would have written in them: the author's solution, then a wrong
+answer that is listed, then one that nobody listed, for which feedback looks longest. The table has
+seconds on the clock and of the processor (all of its threads), the points, and which large packages
+are loaded in the end.
 """
 
 import ast
@@ -26,7 +28,7 @@ LARGE = ("torch", "matplotlib", "triton", "sympy", "scipy")
 BEGIN = "import sys, time\n_since = time.perf_counter(), time.process_time()"
 END = f"""
 [time.perf_counter() - _since[0], time.process_time() - _since[1], [own for own in {LARGE} if own in sys.modules]]
-"""
+"""  # noqa: E501
 # Numbers that are no listed answer's.
 UNLISTED = """
 _right = {name}
@@ -36,11 +38,13 @@ def _other(result):
 
 def {name}(*arguments, **named):
     return _other(_right(*arguments, **named))
-"""
+"""  # noqa: E501
 
 
 def cells(folder):
-    """Return the code of a released notebook's cells up to the first check with points, for each kind of answer."""
+    """Return the code of a released notebook's cells up to the first check with points, for each
+    kind of answer.
+    """
     released = nbformat.read(folder / f"{folder.name}.ipynb", as_version=4)
     answers, found = AnswerCells(ROOT / "solutions" / folder.name, released), []
     for cell in released.cells:
@@ -51,15 +55,22 @@ def cells(folder):
                 break
     *before, check = found
     listed = next(iter(answers.listed(call.subject, "wrong")))
-    wrong = {"listed": answers.cell(call.subject, listed), "unlisted": UNLISTED.format(name=call.subject)}
+    wrong = {
+        "listed": answers.cell(call.subject, listed),
+        "unlisted": UNLISTED.format(name=call.subject),
+    }
     return {"right": found, **{kind: [*before, own, check] for kind, own in wrong.items()}}
 
 
 def measured(folder, code):
-    """Return seconds on the clock, seconds of the processor, points and packages, of cells in a new kernel."""
+    """Return seconds on the clock, seconds of the processor, points and packages, of cells in a
+    new kernel.
+    """
     notebook = new_notebook(cells=[new_code_cell(each) for each in (BEGIN, *code, END)])
     with tempfile.TemporaryDirectory() as place:
-        own = shutil.copytree(folder, Path(place) / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+        own = shutil.copytree(
+            folder, Path(place) / folder.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
         notebook = NotebookClient(notebook, resources={"metadata": {"path": own}}).execute()
     *_, points, (clock, processor, loaded) = (
         ast.literal_eval(output.data["text/plain"])
@@ -77,7 +88,10 @@ def main(*names):
         if not names or folder.name in names:
             for kind, code in cells(folder).items():
                 clock, processor, points, loaded = measured(folder, code)
-                row = f"{folder.name:22}{kind:10}{clock:8.2f}{processor:11.2f}{points:8.2f}   {', '.join(loaded)}"
+                row = (
+                    f"{folder.name:22}{kind:10}{clock:8.2f}{processor:11.2f}{points:8.2f}   "
+                    f"{', '.join(loaded)}"
+                )
                 print(row, flush=True)
 
 

@@ -1,13 +1,17 @@
-"""Exact attention that never holds n x n: one Triton kernel forward, two backward, in fp16, bf16 and fp32.
+"""Exact attention that never holds n x n: one Triton kernel forward, two backward, in fp16, bf16
+and fp32.
 
     out = flash_attention(q, k, v, causal=True)  # differentiable
-    out, lse = flash_attention_forward(q, k, v)  # with the log-sum-exp of each row of scores, (b, h, n)
+    out, lse = flash_attention_forward(q, k, v)  # with the log-sum-exp of each row of scores, (b,
+    h, n)
 
-A program owns a block of rows and walks over the tiles of the other axis; a tile of scores lives on the chip, between
-two matrix products, and is never written to memory. Rows are queries forward and for dQ, keys for dK and dV.
+A program owns a block of rows and walks over the tiles of the other axis; a tile of scores lives on
+the chip, between two matrix products, and is never written to memory. Rows are queries forward and
+for dQ, keys for dK and dV.
 
-Without a GPU the same kernels run in Triton's interpreter: set TRITON_INTERPRET=1 before triton is imported.
-The algorithm is FlashAttention-2's (Dao, 2023); the online softmax is Milakov and Gimelshein's (2018).
+Without a GPU the same kernels run in Triton's interpreter: set TRITON_INTERPRET=1 before triton is
+imported. The algorithm is FlashAttention-2's (Dao, 2023); the online softmax is Milakov and
+Gimelshein's (2018).
 """
 
 import functools
@@ -19,14 +23,18 @@ import triton
 import triton.language as tl
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-LOG2_E = tl.constexpr(math.log2(math.e))  # exp(x) = exp2(x LOG2_E), and exp2 is an instruction of the chip
+# exp(x) = exp2(x LOG2_E), and exp2 is an instruction of the chip
+LOG2_E = tl.constexpr(math.log2(math.e))
 LOG_2 = tl.constexpr(math.log(2))
-# One compiled kernel for all lengths and counts of heads: 1 and multiples of 16 are nothing special.
+# One compiled kernel for all lengths and counts of heads: 1 and multiples of 16 are nothing
+# special.
 NO_SPECIAL = ["n_q", "n_k", "together"]
 
 
 class Blocks(NamedTuple):
-    """How a kernel cuts the work: the sides of a tile of scores, warps of a program, stages of its pipeline."""
+    """How a kernel cuts the work: the sides of a tile of scores, warps of a program, stages of
+    its pipeline.
+    """
 
     queries: int
     keys: int
@@ -34,21 +42,26 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# By kernel, by bytes of a number, by the width of a head (rounded up to a power of two). For 2 bytes and widths of 64
-# and 128 these are the fastest that `python benchmarks/gpu.py tuning` found on an H100; narrower heads have those of
-# 64. For 4 bytes nothing was timed yet: such products need many registers, and these tiles, compiled for an H100, fit
-# in them or spill the least of those tried.
+# By kernel, by bytes of a number, by the width of a head (rounded up to a power of two). For 2
+# bytes and widths of 64 and 128 these are the fastest that `python benchmarks/gpu.py tuning` found
+# on an H100; narrower heads have those of
+# 64. For 4 bytes nothing was timed yet: such products need many registers, and these tiles,
+#     compiled for an H100, fit in them or spill the least of those tried.
 TUNED = {
-    ("forward", 2): dict.fromkeys((16, 32, 64), Blocks(64, 128, 4, 3)) | {128: Blocks(128, 128, 8, 3)},
-    ("queries", 2): dict.fromkeys((16, 32, 64), Blocks(64, 64, 4, 3)) | {128: Blocks(128, 64, 8, 4)},
+    ("forward", 2): dict.fromkeys((16, 32, 64), Blocks(64, 128, 4, 3))
+    | {128: Blocks(128, 128, 8, 3)},
+    ("queries", 2): dict.fromkeys((16, 32, 64), Blocks(64, 64, 4, 3))
+    | {128: Blocks(128, 64, 8, 4)},
     ("keys", 2): dict.fromkeys((16, 32, 64), Blocks(128, 64, 4, 2)) | {128: Blocks(32, 64, 4, 3)},
     ("forward", 4): dict.fromkeys((16, 32, 64), Blocks(64, 32, 8, 1)) | {128: Blocks(32, 64, 8, 1)},
     ("queries", 4): dict.fromkeys((16, 32, 64), Blocks(32, 32, 8, 1)) | {128: Blocks(32, 16, 8, 1)},
     ("keys", 4): dict.fromkeys((16, 32, 64), Blocks(32, 32, 8, 1)) | {128: Blocks(32, 16, 8, 1)},
 }
 SHARED = 224 * 1024  # bytes of a chip's shared memory that those ask for at most
-SMALL = Blocks(32, 16, 4, 1)  # for chips with less, and for the interpreter: small inputs have several tiles
-SMALL_CACHE = 2**14  # bytes of the cache that the interpreter pretends to have: small inputs do not fit as a whole
+# for chips with less, and for the interpreter: small inputs have several tiles
+SMALL = Blocks(32, 16, 4, 1)
+# bytes of the cache that the interpreter pretends to have: small inputs do not fit as a whole
+SMALL_CACHE = 2**14
 
 
 def flash_attention(q, k, v, causal=False):
@@ -82,7 +95,8 @@ def flash_attention_forward(q, k, v, causal=False):
     -------
     out : tensor, shape (b, h, n_q, d)
     lse : tensor of float32, shape (b, h, n_q)
-        The natural logarithm of the sum of exp(scores) in each row; -inf where a query sees nothing.
+        The natural logarithm of the sum of exp(scores) in each row; -inf where a query sees
+        nothing.
     """
     b, h, n_q, _d = _check(q, k, v)
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
@@ -95,7 +109,9 @@ def flash_attention_forward(q, k, v, causal=False):
 
 
 def flash_attention_backward(q, k, v, out, lse, d_out, causal=False):
-    """Return the gradients (dq, dk, dv) of sum(out * d_out), from what `flash_attention_forward` returned."""
+    """Return the gradients (dq, dk, dv) of sum(out * d_out), from what `flash_attention_forward`
+    returned.
+    """
     _check(q, k, v)
     q, k, v, out, d_out = (x.contiguous() for x in (q, k, v, out, d_out))
     dq, delta = _run_backward_queries(q, k, v, out, lse, d_out, causal)
@@ -117,20 +133,34 @@ class _FlashAttention(torch.autograd.Function):
         return *flash_attention_backward(*ctx.saved_tensors, d_out, ctx.causal), None
 
 
-# What all kernels share. A matrix of one head is (n, D), row after row; BLOCK_D is D rounded up to a power of two.
+# What all kernels share. A matrix of one head is (n, D), row after row; BLOCK_D is D rounded up to
+# a power of two.
 
 
 @triton.jit
 def _dot(a, b, acc=None):
-    """Return a @ b (+ acc), summed in float32. "ieee": operands of float32 are not rounded to TF32 first."""
+    """Return a @ b (+ acc), summed in float32. "ieee": operands of float32 are not rounded to
+    TF32 first.
+    """
     if INTERPRETED:  # it can't multiply bfloat16; as float32 these are the same numbers
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, acc, input_precision="ieee")
 
 
 @triton.jit
-def _load(matrix, first, n, D: tl.constexpr, ROWS: tl.constexpr, BLOCK_D: tl.constexpr, INSIDE: tl.constexpr):
-    """Load the tile of ROWS rows from `first`, with 0 where the matrix has nothing. INSIDE: no row is beyond n."""
+def _load(
+    matrix,
+    first,
+    n,
+    D: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    INSIDE: tl.constexpr,
+):
+    """Load the tile of ROWS rows from `first`, with 0 where the matrix has nothing.
+
+    INSIDE: no row is beyond n.
+    """
     rows, columns = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     pointers = matrix + first * D + (rows[:, None] * D + columns[None, :])
     if INSIDE and D == BLOCK_D:
@@ -152,7 +182,10 @@ def _store(matrix, first, n, tile, D: tl.constexpr, ROWS: tl.constexpr, BLOCK_D:
 
 @triton.jit
 def _visible(queries, keys, n_q, n_k, CAUSAL: tl.constexpr):
-    """Return where a query sees a key. One of the two is a column, (rows, 1), the other a row, (1, columns)."""
+    """Return where a query sees a key.
+
+    One of the two is a column, (rows, 1), the other a row, (1, columns).
+    """
     visible = (keys < n_k) & (queries < n_q)
     if CAUSAL:
         visible = visible & (keys <= queries + (n_k - n_q))
@@ -161,10 +194,12 @@ def _visible(queries, keys, n_q, n_k, CAUSAL: tl.constexpr):
 
 @triton.jit
 def _keys_for(first, n_q, n_k, CAUSAL: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Return how far the block of queries from `first` walks: where whole tiles are seen, and where any are.
+    """Return how far the block of queries from `first` walks: where whole tiles are seen, and where
+    any are.
 
-    Up to `whole`, no tile needs a mask. From there on, tiles are cut by the diagonal or by the end of the keys.
-    Behind `end` the block sees nothing: causal attention leaves out about half of the tiles.
+    Up to `whole`, no tile needs a mask. From there on, tiles are cut by the diagonal or by the end
+    of the keys. Behind `end` the block sees nothing: causal attention leaves out about half of the
+    tiles.
     """
     whole, end = n_k // BLOCK_K * BLOCK_K, n_k
     if CAUSAL:
@@ -178,8 +213,9 @@ def _keys_for(first, n_q, n_k, CAUSAL: tl.constexpr, BLOCK_Q: tl.constexpr, BLOC
 def _place(n, together, BLOCK: tl.constexpr, LONGEST_LAST: tl.constexpr):
     """Return which head (a long integer), and which first row, this program works at.
 
-    Programs begin with the longest block of each of `together` heads, so that only short ones are left at the end,
-    when there is no other work for a multiprocessor. Then come the next `together` heads.
+    Programs begin with the longest block of each of `together` heads, so that only short ones are
+    left at the end, when there is no other work for a multiprocessor. Then come the next `together`
+    heads.
     """
     blocks = tl.cdiv(n, BLOCK)
     group = tl.program_id(0) // (together * blocks)
@@ -196,10 +232,13 @@ def _place(n, together, BLOCK: tl.constexpr, LONGEST_LAST: tl.constexpr):
 @triton.jit
 def _forward_tile(
     acc, total, top, q, k, v, first, start, n_q, n_k, scale,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Take one tile of keys in: find the new maximum of each row, scale the sums so far to it, and add the tile."""
+    """Take one tile of keys in: find the new maximum of each row, scale the sums so far to it,
+    and add the tile.
+    """
     tile = _load(k, start, n_k, D, BLOCK_K, BLOCK_D, not MASKED)
     scores = _dot(q, tl.trans(tile))  # (BLOCK_Q, BLOCK_K), on the chip
     if MASKED:
@@ -221,9 +260,13 @@ def _forward_tile(
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _forward(
     q, k, v, out, lse, n_q, n_k, scale, together,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One block of queries of one head: rows of `out`, and their log-sum-exp. `scale` has LOG2_E in it."""
+    """One block of queries of one head: rows of `out`, and their log-sum-exp.
+
+    `scale` has LOG2_E in it.
+    """
     head, first = _place(n_q, together, BLOCK_Q, CAUSAL)
     q, k, v = q + head * n_q * D, k + head * n_k * D, v + head * n_k * D
     rows = _load(q, first, n_q, D, BLOCK_Q, BLOCK_D, False)
@@ -233,11 +276,43 @@ def _forward(
     whole, end = _keys_for(first, n_q, n_k, CAUSAL, BLOCK_Q, BLOCK_K)
     for start in range(0, whole, BLOCK_K):
         acc, total, top = _forward_tile(
-            acc, total, top, rows, k, v, first, start, n_q, n_k, scale, CAUSAL, D, BLOCK_D, BLOCK_Q, BLOCK_K, False
+            acc,
+            total,
+            top,
+            rows,
+            k,
+            v,
+            first,
+            start,
+            n_q,
+            n_k,
+            scale,
+            CAUSAL,
+            D,
+            BLOCK_D,
+            BLOCK_Q,
+            BLOCK_K,
+            False,
         )
     for start in range(whole, end, BLOCK_K):
         acc, total, top = _forward_tile(
-            acc, total, top, rows, k, v, first, start, n_q, n_k, scale, CAUSAL, D, BLOCK_D, BLOCK_Q, BLOCK_K, True
+            acc,
+            total,
+            top,
+            rows,
+            k,
+            v,
+            first,
+            start,
+            n_q,
+            n_k,
+            scale,
+            CAUSAL,
+            D,
+            BLOCK_D,
+            BLOCK_Q,
+            BLOCK_K,
+            True,
         )
     acc = acc / tl.where(total == 0, 1.0, total)[:, None]  # a query that sees nothing gets 0
     _store(out + head * n_q * D, first, n_q, acc, D, BLOCK_Q, BLOCK_D)
@@ -252,7 +327,8 @@ def _forward(
 @triton.jit
 def _queries_tile(
     acc, q, d_out, lse, delta, k, v, first, start, n_q, n_k, scale,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     MASKED: tl.constexpr,
 ):  # fmt: skip
     """Add what one tile of keys brings to dQ."""
@@ -272,9 +348,12 @@ def _queries_tile(
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _backward_queries(
     q, k, v, out, d_out, lse, delta, dq, n_q, n_k, scale, together,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One block of queries of one head: rows of `dq`, and of `delta`, for which it has O and dO at hand."""
+    """One block of queries of one head: rows of `dq`, and of `delta`, for which it has O and dO
+    at hand.
+    """
     head, first = _place(n_q, together, BLOCK_Q, CAUSAL)
     k, v = k + head * n_k * D, v + head * n_k * D
     rows = _load(q + head * n_q * D, first, n_q, D, BLOCK_Q, BLOCK_D, False)
@@ -302,12 +381,16 @@ def _backward_queries(
 @triton.jit
 def _keys_tile(
     dk, dv, k, v, q, d_out, lse, delta, first, start, n_q, n_k, scale,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Add what one tile of queries brings to dK and dV. Tiles are transposed here: keys are rows, queries columns.
+    """Add what one tile of queries brings to dK and dV.
 
-    Queries beyond n_q need no mask: their q, dO, lse and delta are loaded as 0, so that they bring 0.
+    Tiles are transposed here: keys are rows, queries columns.
+
+    Queries beyond n_q need no mask: their q, dO, lse and delta are loaded as 0, so that they bring
+    0.
     """
     queries_tile = _load(q, start, n_q, D, BLOCK_Q, BLOCK_D, False)
     d_out_tile = _load(d_out, start, n_q, D, BLOCK_Q, BLOCK_D, False)
@@ -329,27 +412,38 @@ def _keys_tile(
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _backward_keys(
     q, k, v, d_out, lse, delta, dk, dv, n_q, n_k, scale, together,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One block of keys of one head: rows of `dk` and `dv`, from all queries that see some of it."""
+    """One block of keys of one head: rows of `dk` and `dv`, from all queries that see some of
+    it.
+    """
     head, first = _place(n_k, together, BLOCK_K, False)  # the first keys are seen by most queries
-    q, d_out, lse, delta = q + head * n_q * D, d_out + head * n_q * D, lse + head * n_q, delta + head * n_q
+    q, d_out, lse, delta = (
+        q + head * n_q * D,
+        d_out + head * n_q * D,
+        lse + head * n_q,
+        delta + head * n_q,
+    )
     key_rows = _load(k + head * n_k * D, first, n_k, D, BLOCK_K, BLOCK_D, False)
     value_rows = _load(v + head * n_k * D, first, n_k, D, BLOCK_K, BLOCK_D, False)
     dk_rows = tl.zeros((BLOCK_K, BLOCK_D), tl.float32)
     dv_rows = tl.zeros((BLOCK_K, BLOCK_D), tl.float32)
     begin, whole = 0, 0
-    if CAUSAL:  # queries before `begin` see nothing of the block, those from `whole` on see all of it
+    # queries before `begin` see nothing of the block, those from `whole` on see all of it
+    if CAUSAL:
         begin = tl.maximum(first - (n_k - n_q), 0) // BLOCK_Q * BLOCK_Q
         whole = tl.cdiv(tl.maximum(first + BLOCK_K - 1 - (n_k - n_q), 0), BLOCK_Q) * BLOCK_Q
         for start in range(begin, tl.minimum(whole, n_q), BLOCK_Q):
             dk_rows, dv_rows = _keys_tile(
-                dk_rows, dv_rows, key_rows, value_rows, q, d_out, lse, delta, first, start, n_q, n_k, scale,
+                dk_rows, dv_rows, key_rows, value_rows, q, d_out, lse, delta, first, start, n_q,
+                n_k, scale,
                 CAUSAL, D, BLOCK_D, BLOCK_Q, BLOCK_K, True,
             )  # fmt: skip
     for start in range(whole, n_q, BLOCK_Q):
         dk_rows, dv_rows = _keys_tile(
-            dk_rows, dv_rows, key_rows, value_rows, q, d_out, lse, delta, first, start, n_q, n_k, scale,
+            dk_rows, dv_rows, key_rows, value_rows, q, d_out, lse, delta, first, start, n_q, n_k,
+            scale,
             CAUSAL, D, BLOCK_D, BLOCK_Q, BLOCK_K, False,
         )  # fmt: skip
     _store(dk + head * n_k * D, first, n_k, dk_rows * (scale / LOG2_E), D, BLOCK_K, BLOCK_D)
@@ -366,12 +460,20 @@ def _check(q, k, v):
         raise ValueError(f"b, h and d of q, k and v differ: {_shapes(q, k, v)}")
     if not 1 <= q.shape[3] <= 128:
         raise ValueError(f"d is 1 to 128, not {q.shape[3]}")
-    if len({q.dtype, k.dtype, v.dtype}) > 1 or q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
-        raise ValueError(f"one of float16, bfloat16 and float32 for all: not {q.dtype}, {k.dtype}, {v.dtype}")
+    if len({q.dtype, k.dtype, v.dtype}) > 1 or q.dtype not in (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+    ):
+        raise ValueError(
+            f"one of float16, bfloat16 and float32 for all: not {q.dtype}, {k.dtype}, {v.dtype}"
+        )
     if len({q.device, k.device, v.device}) > 1:
         raise ValueError(f"q, k and v are on different devices: {q.device}, {k.device}, {v.device}")
     if not (q.is_cuda or INTERPRETED.value):
-        raise ValueError(f"no kernel runs on {q.device}: set TRITON_INTERPRET=1 before triton is imported")
+        raise ValueError(
+            f"no kernel runs on {q.device}: set TRITON_INTERPRET=1 before triton is imported"
+        )
     return q.shape
 
 
@@ -380,7 +482,9 @@ def _shapes(*tensors):
 
 
 def _width(d):
-    """Return the width of a tile for heads of d numbers: a power of two, as Triton asks, and 16 at least."""
+    """Return the width of a tile for heads of d numbers: a power of two, as Triton asks, and 16
+    at least.
+    """
     return max(16, triton.next_power_of_2(d))
 
 
@@ -397,7 +501,9 @@ def _blocks(kernel, q):
 
 
 def _together(q, k):
-    """Return how many heads begin together: all, if the cache holds what they walk over (two matrices each), or 1."""
+    """Return how many heads begin together: all, if the cache holds what they walk over (two
+    matrices each), or 1.
+    """
     b, h, n_q, d = q.shape
     cache = _chip(q.device).L2_cache_size if q.is_cuda else SMALL_CACHE
     return b * h if 2 * b * h * max(n_q, k.shape[2]) * d * q.element_size() <= cache else 1
@@ -408,7 +514,9 @@ def _run_backward_queries(q, k, v, out, lse, d_out, causal):
     dq, delta = torch.empty_like(q), torch.empty_like(lse)
     grid = (b * h * triton.cdiv(n_q, blocks.queries),)
     with torch.cuda.device_of(q):
-        _backward_queries[grid](q, k, v, out, d_out, lse, delta, dq, **_options(q, k, causal, blocks))
+        _backward_queries[grid](
+            q, k, v, out, d_out, lse, delta, dq, **_options(q, k, causal, blocks)
+        )
     return dq, delta
 
 

@@ -1,13 +1,16 @@
-"""Check and measure attention on a GPU: `python benchmarks/gpu.py all --budget 540`. It writes book/data/gpu.json.
+"""Check and measure attention on a GPU: `python benchmarks/gpu.py all --budget 540`.
 
-    python benchmarks/gpu.py all --budget 540   # what is still missing, what tells the most first; stops before 540 s
-    python benchmarks/gpu.py ceilings layer     # these parts anew; what was measured of the others stays
+It writes book/data/gpu.json.
+
+    python benchmarks/gpu.py all --budget 540  # what is missing, what tells the most first; stops before 540 s
+    python benchmarks/gpu.py ceilings layer    # these parts again; the records of the others stay
     python benchmarks/gpu.py --table            # what was measured last, as Markdown
-    python benchmarks/gpu.py --goals            # which goals were met, by how much others were missed, where to look
-    python benchmarks/gpu.py all --quick        # prove all of it on a CPU, in Triton's interpreter; no record
+    python benchmarks/gpu.py --goals           # which goals were met, and by how much others were missed
+    python benchmarks/gpu.py all --quick       # run all of it on a CPU, in Triton's interpreter; no record
 
-`benchmarks/README.md` says what is measured, and how. This process measures nothing: another does (`gpu_worker.py`).
-"""
+`benchmarks/README.md` says what is measured, and how. This process measures nothing: another does
+(`gpu_worker.py`).
+"""  # noqa: E501
 
 import argparse
 import contextlib
@@ -22,7 +25,14 @@ import gpu_compile
 import gpu_tables
 from gpu_worker import HUNG, Died, Worker
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # for a Python in which the course is not installed
@@ -52,7 +62,8 @@ PARTS = {  # in the order of their worth
     "rnn": "a recurrent layer beside attention",
     "tuning": "block sizes of the kernels",
 }
-TURN = 90  # seconds after which a part lets the next one begin; its other cases come when all have had a turn
+# seconds after which a part lets the next one begin; its other cases come when all have had a turn
+TURN = 90
 FRESH = ("timing",)  # parts that need a process in which nothing was computed yet
 RESERVED = 3  # seconds of the budget for the end
 
@@ -87,7 +98,10 @@ class Run:
         self.record = Record(path, self.ask("machine"), gpu_compile.digests())
 
     def ask(self, *question):
-        """Ask the process that measures; start it where there is none. RuntimeError where the answer is a failure."""
+        """Ask the process that measures; start it where there is none.
+
+        RuntimeError where the answer is a failure.
+        """
         self.worker = self.worker or Worker()
         try:
             kind, answer = self.worker.ask(question, min(HUNG, self.end - time.monotonic()))
@@ -108,7 +122,9 @@ class Run:
             self.worker = None
 
     def measure(self, parts, progress):
-        """Measure what is missing of these parts, in turns, until all is there or the time is over."""
+        """Measure what is missing of these parts, in turns, until all is there or the time is
+        over.
+        """
         todo = [part for part in parts if not self.record.has(part)]
         for part in parts:
             if part not in todo:
@@ -170,14 +186,20 @@ class Run:
             self.record.finish(part)
             self.outcome[part] = f"{len(cases)} of {len(cases)} cases"
             return True
-        self.outcome[part] = f"left: {len(cases) - len(done)} of {len(cases)} cases, {failed} of them failed"
+        self.outcome[part] = (
+            f"left: {len(cases) - len(done)} of {len(cases)} cases, {failed} of them failed"
+        )
         if absent:
             self.outcome[part] = f"left out: {absent}"
         return bool(absent) or len(done) + failed == len(cases)
 
     def fail(self, part, case, error):
         """Keep what went wrong."""
-        said = f"more than {HUNG} s" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        said = (
+            f"more than {HUNG} s"
+            if isinstance(error, TimeoutError)
+            else str(error) or type(error).__name__
+        )
         self.failed[part, case] = said
         self.outcome[part] = f"failed: {said}"
 
@@ -194,7 +216,9 @@ class Run:
 
 @contextlib.contextmanager
 def conditions(record, part):
-    """Note the clock, heat, power and throttling of the device while a part is measured, where nvidia-smi tells."""
+    """Note the clock, heat, power and throttling of the device while a part is measured, where
+    nvidia-smi tells.
+    """
     found = {}
     try:
         with watched() as found:
@@ -209,12 +233,25 @@ def arguments():
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     listed = "; ".join(f"{part}: {about}" for part, about in PARTS.items())
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{ALL} (the default): what is missing. Or {listed}")
-    parser.add_argument("--budget", type=float, default=1800, help="seconds that it may take in all")
-    parser.add_argument("--record", type=Path, help="the file of results (default: book/data/gpu.json)")
-    parser.add_argument("--table", action="store_true", help="print what was measured last, as Markdown")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"{ALL} (the default): what is missing. Or {listed}",
+    )
+    parser.add_argument(
+        "--budget", type=float, default=1800, help="seconds that it may take in all"
+    )
+    parser.add_argument(
+        "--record", type=Path, help="the file of results (default: book/data/gpu.json)"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print what was measured last, as Markdown"
+    )
     parser.add_argument("--goals", action="store_true", help="print which goals were met")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes on a CPU, in the interpreter; no record")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes on a CPU, in the interpreter; no record"
+    )
     return parser
 
 
@@ -224,7 +261,9 @@ def main():
     options = parser.parse_args()
     unknown = set(options.parts) - {*PARTS, ALL}
     if unknown:
-        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {ALL}, {', '.join(PARTS)}")
+        parser.error(
+            f"no part is called {', '.join(sorted(unknown))}; there are {ALL}, {', '.join(PARTS)}"
+        )
     if options.quick and options.record and options.record.resolve() == RECORD:
         parser.error(f"--quick proves the way, and measures nothing: not into {RECORD}")
     if options.budget <= RESERVED:
@@ -236,7 +275,11 @@ def main():
         record = json.loads(path.read_text(encoding="utf-8"))
         print(gpu_tables.everything(record) if options.table else gpu_tables.told_goals(record))
         if options.goals and gpu_compile.COMPILED.exists():
-            print("\nThe kernels as they are compiled:", *gpu_compile.limits(gpu_compile.read()), sep="\n  ")
+            print(
+                "\nThe kernels as they are compiled:",
+                *gpu_compile.limits(gpu_compile.read()),
+                sep="\n  ",
+            )
         return 0
     os.environ.pop("TRITON_INTERPRET", None)
     if options.quick:
@@ -271,7 +314,11 @@ def measure(options, path):
     if options.quick:
         print(gpu_tables.everything(json.loads(json.dumps(record.data))))
     print(run.summary())
-    print(f"In {path}." if not options.quick else "A dry run: none of these figures is one of a device.")
+    print(
+        f"In {path}."
+        if not options.quick
+        else "A dry run: none of these figures is one of a device."
+    )
     return status or bool(run.failed)
 
 

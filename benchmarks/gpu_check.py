@@ -14,32 +14,51 @@ from multi_head_layer import MultiHeadLayer
 LIMITS = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}  # of ||found - right|| / ||right||
 LSE_LIMIT = 1e-5  # products of half floats are exact in float32, which the log-sum-exp is summed in
 SMALL_CASES = [(40, 40, 16), (37, 37, 48), (17, 50, 64), (50, 17, 24), (1, 33, 128), (66, 65, 80)]
-LARGE_CASES = [(n, n, d) for n, d in zip((1000, 1024, 777, 512, 129), (16, 32, 48, 64, 128), strict=True)]
-LARGE_CASES += [(257, 1000, 96), (1000, 257, 128), (1000, 257, 64), (1, 4097, 80), (4097, 4097, 128)]
+LARGE_CASES = [
+    (n, n, d) for n, d in zip((1000, 1024, 777, 512, 129), (16, 32, 48, 64, 128), strict=True)
+]
+LARGE_CASES += [
+    (257, 1000, 96),
+    (1000, 257, 128),
+    (1000, 257, 64),
+    (1, 4097, 80),
+    (4097, 4097, 128),
+]
 
 
 def cases():
     """Return what to compare the kernel at: (n_q, n_k, d), causal, dtype."""
     found = list(itertools.product(SMALL_CASES + LARGE_CASES, (False, True), DTYPES))
     if DEVICE == "cpu":  # seconds count: half floats at one size
-        return [case for case in found if case[0] in SMALL_CASES[: 6 if case[2] == "float32" else 1]]
+        return [
+            case for case in found if case[0] in SMALL_CASES[: 6 if case[2] == "float32" else 1]
+        ]
     return found
 
 
 def checked(case):
-    """Compare the kernel with float64 in one case: return each (what, error, limit), right if error <= limit."""
+    """Compare the kernel with float64 in one case: return each (what, error, limit), right if
+    error <= limit.
+    """
     (n_q, n_k, d), causal, dtype = case
     what = f"n_q = {n_q}, n_k = {n_k}, d = {d}, causal = {causal}, {dtype}"
     q, k, v = inputs = qkv(2, 1 if DEVICE == "cpu" else 3, n_q, d, DTYPES[dtype], n_k=n_k)
-    upstream = torch.randn(*q.shape[:2], d, n_q, device=DEVICE).to(q.dtype).transpose(2, 3)  # not contiguous
+    # not contiguous
+    upstream = torch.randn(*q.shape[:2], d, n_q, device=DEVICE).to(q.dtype).transpose(2, 3)
     right, right_lse, right_grads = exact(inputs, upstream, causal)
     poison = [torch.full_like(x, torch.nan) for x in (q, k, v)]
     del poison  # so that what is allocated next may well be NaN
     out, lse = flash_attention_forward(*inputs, causal)
     found = [(f"out: {what}", distance(out, right), LIMITS[dtype])]
     seen = right_lse.isfinite()
-    same = torch.equal(lse[~seen].double(), right_lse[~seen]) and lse.dtype == torch.float32 and out.dtype == q.dtype
-    found.append((f"lse: {what}", distance(lse[seen], right_lse[seen]) if same else math.inf, LSE_LIMIT))
+    same = (
+        torch.equal(lse[~seen].double(), right_lse[~seen])
+        and lse.dtype == torch.float32
+        and out.dtype == q.dtype
+    )
+    found.append(
+        (f"lse: {what}", distance(lse[seen], right_lse[seen]) if same else math.inf, LSE_LIMIT)
+    )
     grads = torch.autograd.grad(flash_attention(*inputs, causal), inputs, upstream)
     for name, own, other in zip(("dq", "dk", "dv"), grads, right_grads, strict=True):
         found.append((f"{name}: {what}", distance(own, other), LIMITS[dtype]))
@@ -51,7 +70,9 @@ def checked(case):
 
 
 def exact(inputs, upstream, causal):
-    """Return out, log-sum-exp and gradients in float64; where a query sees nothing, 0, -inf and 0."""
+    """Return out, log-sum-exp and gradients in float64; where a query sees nothing, 0, -inf and
+    0.
+    """
     q, k, v = wide = [x.detach().double().requires_grad_() for x in inputs]
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if causal:
@@ -76,11 +97,15 @@ class Cache:
 
 
 def checked_layer():
-    """Compare the layer on this device, in each dtype, with float64 on the CPU: all at once, and through a cache."""
+    """Compare the layer on this device, in each dtype, with float64 on the CPU: all at once, and
+    through a cache.
+    """
     for dtype, kv_heads, is_causal in itertools.product(DTYPES, (4, 2, 1), (False, True)):
         made = MultiHeadLayer(64, 4, kv_heads).to(DEVICE, DTYPES[dtype])
         wide = MultiHeadLayer(64, 4, kv_heads).double()
-        wide.load_state_dict({name: value.cpu().double() for name, value in made.state_dict().items()})
+        wide.load_state_dict(
+            {name: value.cpu().double() for name, value in made.state_dict().items()}
+        )
         x = torch.randn(2, 300, 64, device=DEVICE, dtype=DTYPES[dtype])
         what = f"layer: h_kv = {kv_heads}, causal = {is_causal}, {dtype}"
         right = wide(x.cpu().double(), is_causal=is_causal)
@@ -88,15 +113,26 @@ def checked_layer():
         mask = torch.rand(2, 1, 300) < 0.5
         mask[0] = False
         right = wide(x.cpu().double(), mask, is_causal)
-        yield f"{what}, masked", distance(made(x, mask.to(DEVICE), is_causal).cpu(), right), LIMITS[dtype]
+        yield (
+            f"{what}, masked",
+            distance(made(x, mask.to(DEVICE), is_causal).cpu(), right),
+            LIMITS[dtype],
+        )
         if is_causal:
             cache, parts = Cache(), x.split([7, 1, 280, 12], dim=1)
             found = torch.cat([made(part, is_causal=True, cache=cache) for part in parts], dim=1)
-            yield f"{what}, cache", distance(found.cpu(), wide(x.cpu().double(), is_causal=True)), LIMITS[dtype]
+            yield (
+                f"{what}, cache",
+                distance(found.cpu(), wide(x.cpu().double(), is_causal=True)),
+                LIMITS[dtype],
+            )
 
 
 def kernel():
-    """Check the kernel. On a device each case compiles three, which takes most of the time: on all cores."""
+    """Check the kernel.
+
+    On a device each case compiles three, which takes most of the time: on all cores.
+    """
     if DEVICE == "cpu":
         return judged(itertools.chain(*map(checked, cases())))
     with ProcessPoolExecutor(
@@ -109,7 +145,11 @@ def judged(found):
     """Return the largest error of each kind, and under "wrong" what is more than its limit."""
     largest, wrong = {}, []
     for what, error, limit in found:
-        kind = f"{what.partition(':')[0]}, {what.rpartition(', ')[2]}" if what[:5] != "layer" else "layer"
+        kind = (
+            f"{what.partition(':')[0]}, {what.rpartition(', ')[2]}"
+            if what[:5] != "layer"
+            else "layer"
+        )
         largest[kind] = max(largest.get(kind, 0.0), error)
         if not error <= limit:
             wrong.append(f"{what}: {error:.1e}, more than {limit:.0e}")

@@ -1,8 +1,10 @@
-"""Compile the kernels with many block sizes for an H100, without one: `python benchmarks/gpu_compile.py`.
+"""Compile the kernels with many block sizes for an H100, without one: `python
+benchmarks/gpu_compile.py`.
 
-It writes `compiled.json`, one row for each: what a kernel asks for of registers, of local memory (what did not fit
-into registers) and of the chip's shared memory. What cannot be fast is told apart here, so that a GPU's time is spent
-on the rest: `python benchmarks/gpu.py tuning` tries those that `worth_trying` returns.
+It writes `compiled.json`, one row for each: what a kernel asks for of registers, of local memory
+(what did not fit into registers) and of the chip's shared memory. What cannot be fast is told apart
+here, so that a GPU's time is spent on the rest: `python benchmarks/gpu.py tuning` tries those that
+`worth_trying` returns.
 """
 
 import argparse
@@ -24,13 +26,16 @@ KERNELS = {"forward": "_forward", "queries": "_backward_queries", "keys": "_back
 WIDTHS = (64, 128)  # of a head; narrower ones take the block sizes of 64
 PATIENCE = 300  # seconds for one, on a machine that may be busy
 CAPABILITY = 90  # an H100's, and an H200's
-REGISTERS, SHARED, WARPS = 65536, 228 * 1024, 64  # of a multiprocessor; one program may have 227 KB and 255 registers
+# of a multiprocessor; one program may have 227 KB and 255 registers
+REGISTERS, SHARED, WARPS = 65536, 228 * 1024, 64
 SPILLED = 256  # bytes of a thread's local memory
 RESERVED = 1024  # bytes of shared memory that each program takes besides
 
 
 def candidates():
-    """Return what to compile: (kernel, bytes of a number, width of a head, queries, keys, warps, stages) each."""
+    """Return what to compile: (kernel, bytes of a number, width of a head, queries, keys, warps,
+    stages) each.
+    """
     found = []
     for size, width, kernel in itertools.product((2, 4), WIDTHS, KERNELS):
         rows, columns = ((64, 128), (32, 64, 128)) if size == 2 else ((32, 64), (16, 32, 64))
@@ -46,7 +51,11 @@ def tuned():
     import flash_attention
 
     sizes = flash_attention.TUNED.items()
-    return [(kernel, size, width, *blocks[width]) for (kernel, size), blocks in sizes for width in WIDTHS]
+    return [
+        (kernel, size, width, *blocks[width])
+        for (kernel, size), blocks in sizes
+        for width in WIDTHS
+    ]
 
 
 def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
@@ -69,17 +78,27 @@ def compiled(kernel, size, width, queries, keys, warps, stages, causal=True):
     blocks = kernels.Blocks(queries, keys, warps, stages)
     options = kernels._options(*torch.empty(2, 1, 1, 8, width), causal, blocks)
     constants = {key: value for key, value in options.items() if key.isupper()}
-    return for_h100(getattr(kernels, KERNELS[kernel]), constants, size, num_warps=warps, num_stages=stages)
+    return for_h100(
+        getattr(kernels, KERNELS[kernel]), constants, size, num_warps=warps, num_stages=stages
+    )
 
 
 def step(kernel, width):
-    """Compile the fastest step of a kernel in `variants.py`, causal, in bfloat16; return what Triton made of it."""
+    """Compile the fastest step of a kernel in `variants.py`, causal, in bfloat16; return what
+    Triton made of it.
+    """
     import variants
 
     made = {"forward": variants._forward_described, "queries": variants._queries_described}
     flags = {"forward": {"PERSISTENT": False}, "keys": {"ONE_PASS": False}}.get(kernel, {})
     blocks = variants.FASTEST[kernel, width]
-    flags |= {"CAUSAL": True, "D": width, "BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys, "ACROSS": True}
+    flags |= {
+        "CAUSAL": True,
+        "D": width,
+        "BLOCK_Q": blocks.queries,
+        "BLOCK_K": blocks.keys,
+        "ACROSS": True,
+    }
     launch = {"num_warps": blocks.warps, "num_stages": blocks.stages, "maxnreg": blocks.registers}
     return for_h100(made.get(kernel, variants._keys_described), flags, 2, **launch)
 
@@ -91,11 +110,15 @@ def gluon(kernel, width, blocks):
     shape = {"CAUSAL": True, "D": width, "BLOCK_K": blocks.keys, "STAGES": blocks.stages}
     if kernel == "forward":
         return for_h100(hopper._forward, shape | {"GROUPS": blocks.queries // 64}, 2, num_warps=4)
-    return for_h100(hopper._backward_keys, shape | {"BLOCK_Q": blocks.queries}, 2, num_warps=blocks.warps)
+    return for_h100(
+        hopper._backward_keys, shape | {"BLOCK_Q": blocks.queries}, 2, num_warps=blocks.warps
+    )
 
 
 def for_h100(made, constants, size, **launch):
-    """Compile a kernel for an H100 with these constants; its numbers have 2 bytes (bfloat16) or 4 (float32)."""
+    """Compile a kernel for an H100 with these constants; its numbers have 2 bytes (bfloat16) or
+    4 (float32).
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -104,15 +127,21 @@ def for_h100(made, constants, size, **launch):
     kinds = dict.fromkeys(("n_q", "n_k", "heads", "together"), "i32")
     kinds |= {"scale": "fp32", "lse": "*fp32", "delta": "*fp32"}
     matrix = "*bf16" if size == 2 else "*fp32"
-    types = {key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names}
+    types = {
+        key: "constexpr" if key in constants else kinds.get(key, matrix) for key in made.arg_names
+    }
     aligned = [number for number, key in enumerate(types) if types[key].startswith("*")]
     kind = GluonASTSource if made.is_gluon() else ASTSource
-    source = kind(made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned})
+    source = kind(
+        made, types, constants, {(number,): [["tt.divisibility", 16]] for number in aligned}
+    )
     return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=launch)
 
 
 def resources(made):
-    """Return (registers of a thread, bytes of its local memory) of a compiled kernel, by Triton's own cuobjdump."""
+    """Return (registers of a thread, bytes of its local memory) of a compiled kernel, by
+    Triton's own cuobjdump.
+    """
     import triton
 
     program = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -121,7 +150,9 @@ def resources(made):
         file.flush()
         command = [str(program), "--dump-resource-usage", file.name]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    words = dict(word.split(":") for word in said.partition("Function ")[2].split() if word.count(":") == 1)
+    words = dict(
+        word.split(":") for word in said.partition("Function ")[2].split() if word.count(":") == 1
+    )
     return int(words["REG"]), int(words["STACK"])
 
 
@@ -131,11 +162,17 @@ def row(kernel, size, width, queries, keys, warps, stages):
     about |= {"warps": warps, "stages": stages}
     made = compiled(kernel, size, width, queries, keys, warps, stages)
     registers, local = resources(made)
-    return {**about, "shared_bytes": made.metadata.shared, "registers": registers, "local_bytes": local}
+    return {
+        **about,
+        "shared_bytes": made.metadata.shared,
+        "registers": registers,
+        "local_bytes": local,
+    }
 
 
 def programs(row):
-    """Return how many programs of a kernel a multiprocessor holds at one time, and what there is no more of.
+    """Return how many programs of a kernel a multiprocessor holds at one time, and what there is no
+    more of.
 
     Returns
     -------
@@ -155,7 +192,8 @@ def programs(row):
 
 
 def worth_trying(record, kernel, size, width):
-    """Return the rows whose kernel fits the chip, and spills at most `SPILLED` bytes, or hardly more than any.
+    """Return the rows whose kernel fits the chip, and spills at most `SPILLED` bytes, or hardly
+    more than any.
 
     A little costs little: of those that were the fastest on an H100, one spills 152.
     """
@@ -174,23 +212,31 @@ def read(path=COMPILED):
 
 
 def limits(record):
-    """Return lines on the kernels as they are: how many programs a multiprocessor holds, and what bounds that."""
+    """Return lines on the kernels as they are: how many programs a multiprocessor holds, and
+    what bounds that.
+    """
     lines = []
     for row in record["rows"]:
         if row.get("tuned"):
             count, limit = programs(row)
             spilled = f", {row['local_bytes']} bytes of a thread spilled" * bool(row["local_bytes"])
             lines.append(
-                f"{row['kernel']:8} {row['bytes']} bytes, d = {row['d_head']:3}: {row['queries']} x {row['keys']}, "
-                f"{row['warps']} warps: {count} at a time, for want of {limit} "
+                f"{row['kernel']:8} {row['bytes']} bytes, d = {row['d_head']:3}: {row['queries']} "
+                f"x {row['keys']}, {row['warps']} warps: {count} at a time, for want of {limit} "
                 f"({row['registers']} registers, {row['shared_bytes'] // 1024} KB{spilled})"
             )
     return lines
 
 
 def digests():
-    """Return fingerprints of the files that are measured: results of another version are not those of this one."""
-    files = {"kernels": "flash_attention.py", "layer_code": "multi_head_layer.py", "steps_code": "variants.py"}
+    """Return fingerprints of the files that are measured: results of another version are not
+    those of this one.
+    """
+    files = {
+        "kernels": "flash_attention.py",
+        "layer_code": "multi_head_layer.py",
+        "steps_code": "variants.py",
+    }
     files |= {"gluon_code": "hopper.py"}
     # However git ends lines on this system.
     texts = {key: (HERE / name).read_bytes().replace(b"\r\n", b"\n") for key, name in files.items()}
@@ -202,10 +248,16 @@ def of_kernels():
     from autograder.authoring.code_tokens import plain
 
     text = (HERE / "flash_attention.py").read_text(encoding="utf-8")
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    functions = [
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list
+    ]
     spans = [(node.decorator_list[0].lineno - 1, node.end_lineno) for node in functions]
     lines = text.split("\n")
-    return hashlib.sha256(plain("\n".join("\n".join(lines[a:b]) for a, b in spans)).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        plain("\n".join("\n".join(lines[a:b]) for a, b in spans)).encode()
+    ).hexdigest()[:16]
 
 
 def main():
@@ -224,23 +276,34 @@ def main():
     todo, rows = list(dict.fromkeys([*candidates(), *tuned()])), {}
     with ProcessPool(max_workers=options.jobs) as pool:
         futures = {pool.schedule(row, args=one, timeout=PATIENCE): one for one in todo}
-        shown = track(as_completed(futures), "compiling", len(futures), console=Console(stderr=True))
+        shown = track(
+            as_completed(futures), "compiling", len(futures), console=Console(stderr=True)
+        )
         for future in shown:
             one = futures[future]
             names = ("kernel", "bytes", "d_head", "queries", "keys", "warps", "stages")
             try:
                 rows[one] = future.result()
             except TimeoutError:
-                rows[one] = {**dict(zip(names, one, strict=True)), "why": f"not compiled within {PATIENCE} s"}
+                rows[one] = {
+                    **dict(zip(names, one, strict=True)),
+                    "why": f"not compiled within {PATIENCE} s",
+                }
             except Exception as error:  # Triton has many, and one kernel's is no other's
-                rows[one] = {**dict(zip(names, one, strict=True)), "why": f"{type(error).__name__}: {error}"[:120]}
+                rows[one] = {
+                    **dict(zip(names, one, strict=True)),
+                    "why": f"{type(error).__name__}: {error}"[:120],
+                }
     for one in tuned():
         rows[one]["tuned"] = True
     about = {"target": f"sm_{CAPABILITY}", "triton": triton.__version__, "kernels": of_kernels()}
     json_entries.write(options.record, about | {"rows": [rows[one] for one in todo]}, levels=1)
     record = read(options.record)
     groups = itertools.product(KERNELS, (2, 4), WIDTHS)
-    print(f"{len(todo)} compiled, {sum(len(worth_trying(record, *group)) for group in groups)} worth trying")
+    print(
+        f"{len(todo)} compiled, {sum(len(worth_trying(record, *group)) for group in groups)} "
+        "worth trying"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""The course on a device: its tests, exercise 11 solved and checked, and a class whose points waited for a GPU.
+"""The course on a device: its tests, exercise 11 solved and checked, and a class whose points
+waited for a GPU.
 
-Each runs in a process of its own. What a case needs of the machine (bubblewrap, nbgrader) and does not find, it says.
+Each runs in a process of its own. What a case needs of the machine (bubblewrap, nbgrader) and does
+not find, it says.
 """
 
 import contextlib
@@ -20,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 EXERCISE = "11-gpu"
 SCRIPT = ROOT / "solutions" / EXERCISE / f"{EXERCISE}.py"
 QUICK = os.environ.get("TRITON_INTERPRET") == "1"
-LAST = "# %% ask_tiled_backward [markdown]"  # a dry run goes no further: in the interpreter, all of it takes long
+# a dry run goes no further: in the interpreter, all of it takes long
+LAST = "# %% ask_tiled_backward [markdown]"
 LAST_FIGURE = "# %% demo_beside"  # it draws how fast the kernels are, which is measured elsewhere
 # test_gpu.py compares the kernel with float64 once more, as the part `check` has done by then.
 CHOSEN = {
@@ -30,9 +33,15 @@ CHOSEN = {
 
 
 def run(*arguments, **environment):
-    """Run Python in the repository; return what it printed. RuntimeError, with its last line, where it fails."""
-    known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | environment
-    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=known, capture_output=True, text=True)
+    """Run Python in the repository; return what it printed. RuntimeError, with its last line,
+    where it fails.
+    """
+    known = {
+        name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"
+    } | environment
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=ROOT, env=known, capture_output=True, text=True
+    )
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "nothing printed").splitlines()[-1]
         raise RuntimeError(f"status {done.returncode}: {last}")
@@ -48,7 +57,9 @@ def tests():
 
 
 def tested(file, words):
-    """Run a file of tests; return how many passed, and which failed or were left out, with the reason."""
+    """Run a file of tests; return how many passed, and which failed or were left out, with the
+    reason.
+    """
     needs("pytest", "xdist", "filelock", "psutil", "sqlalchemy", "nbformat")
     if file == "test_gpu_guest.py":
         needs("nbgrader", "pyseccomp", programs=["bwrap"])
@@ -66,7 +77,8 @@ def tested(file, words):
             f"tests/{file}",
         ]
         try:
-            run("-m", "pytest", *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")  # whatever else is installed
+            # whatever else is installed
+            run("-m", "pytest", *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         except RuntimeError:
             if not report.exists():
                 raise
@@ -74,7 +86,9 @@ def tested(file, words):
 
 
 def outcome(report):
-    """Return what a JUnit report of pytest says: {"passed": how many, "failed": {test: why}, "skipped": {...}}."""
+    """Return what a JUnit report of pytest says: {"passed": how many, "failed": {test: why},
+    "skipped": {...}}.
+    """
     found = {"passed": 0, "failed": {}, "skipped": {}}
     for case in ET.parse(report).iter("testcase"):  # noqa: S314
         marks = {mark.tag: mark for mark in case}
@@ -91,7 +105,9 @@ def outcome(report):
 
 
 def exercise():
-    """Return the case: the author's solution, checked as a student's script is, with nothing installed but torch."""
+    """Return the case: the author's solution, checked as a student's script is, with nothing
+    installed but torch.
+    """
     return {"solved": solved}
 
 
@@ -125,13 +141,24 @@ class Place:
         return ""
 
     def instead(self, answers):
-        """Leave the script as it is: of the author's, each function is looked at with the others."""
+        """Leave the script as it is: of the author's, each function is looked at with the
+        others.
+        """
         return contextlib.nullcontext(set())
 
     def show(self, report):
         """Keep a report."""
-        kept = {"points": report.score, "of": report.points, "waiting": report.pending, "checks": len(report.results)}
-        lost = {one.name: str(one.message)[:300] for one in report.results if one.status in ("failed", "blocked")}
+        kept = {
+            "points": report.score,
+            "of": report.points,
+            "waiting": report.pending,
+            "checks": len(report.results),
+        }
+        lost = {
+            one.name: str(one.message)[:300]
+            for one in report.results
+            if one.status in ("failed", "blocked")
+        }
         self.found[report.subject] = {**kept, "lost": lost}
 
 
@@ -154,18 +181,27 @@ def main():
 
 
 def pending():
-    """Return the cases: a class is graded where no GPU is seen, then settled and raced here; release verifies."""
+    """Return the cases: a class is graded where no GPU is seen, then settled and raced here;
+    release verifies.
+    """
     return {"class": settled} | ({} if QUICK else {"verify": verified})
 
 
 def verified():
-    """Verify the exercise with its checks on the device; return the last line that the command prints."""
+    """Verify the exercise with its checks on the device; return the last line that the command
+    prints.
+    """
     needs("nbformat", "nbgrader", "pyseccomp", "jupytext", programs=["bwrap"])
-    return {"verify": run("-m", "autograder", "release", "--verify", EXERCISE).strip().splitlines()[-1][:200]}
+    return {
+        "verify": run("-m", "autograder", "release", "--verify", EXERCISE)
+        .strip()
+        .splitlines()[-1][:200]
+    }
 
 
 def settled():
-    """Grade a class twice, the second time with `--pending`, and race its kernels beside the course's own.
+    """Grade a class twice, the second time with `--pending`, and race its kernels beside the
+    course's own.
 
     Return each student's points, those that wait, and the lines of the race.
     """
@@ -175,12 +211,22 @@ def settled():
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         run(__file__, "class", place / "submitted", PYTHONPATH=str(ROOT), **_interpreted())
-        command = ["-m", "autograder", "grade", EXERCISE, "--submitted", place / "submitted", "--into", place]
+        command = [
+            "-m",
+            "autograder",
+            "grade",
+            EXERCISE,
+            "--submitted",
+            place / "submitted",
+            "--into",
+            place,
+        ]
         run(*command, CUDA_VISIBLE_DEVICES="")
         before, said = standings(place), {}
         try:
             run(*command, "--pending")
-        except RuntimeError as error:  # nothing is settled where a guest finds no device: the reason counts
+        # nothing is settled where a guest finds no device: the reason counts
+        except RuntimeError as error:
             said = {"said": str(error)}
         if not QUICK:
             run("-m", "autograder", "race", *command[3:])
@@ -210,7 +256,9 @@ def write_class(folder):
     released = ROOT / "exercises" / EXERCISE / f"{EXERCISE}.ipynb"
     answers = AnswerCells(SCRIPT.parent, nbformat.read(released, as_version=4))
     students = {"layer": ["MultiHeadLayer"]}
-    students |= {} if QUICK else {name: list(answers.solutions) for name in ("solved", "solved-again")}
+    students |= (
+        {} if QUICK else {name: list(answers.solutions) for name in ("solved", "solved-again")}
+    )
     for student, written in students.items():
         notebook = copy.deepcopy(answers.released)
         for cell in notebook.cells:

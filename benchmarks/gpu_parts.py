@@ -1,7 +1,7 @@
 """The parts of the benchmark: each is a function that returns its cases, by name.
 
-A case is a function of nothing that returns what the record gets under the part's name; `gpu_record.merged` puts what
-several cases bring together. Cases stand in the order of their worth.
+A case is a function of nothing that returns what the record gets under the part's name;
+`gpu_record.merged` puts what several cases bring together. Cases stand in the order of their worth.
 """
 
 import contextlib
@@ -68,8 +68,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SIDE = 64 if QUICK else 8192  # of the matrices whose product gives a ceiling
 COPIED = 2**20 if QUICK else 2**32  # bytes
-LEADERBOARD = {"batch": 1, "heads": HEADS, "n": 40 if QUICK else 16384, "d_head": WIDTHS[0], "dtype": "bfloat16"}
-CITED = {"naive": 80.0, "best": 5.364, "where": "CS336 (Stanford), assignment 2, leaderboard of 2025: one H100"}
+LEADERBOARD = {
+    "batch": 1,
+    "heads": HEADS,
+    "n": 40 if QUICK else 16384,
+    "d_head": WIDTHS[0],
+    "dtype": "bfloat16",
+}
+CITED = {
+    "naive": 80.0,
+    "best": 5.364,
+    "where": "CS336 (Stanford), assignment 2, leaderboard of 2025: one H100",
+}
 
 
 def machine():
@@ -79,20 +89,32 @@ def machine():
     if DEVICE == "cpu":
         return {"device": platform.machine(), **about, "cuda": None, "interpreter": True}
     if not torch.cuda.is_available():
-        raise Absent("There is no CUDA device here: --quick proves all of it on a CPU, --table prints the record.")
+        raise Absent(
+            "There is no CUDA device here: --quick proves all of it on a CPU, --table "
+            "prints the record."
+        )
     properties = torch.cuda.get_device_properties(0)
     about.update(cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version())
-    about.update(memory_gb=round(properties.total_memory / 1e9, 1), multiprocessors=properties.multi_processor_count)
+    about.update(
+        memory_gb=round(properties.total_memory / 1e9, 1),
+        multiprocessors=properties.multi_processor_count,
+    )
     for key in ("driver_version", "power.limit", "clocks.max.sm"):
         command = ["nvidia-smi", f"--query-gpu={key}", "--format=csv,noheader"]
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            value = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
+            value = (
+                subprocess.run(command, capture_output=True, text=True, check=True)
+                .stdout.splitlines()[0]
+                .strip()
+            )
             about["driver" if key == "driver_version" else key.replace(".", "_")] = value
     return {"device": torch.cuda.get_device_name(0), **about}
 
 
 def tidy():
-    """Give back the memory that nothing holds any more: the next case, or another process, finds all of it."""
+    """Give back the memory that nothing holds any more: the next case, or another process, finds
+    all of it.
+    """
     if DEVICE == "cuda" and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
@@ -107,7 +129,9 @@ def each(function, *values):
 
 
 def ceilings():
-    """Measure what the device can do at best: copying, and products of large matrices of random numbers."""
+    """Measure what the device can do at best: copying, and products of large matrices of random
+    numbers.
+    """
     about = {"side": SIDE, "copied_bytes": COPIED}
 
     def copy():
@@ -126,7 +150,9 @@ def ceilings():
 
 @triton.jit
 def _read_again(x, out, blocks, times, BLOCK: tl.constexpr):
-    """Each program adds up blocks of x, round and round, in an order of its own: none follows another one."""
+    """Each program adds up blocks of x, round and round, in an order of its own: none follows
+    another one.
+    """
     here, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
     for k in range(0, times):
         places = (here * 577 + k * (2 * here + 1)) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -142,19 +168,29 @@ def cache():
 
     def reading():
         x, out = torch.randn(size // 4, device=DEVICE), torch.empty(programs, device=DEVICE)
-        found = measured(lambda: _read_again[programs,](x, out, size // 4 // block, times, BLOCK=block))
-        return {"l2_gb_s": round(4 * block * times * programs / found["milliseconds"] / 1e6, 1), "bytes": size}
+        found = measured(
+            lambda: _read_again[programs,](x, out, size // 4 // block, times, BLOCK=block)
+        )
+        return {
+            "l2_gb_s": round(4 * block * times * programs / found["milliseconds"] / 1e6, 1),
+            "bytes": size,
+        }
 
     return {"reading": reading}
 
 
 def timing():
-    """Time one product of matrices rightly, and as it is done wrongly: the first call, and without waiting."""
+    """Time one product of matrices rightly, and as it is done wrongly: the first call, and
+    without waiting.
+    """
     return {"product": ways_to_time}
 
 
 def ways_to_time():
-    """Return milliseconds by the way of timing. It needs a process in which nothing was computed yet."""
+    """Return milliseconds by the way of timing.
+
+    It needs a process in which nothing was computed yet.
+    """
     side = SIDE // 2
     a, b = torch.randn(2, side, side, device=DEVICE, dtype=torch.bfloat16)
     found = {"what": f"a product of two {side} x {side} matrices, bfloat16, in milliseconds"}
@@ -196,8 +232,10 @@ def _flex(n, window):
     import torch._functorch.config
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    torch._functorch.config.donated_buffer = False  # the backward pass is timed alone, from a graph that stays
-    torch.compiler.reset()  # each rule is compiled anew; after eight the compiler would go on without compiling
+    # the backward pass is timed alone, from a graph that stays
+    torch._functorch.config.donated_buffer = False
+    # each rule is compiled anew; after eight the compiler would go on without compiling
+    torch.compiler.reset()
 
     def rule(b, h, i, j):
         seen = j <= i
@@ -209,7 +247,9 @@ def _flex(n, window):
 
 
 def flex(q, k, v, causal=True, window=None):
-    """Attend causally with flex attention, compiled; it skips the tiles in which its rule leaves nothing."""
+    """Attend causally with flex attention, compiled; it skips the tiles in which its rule leaves
+    nothing.
+    """
     return _flex(q.shape[-2], window)(q, k, v)
 
 
@@ -231,12 +271,26 @@ IMPLEMENTATIONS = {
 def attention_row(name, n, d, causal, dtype, direction, found):
     """Return one row of the record."""
     flops = 4 * HEADS * d * pairs(n, causal) * WORK[direction]
-    about = {"implementation": name, "direction": direction, "causal": causal, "dtype": dtype, "n": n}
-    return {**about, "heads": HEADS, "d_head": d, "batch": 1, **found, "tflop_s": rate(flops, found)}
+    about = {
+        "implementation": name,
+        "direction": direction,
+        "causal": causal,
+        "dtype": dtype,
+        "n": n,
+    }
+    return {
+        **about,
+        "heads": HEADS,
+        "d_head": d,
+        "batch": 1,
+        **found,
+        "tflop_s": rate(flops, found),
+    }
 
 
 def attention():
-    """Time the kernel beside PyTorch's, over the length; causal or not, and other dtypes, at some lengths.
+    """Time the kernel beside PyTorch's, over the length; causal or not, and other dtypes, at some
+    lengths.
 
     Of short texts each call is a CUDA graph.
     """
@@ -250,9 +304,14 @@ def attention():
                 todo = steps(functools.partial(attend, *inputs, causal), inputs)
                 for direction, run in todo.items():
                     if n >= SHORT:
-                        rows.append(attention_row(name, n, d, causal, dtype, direction, measured(run)))
-                    elif direction != BACKWARD:  # by itself it is no graph: it begins with a call that is none
-                        rows.append(attention_row(name, n, d, causal, dtype, direction, measured_graph(run)))
+                        rows.append(
+                            attention_row(name, n, d, causal, dtype, direction, measured(run))
+                        )
+                    # by itself it is no graph: it begins with a call that is none
+                    elif direction != BACKWARD:
+                        rows.append(
+                            attention_row(name, n, d, causal, dtype, direction, measured_graph(run))
+                        )
             except RuntimeError as error:  # a backend that has none for this
                 refused(name, error)
             todo = None
@@ -262,7 +321,9 @@ def attention():
     cases += [(n, d, False, "bfloat16") for n in SOME_LENGTHS for d in WIDTHS]
     cases += [(SOME_LENGTHS[0], d, True, dtype) for d in WIDTHS for dtype in ("float16", "float32")]
     return {
-        f"n = {n}, d = {d}{', causal' * causal}, {dtype}": functools.partial(case, n, d, causal, dtype)
+        f"n = {n}, d = {d}{', causal' * causal}, {dtype}": functools.partial(
+            case, n, d, causal, dtype
+        )
         for n, d, causal, dtype in cases
     }
 
@@ -331,8 +392,15 @@ def window():
         rows, inputs = [], qkv(1, HEADS, n, d, torch.bfloat16)
         todo = steps(functools.partial(flex, *inputs, True, size), inputs)
         for direction in (FORWARD, BOTH):
-            about = {"implementation": "flex", "window": size, "direction": direction, "causal": True}
-            rows.append({**about, "dtype": "bfloat16", "n": n, "heads": HEADS, "d_head": d, "batch": 1})
+            about = {
+                "implementation": "flex",
+                "window": size,
+                "direction": direction,
+                "causal": True,
+            }
+            rows.append(
+                {**about, "dtype": "bfloat16", "n": n, "heads": HEADS, "d_head": d, "batch": 1}
+            )
             rows[-1].update(measured(todo[direction]))
         return rows
 
@@ -340,7 +408,9 @@ def window():
 
 
 def accuracy():
-    """Compare results and gradients with float64, from the same rounded inputs: ||found - right|| / ||right||."""
+    """Compare results and gradients with float64, from the same rounded inputs: ||found -
+    right|| / ||right||.
+    """
     shape = (1, 2, 50, 16) if QUICK else (2, 4, 2000, 64)
 
     def case(dtype, causal):
@@ -362,7 +432,9 @@ def accuracy():
                 continue
             for what, own, other in zip(("out", "dq", "dk", "dv"), found, right, strict=True):
                 about = {"implementation": name, "dtype": dtype, "causal": causal, "quantity": what}
-                rows.append({**about, "shape": list(shape), "error": float(f"{distance(own, other):.3e}")})
+                rows.append(
+                    {**about, "shape": list(shape), "error": float(f"{distance(own, other):.3e}")}
+                )
         return rows
 
     return each(case, ["bfloat16", "float16", "float32", "tf32"], [False, True])
@@ -427,7 +499,9 @@ def made_layer(name, n):
         x = torch.randn(1, n, D_MODEL, dtype=torch.bfloat16, requires_grad=True)
     if name != plain:
         torch.compiler.reset()  # of another length, nothing is known
-        made.compile(fullgraph=True, dynamic=False, backend="aot_eager" if DEVICE == "cpu" else "inductor")
+        made.compile(
+            fullgraph=True, dynamic=False, backend="aot_eager" if DEVICE == "cpu" else "inductor"
+        )
     return functools.partial(made, x, is_causal=True), [x, *made.parameters()]
 
 
@@ -436,14 +510,28 @@ def layer_row(name, n, direction, found):
     work = 8 * n * D_MODEL**2 * {FORWARD: 1, BACKWARD: 2, BOTH: 3}[direction]
     if name != "projections":
         work += 4 * D_MODEL * pairs(n, True) * WORK[direction]
-    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16", "n": n}
-    return {**about, "heads": HEADS, "d_model": D_MODEL, "batch": 1, **found, "tflop_s": rate(work, found)}
+    about = {
+        "implementation": name,
+        "direction": direction,
+        "causal": True,
+        "dtype": "bfloat16",
+        "n": n,
+    }
+    return {
+        **about,
+        "heads": HEADS,
+        "d_model": D_MODEL,
+        "batch": 1,
+        **found,
+        "tflop_s": rate(work, found),
+    }
 
 
 def layer():
     """Time the layer beside PyTorch's, with each backend, and beside its parts.
 
-    Of short texts each is a CUDA graph. With the fewest tokens, some are launched from Python as well.
+    Of short texts each is a CUDA graph. With the fewest tokens, some are launched from Python as
+    well.
     """
 
     def case(n):
@@ -468,14 +556,24 @@ def layer():
 
     cases = {f"n = {n}": functools.partial(case, n) for n in LENGTHS if n >= SHORT}
     few = [n for n in LENGTHS if n < SHORT]
-    cases |= {f"{name}, n = {n}": functools.partial(short, name, n, False) for n in few[:1] for name in EAGER}
-    cases |= {f"{name}{GRAPH}, n = {n}": functools.partial(short, name, n, True) for n in few for name in LAYERS}
+    cases |= {
+        f"{name}, n = {n}": functools.partial(short, name, n, False)
+        for n in few[:1]
+        for name in EAGER
+    }
+    cases |= {
+        f"{name}{GRAPH}, n = {n}": functools.partial(short, name, n, True)
+        for n in few
+        for name in LAYERS
+    }
     name, n = "layer" + COMPILED, min(LENGTHS)  # compiling takes many times as long as measuring
     return cases | {f"{name}, n = {n}": functools.partial(short, name, n, False)}
 
 
 def measured_layers(names, n, rounds):
-    """Return the rows of some of `LAYERS`, forward and in training; without those that have no kernel for this."""
+    """Return the rows of some of `LAYERS`, forward and in training; without those that have no
+    kernel for this.
+    """
     todo = {}
     for name in names:
         try:
@@ -490,16 +588,18 @@ def measured_layers(names, n, rounds):
 
 
 def captured(run, calls=1):
-    """Return a function that replays calls as one CUDA graph: their kernels, without launching each.
+    """Return a function that replays calls as one CUDA graph: their kernels, without launching
+    each.
 
-    The call returns a tensor or several; what autograd does in it becomes part of the graph. On a CPU, it is the call
-    itself. RuntimeError if the graph computes something else.
+    The call returns a tensor or several; what autograd does in it becomes part of the graph. On a
+    CPU, it is the call itself. RuntimeError if the graph computes something else.
     """
     if DEVICE == "cpu":
         return run
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # outside of the graph: libraries plan and allocate when they are first called
+    # outside of the graph: libraries plan and allocate when they are first called
+    with torch.cuda.stream(stream):
         for _ in range(3):
             expected = run()
     torch.cuda.current_stream().wait_stream(stream)
@@ -509,7 +609,11 @@ def captured(run, calls=1):
             found = run()
     graph.replay()
     synchronize()
-    pairs = [(found, expected)] if isinstance(found, torch.Tensor) else zip(found, expected, strict=True)
+    pairs = (
+        [(found, expected)]
+        if isinstance(found, torch.Tensor)
+        else zip(found, expected, strict=True)
+    )
     if not all(distance(own, other) < LIMITS["bfloat16"] for own, other in pairs):
         raise RuntimeError("the CUDA graph computes something else than the call")
     return graph.replay
@@ -532,7 +636,13 @@ def trace():
 
     def case(name, n):
         step = steps(*made_layer(name.removesuffix(GRAPH), n))[BOTH]
-        about = {"implementation": name, "direction": BOTH, "n": n, "d_model": D_MODEL, "heads": HEADS}
+        about = {
+            "implementation": name,
+            "direction": BOTH,
+            "n": n,
+            "d_model": D_MODEL,
+            "heads": HEADS,
+        }
         kernels, host = profiled(captured(step) if name.endswith(GRAPH) else step)
         rows = [{**about, "kernel": what, **when} for what, when in kernels]
         return rows + [{**about, "host": what, **when} for what, when in host if n == short]
@@ -543,10 +653,11 @@ def trace():
 
 
 def profiled(step):
-    """Return what the device and what the CPU does in a step, each a list of (name, microseconds from its start on).
+    """Return what the device and what the CPU does in a step, each a list of (name, microseconds
+    from its start on).
 
-    Of the CPU these are the outermost operations, and its calls that launch something. Without a device, operations
-    stand for kernels.
+    Of the CPU these are the outermost operations, and its calls that launch something. Without a
+    device, operations stand for kernels.
     """
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -559,7 +670,8 @@ def profiled(step):
                 step()
             synchronize()
     events = profiler.events()
-    on_cpu = [event for event in events if event.device_type == DeviceType.CPU]  # a device has a copy of STEP
+    # a device has a copy of STEP
+    on_cpu = [event for event in events if event.device_type == DeviceType.CPU]
     begin = max(event.time_range.start for event in on_cpu if event.name == STEP)
     rows = {"device": [], "host": []}
     for event in sorted(events, key=lambda event: event.time_range.start):
@@ -583,7 +695,9 @@ def profiled(step):
 
 
 def recurrent():
-    """Time a recurrent layer, which takes the tokens one after the other, beside attention; d_model = 512."""
+    """Time a recurrent layer, which takes the tokens one after the other, beside attention;
+    d_model = 512.
+    """
     d_model = 32 if QUICK else 512
     makers = {
         "nn.GRU": functools.partial(nn.GRU, d_model, d_model, batch_first=True),
@@ -601,7 +715,12 @@ def recurrent():
 
             todo = steps(call, [x, *made.parameters()])
             for direction in (FORWARD, BOTH):
-                about = {"implementation": name, "direction": direction, "dtype": "bfloat16", "n": n}
+                about = {
+                    "implementation": name,
+                    "direction": direction,
+                    "dtype": "bfloat16",
+                    "n": n,
+                }
                 rows.append({**about, "d_model": d_model, "batch": 1, **measured(todo[direction])})
         return rows
 
@@ -610,11 +729,14 @@ def recurrent():
 
 # Block sizes.
 
-PRODUCTS = {"forward": 2, "queries": 3, "keys": 4}  # of matrices, in each kernel; two of the seven are done twice
+# of matrices, in each kernel; two of the seven are done twice
+PRODUCTS = {"forward": 2, "queries": 3, "keys": 4}
 
 
 def tuning():
-    """Time each kernel, causal, with the block sizes that are worth trying; keep the six fastest for each width."""
+    """Time each kernel, causal, with the block sizes that are worth trying; keep the six fastest
+    for each width.
+    """
 
     def case(kernel, size, width):
         n = 40 if QUICK else 8192 if size == 2 else 4096
@@ -630,7 +752,10 @@ def tuning():
 
     sizes = (2,) if QUICK else (2, 4)
     cases = itertools.product(sizes, gpu_compile.WIDTHS, gpu_compile.KERNELS)
-    named = {f"{kernel}, {size} bytes, d = {width}": (kernel, size, width) for size, width, kernel in cases}
+    named = {
+        f"{kernel}, {size} bytes, d = {width}": (kernel, size, width)
+        for size, width, kernel in cases
+    }
     return {name: functools.partial(case, *one) for name, one in named.items()}
 
 
@@ -641,7 +766,9 @@ def processes():
 
 
 def compiled(kernel, size, width, todo, patience=40):
-    """Compile a kernel with these block sizes on all cores; return those that took at most so many seconds."""
+    """Compile a kernel with these block sizes on all cores; return those that took at most so
+    many seconds.
+    """
     arguments = [(kernel, size, width, blocks, 256) for blocks in todo]
     futures = [processes().schedule(with_blocks, args=one, timeout=patience) for one in arguments]
     wait(futures)
@@ -650,14 +777,25 @@ def compiled(kernel, size, width, todo, patience=40):
 
 def tuning_row(kernel, size, width, n, blocks, milliseconds):
     """Return one row of the record."""
-    about = {"kernel": kernel, "causal": True, "dtype": {2: "bfloat16", 4: "float32"}[size], "n": n, "heads": HEADS}
+    about = {
+        "kernel": kernel,
+        "causal": True,
+        "dtype": {2: "bfloat16", 4: "float32"}[size],
+        "n": n,
+        "heads": HEADS,
+    }
     flops = 2 * PRODUCTS[kernel] * HEADS * width * pairs(n, True)
-    speed = {"milliseconds": round(milliseconds, 4), "tflop_s": round(flops / milliseconds / 1e9, 1)}
+    speed = {
+        "milliseconds": round(milliseconds, 4),
+        "tflop_s": round(flops / milliseconds / 1e9, 1),
+    }
     return {**about, "d_head": width, "batch": 1, **blocks._asdict(), **speed}
 
 
 def with_blocks(kernel, size, width, blocks, n):
-    """Return the milliseconds that a kernel takes with these blocks; None if it asks for more than the chip has."""
+    """Return the milliseconds that a kernel takes with these blocks; None if it asks for more
+    than the chip has.
+    """
     before, kernels.TUNED[kernel, size][width] = kernels.TUNED[kernel, size][width], blocks
     dtype = torch.bfloat16 if size == 2 else torch.float32
     q, k, v, out, d_out = torch.randn(5, 1, HEADS, n, width, device=DEVICE, dtype=dtype)

@@ -1,4 +1,6 @@
-"""The record of what was measured on a GPU: read, put together, and written so that a kill loses nothing."""
+"""The record of what was measured on a GPU: read, put together, and written so that a kill loses
+nothing.
+"""
 
 import json
 
@@ -6,10 +8,27 @@ import numpy as np
 
 from autograder.authoring import json_entries
 
-EMPTY = {"measured": {}, "unfinished": {}, "attention": [], "layer": [], "accuracy": [], "memory_exponent": {}}
+EMPTY = {
+    "measured": {},
+    "unfinished": {},
+    "attention": [],
+    "layer": [],
+    "accuracy": [],
+    "memory_exponent": {},
+}
 PARTS_OF = {
     "kernels": (
-        *("check", "tests", "variants", "attention", "layer", "leaderboard", "newest", "accuracy", "trace"),
+        *(
+            "check",
+            "tests",
+            "variants",
+            "attention",
+            "layer",
+            "leaderboard",
+            "newest",
+            "accuracy",
+            "trace",
+        ),
         "tuning",
     ),
     "layer_code": ("check", "layer", "trace"),
@@ -29,8 +48,8 @@ class Record:
     machine : dict
         What is measured on now. A record of another machine, or of other versions, starts again.
     digests : dict
-        The fingerprint of each file that is measured, by the keys of `PARTS_OF`. Where it is another, those parts are
-        dropped.
+        The fingerprint of each file that is measured, by the keys of `PARTS_OF`. Where it is
+        another, those parts are dropped.
 
     Attributes
     ----------
@@ -43,11 +62,18 @@ class Record:
         self.path, self.lost = path, []
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         if found:
-            self.lost = [key for key in machine if key != "date" and machine[key] != found["machine"].get(key)]
+            self.lost = [
+                key
+                for key in machine
+                if key != "date" and machine[key] != found["machine"].get(key)
+            ]
         if not found or self.lost:
             found = json.loads(json.dumps(EMPTY))
         self.data = {**EMPTY, **found, "machine": machine}
-        self.data = {"machine": machine, **{key: self.data[key] for key in self.data if key != "machine"}}
+        self.data = {
+            "machine": machine,
+            **{key: self.data[key] for key in self.data if key != "machine"},
+        }
         for key, digest in digests.items():
             if self.data.get(key) != digest:
                 for part in PARTS_OF[key]:
@@ -92,7 +118,9 @@ class Record:
 
 
 def merged(old, new):
-    """Return what was known and what is new: lists one behind the other, dicts key by key, and else what is new."""
+    """Return what was known and what is new: lists one behind the other, dicts key by key, and
+    else what is new.
+    """
     if isinstance(old, list) and isinstance(new, list):
         return old + new
     if isinstance(old, dict) and isinstance(new, dict):
@@ -101,7 +129,9 @@ def merged(old, new):
 
 
 def memory_exponent(data):
-    """Fit how memory beyond the inputs grows with the length, from the rows: 1 is linear, 2 is n x n."""
+    """Fit how memory beyond the inputs grows with the length, from the rows: 1 is linear, 2 is n
+    x n.
+    """
     found = {}
     narrow = min((row["d_head"] for row in data.get("attention", ())), default=0)
     chosen = [("attention", {"d_head": narrow, "causal": True, "dtype": "bfloat16"}), ("layer", {})]

@@ -1,6 +1,7 @@
 """Show what was measured on a GPU as Markdown tables: for `gpu.py --table`, and for the book.
 
-A record may lack parts, and rows within a part: what was not measured is said to be so, and never filled in.
+A record may lack parts, and rows within a part: what was not measured is said to be so, and never
+filled in.
 """
 
 import itertools
@@ -16,13 +17,16 @@ KERNELS = ("forward", "queries", "keys", "backward")
 FASTEST = ("layer, cudnn", "layer, flash", "layer, efficient", "nn.MultiheadAttention")
 WEIGHTS = "nn.MultiheadAttention with weights"
 GRAPH = ", CUDA graph"  # at the end of a name: the whole call is one
-# Both sides of a comparison are started in the same way: from Python ("eager"), or as the faster of that and a graph.
+# Both sides of a comparison are started in the same way: from Python ("eager"), or as the faster of
+# that and a graph.
 EAGER, EITHER = "eager", "eager or CUDA graph"
 CITED_BEST = 5.364  # milliseconds of the leaderboard's best, as the record cites it with its source
 
 
 def everything(record):
-    """Return all tables, each under its heading; of a part that was not measured, the heading and that it was not."""
+    """Return all tables, each under its heading; of a part that was not measured, the heading
+    and that it was not.
+    """
     parts = []
     for title, make in TABLES.items():
         parts += [f"## {title}", make(record) or f"*{NOT_YET.capitalize()}.*"]
@@ -32,7 +36,9 @@ def everything(record):
 def machine(record):
     """Return one line: what this was measured on, with which versions, and when."""
     about = record["machine"]
-    versions = [f"{name} {about[name]}" for name in ("driver", "cuda", "torch", "triton") if about.get(name)]
+    versions = [
+        f"{name} {about[name]}" for name in ("driver", "cuda", "torch", "triton") if about.get(name)
+    ]
     return f"{about['device']}; {', '.join(versions)}. {about['date']}."
 
 
@@ -71,13 +77,21 @@ class Goal(NamedTuple):
         return f"missed by {abs(self.reached / self.asked - 1):.0%}"
 
 
-FORWARD_LIMITS = "occupancy (registers and shared memory of compiled.json), exponentials on the special units"
-BACKWARD_LIMITS = "registers and spills in compiled.json, the second pass over the scores, exponentials taken twice"
-LAYER_LIMITS = "the trace: which backend was chosen, copies between projections and attention, launches"
+FORWARD_LIMITS = (
+    "occupancy (registers and shared memory of compiled.json), exponentials on the special units"
+)
+BACKWARD_LIMITS = (
+    "registers and spills in compiled.json, the second pass over the scores, "
+    "exponentials taken twice"
+)
+LAYER_LIMITS = (
+    "the trace: which backend was chosen, copies between projections and attention, launches"
+)
 
 
-# TFLOP/s that are asked of the fastest of ours with 16,384 tokens, by direction, width and causality. They are set by
-# the rates that Shah et al. (2024) give for FlashAttention-3 on an H100: about 90 % forward, and 80 % backward.
+# TFLOP/s that are asked of the fastest of ours with 16,384 tokens, by direction, width and
+# causality. They are set by the rates that Shah et al. (2024) give for FlashAttention-3 on an H100:
+# about 90 % forward, and 80 % backward.
 BESIDE_FLASH_3 = {
     (FORWARD, 64, True): 445,
     (FORWARD, 128, True): 554,
@@ -88,17 +102,35 @@ LONG = 16384
 
 
 def fastest_rate(record, direction, width, causal):
-    """Return the TFLOP/s of the fastest of ours with 16,384 tokens, kernel or step; None where none was measured."""
-    rows = [row for row in record.get("attention", ()) if row["implementation"] in ("kernel", "steps")]
-    same = {"direction": direction, "d_head": width, "causal": causal, "n": LONG, "dtype": "bfloat16"}
-    rates = [row["tflop_s"] for row in rows if all(row[key] == value for key, value in same.items())]
+    """Return the TFLOP/s of the fastest of ours with 16,384 tokens, kernel or step; None where
+    none was measured.
+    """
+    rows = [
+        row for row in record.get("attention", ()) if row["implementation"] in ("kernel", "steps")
+    ]
+    same = {
+        "direction": direction,
+        "d_head": width,
+        "causal": causal,
+        "n": LONG,
+        "dtype": "bfloat16",
+    }
+    rates = [
+        row["tflop_s"] for row in rows if all(row[key] == value for key, value in same.items())
+    ]
     times, heads = {}, 0
     for row in record.get("variants", ()):
-        if (row["d_head"], row.get("causal", True), row["n"]) == (width, causal, LONG) and row["milliseconds"]:
+        if (row["d_head"], row.get("causal", True), row["n"]) == (width, causal, LONG) and row[
+            "milliseconds"
+        ]:
             heads = row["heads"]
             times[row["kernel"]] = min(row["milliseconds"], times.get(row["kernel"], math.inf))
     two = times.get("queries", math.inf) + times.get("keys", math.inf)
-    least = times.get("forward", math.inf) if direction == FORWARD else min(two, times.get("backward", math.inf))
+    least = (
+        times.get("forward", math.inf)
+        if direction == FORWARD
+        else min(two, times.get("backward", math.inf))
+    )
     if least < math.inf:
         products = 2 if direction == FORWARD else 5
         scores = LONG * (LONG + 1) // 2 if causal else LONG**2
@@ -107,10 +139,14 @@ def fastest_rate(record, direction, width, causal):
 
 
 def goals(record):
-    """Return the goals, as a list of Goal: each is judged by the worst of the lengths that it is asked for."""
+    """Return the goals, as a list of Goal: each is judged by the worst of the lengths that it is
+    asked for.
+    """
     found = []
     for direction, mode in itertools.product((FORWARD, BOTH), (EAGER, EITHER)):
-        by_n = [own for n, own in _by_n(record.get("layer", ()), direction).items() if 512 <= n <= 16384]
+        by_n = [
+            own for n, own in _by_n(record.get("layer", ()), direction).items() if 512 <= n <= 16384
+        ]
         for theirs, name, asked in (
             (FASTEST, "the fastest of PyTorch's", 1.0),
             ((WEIGHTS,), "nn.MultiheadAttention with weights", 3.0),
@@ -119,24 +155,47 @@ def goals(record):
             ratios = _layer_ratios(by_n, theirs, mode == EITHER)
             found.append(Goal(what, min(ratios, default=None), asked, False, LAYER_LIMITS))
     ceiling = (record.get("ceilings") or {}).get("matmul_tflop_s", {}).get("bfloat16")
-    for direction, share, where in ((FORWARD, 0.6, FORWARD_LIMITS), (BACKWARD, 0.5, BACKWARD_LIMITS)):
-        rows = [row for row in _long(record, direction) if row["implementation"] == "kernel" and row["causal"]]
+    for direction, share, where in (
+        (FORWARD, 0.6, FORWARD_LIMITS),
+        (BACKWARD, 0.5, BACKWARD_LIMITS),
+    ):
+        rows = [
+            row
+            for row in _long(record, direction)
+            if row["implementation"] == "kernel" and row["causal"]
+        ]
         for width in WIDTHS:
-            rates = [row["tflop_s"] for row in rows if row["d_head"] == width and row.get("tflop_s")]
+            rates = [
+                row["tflop_s"] for row in rows if row["d_head"] == width and row.get("tflop_s")
+            ]
             reached = min(rates) / ceiling if rates and ceiling else None
-            what = f"kernel: share of the ceiling of products, {direction}, causal, d = {width}, from n = 4,096"
+            what = (
+                f"kernel: share of the ceiling of products, {direction}, causal, d = {width}, "
+                "from n = 4,096"
+            )
             found.append(Goal(what, reached, share, False, where))
         cases = _cases(record, direction)
-        ratios = [case["kernel"] / case["flash"] for case in cases if case.get("kernel") and case.get("flash")]
+        ratios = [
+            case["kernel"] / case["flash"]
+            for case in cases
+            if case.get("kernel") and case.get("flash")
+        ]
         what = f"kernel: time over FlashAttention's in PyTorch, {direction}, from n = 4,096"
         found.append(Goal(what, max(ratios, default=None), 1.5, True, where))
     for (direction, width, causal), asked in BESIDE_FLASH_3.items():
         reached = fastest_rate(record, direction, width, causal)
-        what = f"fastest of ours: TFLOP/s, {direction}, {'causal' if causal else 'not causal'}, d = {width}"
+        what = (
+            f"fastest of ours: TFLOP/s, {direction}, {'causal' if causal else 'not causal'}, d "
+            f"= {width}"
+        )
         where = FORWARD_LIMITS if direction == FORWARD else BACKWARD_LIMITS
         found.append(Goal(f"{what}, n = 16,384", reached, asked, False, where))
     own = record.get("leaderboard") or {"rows": ()}
-    times = [row["milliseconds"] for row in own["rows"] if row["implementation"] == "kernel" and row["milliseconds"]]
+    times = [
+        row["milliseconds"]
+        for row in own["rows"]
+        if row["implementation"] == "kernel" and row["milliseconds"]
+    ]
     best = own["cited_milliseconds"]["best"] if times else CITED_BEST
     what = "kernel: milliseconds in the leaderboard's configuration"
     found.append(Goal(what, min(times, default=None), best, True, BACKWARD_LIMITS))
@@ -146,13 +205,16 @@ def goals(record):
 def _layer_ratios(by_n, theirs, graphs):
     """Return, for each length, how many times the time of our layer the fastest of `theirs` takes.
 
-    With `graphs`, those in a CUDA graph count as well. A length at which only one side has one is left out, and all
-    lengths where none has both.
+    With `graphs`, those in a CUDA graph count as well. A length at which only one side has one is
+    left out, and all lengths where none has both.
     """
 
     def least(own, end):
         sides = (("layer", "layer, own kernel"), theirs)
-        return [min((own[name + end] for name in names if name + end in own), default=math.inf) for names in sides]
+        return [
+            min((own[name + end] for name in names if name + end in own), default=math.inf)
+            for names in sides
+        ]
 
     found, both = [], not graphs
     for own in by_n:
@@ -170,7 +232,11 @@ def _layer_ratios(by_n, theirs, graphs):
 
 def _long(record, direction):
     """Return the rows of attention in bfloat16 from n = 4,096 on."""
-    rows = [row for row in record.get("attention", ()) if row["direction"] == direction and row["milliseconds"]]
+    rows = [
+        row
+        for row in record.get("attention", ())
+        if row["direction"] == direction and row["milliseconds"]
+    ]
     return [row for row in rows if row["dtype"] == "bfloat16" and row["n"] >= 4096]
 
 
@@ -192,7 +258,9 @@ def _goals(record):
 
 
 def told_goals(record):
-    """Return the goals as text for a terminal: what was met, what was missed by how much, and what to look at."""
+    """Return the goals as text for a terminal: what was met, what was missed by how much, and
+    what to look at.
+    """
     lines = [machine(record), ""]
     for goal in goals(record):
         reached = "" if goal.reached is None else f" {shown(goal.reached)};"
@@ -210,22 +278,32 @@ def _ceilings(record):
     if cache := record.get("cache"):
         rows.append(("reading from the L2 cache", f"{cache['l2_gb_s']:.0f} GB/s"))
     rows += [
-        (f"product of matrices, {name}", f"{value:.0f} TFLOP/s") for name, value in own["matmul_tflop_s"].items()
+        (f"product of matrices, {name}", f"{value:.0f} TFLOP/s")
+        for name, value in own["matmul_tflop_s"].items()
     ]
     return _table(("ceiling", "measured"), rows, right=(1,))
 
 
 def _attention(record):
-    """A table for each width, causality, dtype and direction: milliseconds (TFLOP/s) over the length."""
+    """A table for each width, causality, dtype and direction: milliseconds (TFLOP/s) over the
+    length.
+    """
     groups = {}
     for row in record.get("attention", ()):
         key = (row["d_head"], row["causal"], row["dtype"], row["direction"])
         groups.setdefault(key, []).append(row)
     found = []
     for (width, causal, dtype, direction), rows in groups.items():
-        title = f"{direction}, {'causal' if causal else 'not causal'}, {rows[0]['heads']} heads of {width}, {dtype}"
+        title = (
+            f"{direction}, {'causal' if causal else 'not causal'}, {rows[0]['heads']} heads "
+            f"of {width}, {dtype}"
+        )
         found.append(
-            _over_n(rows, title, [name for name in ORDER if any(row["implementation"] == name for row in rows)])
+            _over_n(
+                rows,
+                title,
+                [name for name in ORDER if any(row["implementation"] == name for row in rows)],
+            )
         )
     return "\n\n".join(found)
 
@@ -235,7 +313,10 @@ def _layer(record):
     for direction in (FORWARD, BOTH):
         rows = [row for row in record.get("layer", ()) if row["direction"] == direction]
         if rows:
-            title = f"{direction}, causal, d_model = {rows[0]['d_model']}, {rows[0]['heads']} heads, bfloat16"
+            title = (
+                f"{direction}, causal, d_model = {rows[0]['d_model']}, {rows[0]['heads']} "
+                "heads, bfloat16"
+            )
             found.append(_over_n(rows, title, dict.fromkeys(row["implementation"] for row in rows)))
     return "\n\n".join(found)
 
@@ -276,20 +357,37 @@ def _leaderboard(record):
     if not own:
         return None
     cited = own["cited_milliseconds"]
-    rows = [(row["implementation"], _cell(row)) for row in own["rows"]] or [("all of ours", NOT_YET)]
-    rows += [("naive, as cited", f"{cited['naive']:.1f} ms"), ("the best, as cited", f"{cited['best']:.2f} ms")]
-    head = f"batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']}, {own['dtype']}, causal"
-    return _table((head, "forward and backward"), rows, right=(1,)) + f"\n\nCited: {cited['where']}."
+    rows = [(row["implementation"], _cell(row)) for row in own["rows"]] or [
+        ("all of ours", NOT_YET)
+    ]
+    rows += [
+        ("naive, as cited", f"{cited['naive']:.1f} ms"),
+        ("the best, as cited", f"{cited['best']:.2f} ms"),
+    ]
+    head = (
+        f"batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']}, "
+        f"{own['dtype']}, causal"
+    )
+    return (
+        _table((head, "forward and backward"), rows, right=(1,)) + f"\n\nCited: {cited['where']}."
+    )
 
 
 def _accuracy(record):
     cells, names = {}, {}
     for row in record.get("accuracy", ()):
         names[row["implementation"]] = True
-        cells[(row["dtype"], row["causal"], row["quantity"]), row["implementation"]] = f"{row['error']:.1e}"
+        cells[(row["dtype"], row["causal"], row["quantity"]), row["implementation"]] = (
+            f"{row['error']:.1e}"
+        )
     keys = dict.fromkeys(key for key, _ in cells)
     body = [
-        (dtype, "yes" if causal else "no", what, *(cells.get(((dtype, causal, what), name), "") for name in names))
+        (
+            dtype,
+            "yes" if causal else "no",
+            what,
+            *(cells.get(((dtype, causal, what), name), "") for name in names),
+        )
         for dtype, causal, what in keys
     ]
     return body and _table(("dtype", "causal", "of", *names), body, right=range(3, 3 + len(names)))
@@ -299,7 +397,10 @@ def _memory(record):
     rows = []
     for part, own in record.get("memory_exponent", {}).items():
         for name, directions in own.items():
-            said = [f"{directions[each]['exponent']:.2f}" if each in directions else "" for each in (FORWARD, BOTH)]
+            said = [
+                f"{directions[each]['exponent']:.2f}" if each in directions else ""
+                for each in (FORWARD, BOTH)
+            ]
             rows.append((part, name, *said))
     return rows and _table(("part", "implementation", FORWARD, BOTH), rows, right=(2, 3))
 
@@ -310,18 +411,34 @@ def _tuning(record):
         blocks = f"{row['queries']} x {row['keys']}"
         speed = (f"{row['milliseconds']:.3f} ms", f"{row['tflop_s']:.0f} TFLOP/s")
         rows.append(
-            (row["kernel"], row["dtype"], row["d_head"], row["n"], blocks, row["warps"], row["stages"], *speed)
+            (
+                row["kernel"],
+                row["dtype"],
+                row["d_head"],
+                row["n"],
+                blocks,
+                row["warps"],
+                row["stages"],
+                *speed,
+            )
         )
     head = ("kernel", "dtype", "d_head", "n", "queries x keys", "warps", "stages", "median", "rate")
     return rows and _table(head, rows, right=range(2, len(head)))
 
 
 def _variants(record):
-    """A row for each kernel, width and length: the milliseconds of each step, with its fastest blocks."""
+    """A row for each kernel, width and length: the milliseconds of each step, with its fastest
+    blocks.
+    """
     rows = record.get("variants", ())
     steps = list(dict.fromkeys(row["step"] for row in rows))
-    cells = {(row["kernel"], row["d_head"], row["n"], row["step"]): f"{row['milliseconds']:#.3g}" for row in rows}
-    kinds = sorted({key[:3] for key in cells}, key=lambda key: (key[1], KERNELS.index(key[0]), key[2]))
+    cells = {
+        (row["kernel"], row["d_head"], row["n"], row["step"]): f"{row['milliseconds']:#.3g}"
+        for row in rows
+    }
+    kinds = sorted(
+        {key[:3] for key in cells}, key=lambda key: (key[1], KERNELS.index(key[0]), key[2])
+    )
     body = [(*kind, *(cells.get((*kind, step), "") for step in steps)) for kind in kinds]
     return body and _table(("kernel", "d_head", "n", *steps), body, right=range(1, 3 + len(steps)))
 
@@ -335,11 +452,16 @@ def _timing(record):
         "events": "events on the device, many calls",
         "events_zeros": "the same, of zeros",
     }
-    return own and _table((own["what"], "ms"), [(said, own[name]) for name, said in names.items()], right=(1,))
+    return own and _table(
+        (own["what"], "ms"), [(said, own[name]) for name, said in names.items()], right=(1,)
+    )
 
 
 def _window(record):
-    rows = [(row["window"] or "all before", row["direction"], _cell(row)) for row in record.get("window", ())]
+    rows = [
+        (row["window"] or "all before", row["direction"], _cell(row))
+        for row in record.get("window", ())
+    ]
     return rows and _table(("flex attention, window", "direction", "measured"), rows, right=(2,))
 
 
@@ -352,10 +474,15 @@ def _check(record):
 def _course(record):
     rows = []
     for file, own in (record.get("tests") or {}).items():
-        said = f"{own['passed']} passed, {len(own['failed'])} failed, {len(own['skipped'])} left out"
+        said = (
+            f"{own['passed']} passed, {len(own['failed'])} failed, {len(own['skipped'])} left out"
+        )
         rows.append((f"`tests/{file}`", said))
     for name, own in (record.get("exercise") or {}).items():
-        said = f"{own['points']:g} of {own['of']:g} points, {own['waiting']:g} waiting, {own['checks']} checks"
+        said = (
+            f"{own['points']:g} of {own['of']:g} points, {own['waiting']:g} waiting, "
+            f"{own['checks']} checks"
+        )
         rows.append((f"exercise 11, solved: `{name}`", said))
     graded = record.get("pending") or {}
     for name, own in graded.get("after", {}).items():
@@ -372,7 +499,9 @@ def kernels_of(record):
 
 
 def _trace(record):
-    """Sum the microseconds of each kernel in a step of the layer; what takes the most comes first."""
+    """Sum the microseconds of each kernel in a step of the layer; what takes the most comes
+    first.
+    """
     found = {}
     for row in kernels_of(record):
         kernels = found.setdefault((row["implementation"], row["n"]), {})
@@ -396,7 +525,9 @@ def _by_n(rows, direction):
 
 
 def _table(head, rows, right=()):
-    """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the right."""
+    """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the
+    right.
+    """
     marks = ["---:" if number in right else "---" for number in range(len(head))]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, marks, *rows))
 

@@ -1,6 +1,8 @@
-"""How a call on a device is timed and compared: what the parts of the benchmark share, and their sizes.
+"""How a call on a device is timed and compared: what the parts of the benchmark share, and their
+sizes.
 
-In Triton's interpreter (TRITON_INTERPRET=1) all of it runs on the CPU, with sizes so tiny that it takes seconds.
+In Triton's interpreter (TRITON_INTERPRET=1) all of it runs on the CPU, with sizes so tiny that it
+takes seconds.
 """
 
 import contextlib
@@ -19,9 +21,11 @@ REPEAT = 80  # milliseconds that one thing is repeated for, and a fourth of it t
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
 FORWARD, BACKWARD, BOTH = "forward", "backward", "forward+backward"
 WORK = {FORWARD: 1, BACKWARD: 2.5, BOTH: 3.5}  # matrix products of attention: 2 forward, 5 backward
-SHORT, CALLS = (20, 1) if QUICK else (4096, 20)  # below so many tokens, so many calls in a row are timed together
+# below so many tokens, so many calls in a row are timed together
+SHORT, CALLS = (20, 1) if QUICK else (4096, 20)
 TRIES = 6  # at most, to time a short call steadily
-LENGTHS = (16, 40) if QUICK else (4096, 16384, 512, 1024, 2048, 8192, 32768)  # those that tell the most come first
+# those that tell the most come first
+LENGTHS = (16, 40) if QUICK else (4096, 16384, 512, 1024, 2048, 8192, 32768)
 SOME_LENGTHS = LENGTHS[:1] if QUICK else LENGTHS[:2]  # where causality and dtypes are compared
 HEADS, WIDTHS = (2, (16, 32)) if QUICK else (16, (64, 128))
 
@@ -33,10 +37,11 @@ def synchronize():
 
 
 def measured(run):
-    """Return what a call takes: median milliseconds and deciles, and bytes at its peak beyond what was there before.
+    """Return what a call takes: median milliseconds and deciles, and bytes at its peak beyond what
+    was there before.
 
-    Times are those of events on the device. None where its memory is too small. Inputs are in the cache no more: it
-    is cleared before each call.
+    Times are those of events on the device. None where its memory is too small. Inputs are in the
+    cache no more: it is cleared before each call.
     """
     return measured_in_turns([run], 1, REPEAT)[0]
 
@@ -44,8 +49,9 @@ def measured(run):
 def measured_in_turns(runs, rounds, repeat, tries=2):
     """Return what each of several calls takes, as `measured` does.
 
-    They take turns, each of `repeat` milliseconds, so that a device that grows warm, and a machine that is busy for a
-    while, meet all of them. Those whose deciles are not `steady` are timed again, and the steadiest try counts.
+    They take turns, each of `repeat` milliseconds, so that a device that grows warm, and a machine
+    that is busy for a while, meet all of them. Those whose deciles are not `steady` are timed
+    again, and the steadiest try counts.
     """
     found = [_once(run) for run in runs]
     for _ in range(tries if DEVICE == "cuda" else 0):
@@ -53,9 +59,13 @@ def measured_in_turns(runs, rounds, repeat, tries=2):
         times = {number: [] for number in todo}
         for _, number in itertools.product(range(rounds), todo):
             warmup = repeat // 4
-            times[number] += triton.testing.do_bench(runs[number], warmup=warmup, rep=repeat, return_mode="all")
+            times[number] += triton.testing.do_bench(
+                runs[number], warmup=warmup, rep=repeat, return_mode="all"
+            )
         for number in todo:
-            low, middle, high = (round(float(one), 4) for one in np.quantile(times[number], [0.1, 0.5, 0.9]))
+            low, middle, high = (
+                round(float(one), 4) for one in np.quantile(times[number], [0.1, 0.5, 0.9])
+            )
             before = found[number]["deciles"]
             if before is None or high / low < before[1] / before[0]:
                 found[number] |= {"milliseconds": middle, "deciles": [low, high]}
@@ -63,9 +73,11 @@ def measured_in_turns(runs, rounds, repeat, tries=2):
 
 
 def measured_short(run):
-    """Return what a short call takes: the mean of `CALLS` in a row, so that no gap before the first one counts.
+    """Return what a short call takes: the mean of `CALLS` in a row, so that no gap before the first
+    one counts.
 
-    Its inputs stay in the cache. Where the deciles do not come together, there are no milliseconds, and "why".
+    Its inputs stay in the cache. Where the deciles do not come together, there are no milliseconds,
+    and "why".
     """
 
     def in_a_row():
@@ -91,7 +103,10 @@ def steady(found):
 
 
 def _once(run):
-    """Call it, and once more for the bytes at its peak: the first one compiles, and warms up. On a CPU, time it."""
+    """Call it, and once more for the bytes at its peak: the first one compiles, and warms up.
+
+    On a CPU, time it.
+    """
     found = {"milliseconds": None, "deciles": None, "peak_bytes": None}
     try:
         began = time.perf_counter()
@@ -115,7 +130,9 @@ def rate(flops, found):
 
 
 def steps(call, inputs):
-    """Return what to time: by direction, a function of nothing. `call` is one as well, of a tensor or several.
+    """Return what to time: by direction, a function of nothing.
+
+    `call` is one as well, of a tensor or several.
 
     The backward pass comes last, because its graph stays in memory from then on.
     """
@@ -144,7 +161,9 @@ def steps(call, inputs):
 
 @contextlib.contextmanager
 def precision(name):
-    """Let products of float32 matrices round their operands to TF32 ("high"), or not ("highest")."""
+    """Let products of float32 matrices round their operands to TF32 ("high"), or not
+    ("highest").
+    """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(name)
     try:
@@ -185,8 +204,11 @@ def distance(found, right):
 
 
 def refused(name, error):
-    """Let a backend have no kernel for something; raise what is no refusal, but a fault of the device, again."""
-    fault = "CUDA error" in str(error) and "captur" not in str(error)  # what is no part of a graph is no fault
+    """Let a backend have no kernel for something; raise what is no refusal, but a fault of the
+    device, again.
+    """
+    # what is no part of a graph is no fault
+    fault = "CUDA error" in str(error) and "captur" not in str(error)
     if isinstance(error, torch.OutOfMemoryError) or fault:
         raise error
     if DEVICE == "cuda":  # on a CPU most are refused

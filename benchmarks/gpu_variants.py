@@ -1,7 +1,8 @@
-"""The part `variants` of the benchmark: the steps of `variants.py` and `hopper.py`, compared with the kernels.
+"""The part `variants` of the benchmark: the steps of `variants.py` and `hopper.py`, compared with
+the kernels.
 
-All are in bfloat16. Each step is tried with several block sizes, and compared with float64 before it is timed. Those
-of a case take turns, so that a device that grows warm meets all of them.
+All are in bfloat16. Each step is tried with several block sizes, and compared with float64 before
+it is timed. Those of a case take turns, so that a device that grows warm meets all of them.
 """
 
 import functools
@@ -20,7 +21,9 @@ from gpu_tools import HEADS, QUICK, distance, measured_in_turns, qkv, synchroniz
 
 PATIENCE = 45  # seconds for all block sizes of a kernel to be compiled
 TODAY, DESCRIPTORS, GLUON, ONE_PASS = "today", "descriptors", "gluon", "one pass"
-BLOCKS = {  # by kernel, step and width of a head: queries x keys, warps, stages and, for some, the most registers
+# by kernel, step and width of a head: queries x keys, warps, stages and, for some, the most
+# registers
+BLOCKS = {
     ("forward", DESCRIPTORS, 64): "64x128 4 2, 64x64 4 3",
     ("forward", DESCRIPTORS, 128): "64x64 4 3, 128x64 8 3",
     ("forward", GLUON, 64): "128x128 4 2, 128x128 4 3, 192x128 4 2, 128x64 4 4",
@@ -58,22 +61,34 @@ def with_tuned(kernel, call):
 
 
 def _steps(kernel, causal):
-    """Return {step: a function (inputs, blocks) -> results}; inputs are q, k, v, out, lse, delta, d_out."""
+    """Return {step: a function (inputs, blocks) -> results}; inputs are q, k, v, out, lse,
+    delta, d_out.
+    """
     if kernel == "forward":
         return {
-            TODAY: with_tuned(kernel, lambda q, k, v, *_: kernels.flash_attention_forward(q, k, v, causal)),
+            TODAY: with_tuned(
+                kernel, lambda q, k, v, *_: kernels.flash_attention_forward(q, k, v, causal)
+            ),
             DESCRIPTORS: lambda own, blocks: variants.run_forward(*own[:3], causal, blocks, False),
             GLUON: lambda own, blocks: hopper.run_forward(*own[:3], causal, blocks),
         }
     if kernel == "queries":
         return {
-            TODAY: with_tuned(kernel, lambda *own: kernels._run_backward_queries(*own[:5], own[6], causal)),
-            DESCRIPTORS: lambda own, blocks: variants.run_queries(*own[:5], own[6], causal, blocks, False),
+            TODAY: with_tuned(
+                kernel, lambda *own: kernels._run_backward_queries(*own[:5], own[6], causal)
+            ),
+            DESCRIPTORS: lambda own, blocks: variants.run_queries(
+                *own[:5], own[6], causal, blocks, False
+            ),
         }
     if kernel == "keys":
         return {
-            TODAY: with_tuned(kernel, lambda *own: kernels._run_backward_keys(*own[:3], *own[4:], causal)),
-            DESCRIPTORS: lambda own, blocks: variants.run_keys(*own[:3], *own[4:], causal, blocks, False),
+            TODAY: with_tuned(
+                kernel, lambda *own: kernels._run_backward_keys(*own[:3], *own[4:], causal)
+            ),
+            DESCRIPTORS: lambda own, blocks: variants.run_keys(
+                *own[:3], *own[4:], causal, blocks, False
+            ),
             GLUON: lambda own, blocks: hopper.run_keys(*own[:3], *own[4:], causal, blocks),
         }
     return {ONE_PASS: lambda own, blocks: variants.run_once(*own[:5], own[6], causal, blocks)}
@@ -81,7 +96,11 @@ def _steps(kernel, causal):
 
 def of_text(listed):
     """Return the block sizes of an entry of `BLOCKS`."""
-    return [variants.Blocks(*map(int, one.replace("x", " ").split())) for one in listed.split(", ") if one]
+    return [
+        variants.Blocks(*map(int, one.replace("x", " ").split()))
+        for one in listed.split(", ")
+        if one
+    ]
 
 
 def candidates(kernel, causal, width):
@@ -89,7 +108,11 @@ def candidates(kernel, causal, width):
     found = [] if kernel == "backward" else [(TODAY, kernels.TUNED[kernel, 2][width])]
     for step in _steps(kernel, causal):
         blocks = of_text(BLOCKS.get((kernel, step, width), ""))
-        found += [(step, one) for one in (blocks[:1] if QUICK else blocks) if not (QUICK and step == GLUON)]
+        found += [
+            (step, one)
+            for one in (blocks[:1] if QUICK else blocks)
+            if not (QUICK and step == GLUON)
+        ]
     return found
 
 
@@ -102,14 +125,21 @@ def drawn(n, width, causal, batch=1, heads=HEADS):
 
 
 def error(kernel, causal, width, step, blocks):
-    """Return the largest distance of a step's results from float64, at an odd length; this compiles it."""
+    """Return the largest distance of a step's results from float64, at an odd length; this
+    compiles it.
+    """
     torch.manual_seed(0)
     inputs = q, k, v, _, _, delta, d_out = drawn(40 if QUICK else 2049, width, causal, 1, 3)
     wide = [x.requires_grad_() for x in (q, k, v)]
     right_out, right_lse, right = exact(wide, d_out, causal)
     for x in wide:
         x.requires_grad_(False)
-    expected = {"forward": (right_out, right_lse), "queries": (right[0], delta), "keys": right[1:], "backward": right}
+    expected = {
+        "forward": (right_out, right_lse),
+        "queries": (right[0], delta),
+        "keys": right[1:],
+        "backward": right,
+    }
     try:
         found = _steps(kernel, causal)[step](inputs, blocks)
         synchronize()
@@ -122,7 +152,9 @@ def error(kernel, causal, width, step, blocks):
 
 @functools.cache
 def asked():
-    """Have all candidates of all cases compiled and checked, each in a process that may hang; return the futures."""
+    """Have all candidates of all cases compiled and checked, each in a process that may hang;
+    return the futures.
+    """
     pool = pebble.ProcessPool(min(12, os.cpu_count()), context=get_context("spawn"))
     every = [(*case, width, *one) for case, width in kinds() for one in candidates(*case, width)]
     return {one: pool.schedule(error, args=one, timeout=PATIENCE) for one in every}
@@ -154,10 +186,19 @@ def case(kernel, causal, width):
     rows, todo = [], checked(kernel, causal, width)
     for n in (40,) if QUICK else (16384, 4096) if causal else (16384,):
         inputs = drawn(n, width, causal)
-        runs = [functools.partial(_steps(kernel, causal)[step], inputs, blocks) for step, blocks in todo]
+        runs = [
+            functools.partial(_steps(kernel, causal)[step], inputs, blocks) for step, blocks in todo
+        ]
         times = measured_in_turns(runs, 3, 10 if n <= 4096 else 25, tries=1)
         for (step, blocks), found in zip(todo, times, strict=True):
-            about = {"kernel": kernel, "step": step, "causal": causal, "d_head": width, "n": n, "heads": HEADS}
+            about = {
+                "kernel": kernel,
+                "step": step,
+                "causal": causal,
+                "d_head": width,
+                "n": n,
+                "heads": HEADS,
+            }
             rows.append({**about, **blocks._asdict(), **found})
             print(*rows[-1].values())
     return rows
@@ -171,6 +212,8 @@ def kinds():
 def cases():
     """Return the cases of the part."""
     return {
-        f"{kernel}{', causal' * causal}, d = {width}": functools.partial(case, kernel, causal, width)
+        f"{kernel}{', causal' * causal}, d = {width}": functools.partial(
+            case, kernel, causal, width
+        )
         for (kernel, causal), width in kinds()
     }

@@ -1,4 +1,6 @@
-"""The process that measures, and the hold that `gpu.py` has on it: a fault on a device ends it, and not the rest."""
+"""The process that measures, and the hold that `gpu.py` has on it: a fault on a device ends it,
+and not the rest.
+"""
 
 import contextlib
 import multiprocessing
@@ -17,7 +19,10 @@ class Died(Exception):
 
 
 class Worker:
-    """A process that answers one question after the other. Starting it takes seconds, so it is kept."""
+    """A process that answers one question after the other.
+
+    Starting it takes seconds, so it is kept.
+    """
 
     def __init__(self):
         spawn = multiprocessing.get_context("spawn")
@@ -62,7 +67,9 @@ def _how(code):
 
 
 def serve(connection):
-    """Answer until the other end is closed: what machine this is, what cases a part has, what one of them finds."""
+    """Answer until the other end is closed: what machine this is, what cases a part has, what
+    one of them finds.
+    """
     os.setsid()  # so that it can be ended with all that it starts
     os.dup2(2, 1)  # what libraries print is no result
     sys.stdout = sys.stderr

@@ -1,4 +1,6 @@
-"""Grade a class as an instructor would, by command: with the course's own, and with nbgrader's as they come."""
+"""Grade a class as an instructor would, by command: with the course's own, and with nbgrader's
+as they come.
+"""
 
 import itertools
 import json
@@ -20,14 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # What the engine writes its phases to, summed over the submissions, if this names a file.
 TIMINGS = "AUTOGRADER_TIMINGS"
 TOLERANCE = 0.005  # points are rounded to hundredths
-# nbgrader as it comes. Its own folders' names, and the course's list of files that students do not get.
+# nbgrader as it comes. Its own folders' names, and the course's list of files that students do not
+# get.
 STOCK_CONFIG = """\
 c = get_config()
 c.CourseDirectory.course_id = "benchmark"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", "*.pyc", "[0-9][0-9]-*.py", "grade.json"]
-"""
+"""  # noqa: E501
 
 # nbgrader calls alembic by name; it lies beside this Python, activated or not.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -44,11 +47,14 @@ def run(arguments, cwd, **variables):
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **variables},
+        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, **variables},
     )  # fmt: skip
     seconds = time.perf_counter() - start
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout[-3000:]}"
+        )
     return seconds, done.stdout
 
 
@@ -56,30 +62,47 @@ def run(arguments, cwd, **variables):
 
 
 def our_command(name, submitted, into, jobs):
-    """Return the arguments that grade a class of an exercise with the course's own command, into a folder."""
+    """Return the arguments that grade a class of an exercise with the course's own command, into
+    a folder.
+    """
     into.mkdir(parents=True, exist_ok=True)
-    return ["-m", "autograder", "grade", name, "--submitted", submitted, "--into", into, "--jobs", jobs]
+    return [
+        "-m",
+        "autograder",
+        "grade",
+        name,
+        "--submitted",
+        submitted,
+        "--into",
+        into,
+        "--jobs",
+        jobs,
+    ]
 
 
 def grade_ours(name, submitted, into, jobs, **variables):
-    """Grade a class with the course's own command into a folder without grades; return the wall seconds."""
+    """Grade a class with the course's own command into a folder without grades; return the wall
+    seconds.
+    """
     shutil.rmtree(into, ignore_errors=True)
     return run(our_command(name, submitted, into, jobs), ROOT, **variables)[0]
 
 
 def phases_of(path):
-    """Return what the engine wrote of its phases as milliseconds for each submission, longest first.
+    """Return what the engine wrote of its phases as milliseconds for each submission, longest
+    first.
 
     Parameters
     ----------
     path : Path
-        The file that `AUTOGRADER_TIMINGS` named: `{"submissions": n, "wall": s, "phases": {"read": s, ...}}`, the
-        phases in seconds of the process that did it, summed over the submissions.
+        The file that `AUTOGRADER_TIMINGS` named: `{"submissions": n, "wall": s, "phases": {"read":
+        s, ...}}`, the phases in seconds of the process that did it, summed over the submissions.
 
     Returns
     -------
     dict or None
-        `submissions`, `wall` (all of the command's wall time, by submission) and `phases`. None if there is no file.
+        `submissions`, `wall` (all of the command's wall time, by submission) and `phases`. None if
+        there is no file.
     """
     if not path.exists():
         return None
@@ -97,7 +120,8 @@ def phases_of(path):
 
 
 def stock_course(folder, name, students, config=STOCK_CONFIG):
-    """Make a course of nbgrader's with one exercise of ours, released and registered, and a class for it.
+    """Make a course of nbgrader's with one exercise of ours, released and registered, and a class
+    for it.
 
     Parameters
     ----------
@@ -122,7 +146,9 @@ def stock_course(folder, name, students, config=STOCK_CONFIG):
 
 
 def _register(folder, name):
-    """Write an exercise's cells and points into a new gradebook, as nbgrader does when it releases."""
+    """Write an exercise's cells and points into a new gradebook, as nbgrader does when it
+    releases.
+    """
     address = f"sqlite:///{folder / 'gradebook.db'}"
     config = PyFileConfigLoader("nbgrader_config.py", path=str(folder)).load_config()
     course_id = config.CourseDirectory.course_id
@@ -134,13 +160,15 @@ def _register(folder, name):
 
 
 def grade_stock(folder, name):
-    """Grade the class of a course with nbgrader, one submission after the other, and make the feedback pages.
+    """Grade the class of a course with nbgrader, one submission after the other, and make the
+    feedback pages.
 
     Returns
     -------
     dict
-        `seconds` of the two commands together; `fixed`, what of it does not depend on the size of the class; and
-        `each`, seconds for each submission. The last two follow from when each submission's files were written.
+        `seconds` of the two commands together; `fixed`, what of it does not depend on the size of
+        the class; and `each`, seconds for each submission. The last two follow from when each
+        submission's files were written.
     """
     total = {"seconds": 0.0, "fixed": 0.0, "each": 0.0}
     for command, made in (
@@ -151,7 +179,10 @@ def grade_stock(folder, name):
         written = sorted(path.stat().st_mtime for path in folder.glob(made.format(name)))
         handed_in = len(list(folder.glob("submitted/*")))
         if len(written) != handed_in or handed_in < 2:
-            raise SystemExit(f"nbgrader {command} wrote {len(written)} of {handed_in} submissions' files in {folder}")
+            raise SystemExit(
+                f"nbgrader {command} wrote {len(written)} of {handed_in} "
+                f"submissions' files in {folder}"
+            )
         each = statistics.median(after - before for before, after in itertools.pairwise(written))
         total["seconds"] += seconds
         total["each"] += each
@@ -160,13 +191,14 @@ def grade_stock(folder, name):
 
 
 def grade_stock_in_parallel(folder, name, students, processes):
-    """Deal a class out to several nbgrader processes at one time, each with a course and a gradebook of its own.
+    """Deal a class out to several nbgrader processes at one time, each with a course and a
+    gradebook of its own.
 
     Returns
     -------
     dict, dict
-        As `grade_stock` returns it: the wall seconds of all; the mean of `fixed`; and the mean of `each`, divided by
-        the number of processes. And the scores, as `scores` returns them.
+        As `grade_stock` returns it: the wall seconds of all; the mean of `fixed`; and the mean of
+        `each`, divided by the number of processes. And the scores, as `scores` returns them.
     """
     folders = [folder / f"slice{number}" for number in range(processes)]
     for number, own in enumerate(folders):
@@ -187,7 +219,8 @@ def grade_stock_in_parallel(folder, name, students, processes):
 
 
 def scores(folder, name=None):
-    """Return the score and the points of each cell that a machine graded, by student and cell, from a gradebook.
+    """Return the score and the points of each cell that a machine graded, by student and cell, from
+    a gradebook.
 
     Of a gradebook with several exercises, those of the one that is named.
     """
@@ -206,7 +239,9 @@ def scores(folder, name=None):
 
 
 def not_full(found, waiting=None):
-    """Return the cells that did not get full points, as lines to read, less those that wait for a GPU, by cell."""
+    """Return the cells that did not get full points, as lines to read, less those that wait for
+    a GPU, by cell.
+    """
     return [
         f"{student} {cell}: {score:g} of {points:g}"
         for (student, cell), (score, points) in sorted(found.items())
@@ -215,11 +250,13 @@ def not_full(found, waiting=None):
 
 
 def differences(ours, theirs):
-    """Compare grades for every student in `theirs`; return what differs, as lines to read, in two lists.
+    """Compare grades for every student in `theirs`; return what differs, as lines to read, in two
+    lists.
 
-    The first has cells where one grader gives full points and the other does not, or has no grade: one of them is at
-    fault. The second has cells that neither gives full points, and that get other parts of them. The two draw other
-    inputs, and only the first check that a wrong answer fails must fail it for every draw.
+    The first has cells where one grader gives full points and the other does not, or has no grade:
+    one of them is at fault. The second has cells that neither gives full points, and that get other
+    parts of them. The two draw other inputs, and only the first check that a wrong answer fails
+    must fail it for every draw.
     """
     serious, partial = [], []
     students = {student for student, _ in theirs}
@@ -227,7 +264,10 @@ def differences(ours, theirs):
         one, other = ours.get((student, cell)), theirs.get((student, cell))
         if one and other and abs(one[0] - other[0]) <= TOLERANCE:
             continue
-        line = f"{student} {cell}: {one[0] if one else 'no grade'} and {other[0] if other else 'no grade'}"
+        line = (
+            f"{student} {cell}: {one[0] if one else 'no grade'} and "
+            f"{other[0] if other else 'no grade'}"
+        )
         full = [bool(own) and abs(own[0] - own[1]) <= TOLERANCE for own in (one, other)]
         (serious if full[0] != full[1] or not (one and other) else partial).append(line)
     return serious, partial

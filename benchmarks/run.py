@@ -1,7 +1,8 @@
-"""Measure grading on the course's exercises, and nbgrader beside it: `python benchmarks/run.py class phases check`.
+"""Measure grading on the course's exercises, and nbgrader beside it: `python benchmarks/run.py
+class phases check`.
 
-Results go to `benchmarks/results.json`, each part under its name; `--table` prints what is there as Markdown.
-`benchmarks/README.md` says what is measured, and what is not.
+Results go to `benchmarks/results.json`, each part under its name; `--table` prints what is there as
+Markdown. `benchmarks/README.md` says what is measured, and what is not.
 """
 
 import argparse
@@ -61,14 +62,18 @@ def measure_class(options, known):
 
 
 def one_class(options, name, kind):
-    """Return what grading one class took, with ours and with nbgrader; end with an error if the grades are wrong."""
+    """Return what grading one class took, with ours and with nbgrader; end with an error if the
+    grades are wrong.
+    """
     n, m, load = options.n, min(options.m, options.n), os.getloadavg()[0]
     submitted, students = make_class(options, name, kind, n)
     folders = [submitted / student.name for student in students]
     into, folder = options.work / "ours", options.work / "stock"
     ours = [graders.grade_ours(name, submitted, into, options.jobs) for _ in range(options.repeat)]
     seconds = statistics.median(ours)
-    out.print(f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs")
+    out.print(
+        f"{name}, {kind}: ours {n} in {seconds:.1f} s, {n / seconds:.1f}/s, {options.jobs} jobs"
+    )
     points = graders.scores(into)
     _proper(into, name, points, n)
     waiting = _waiting(into, name)
@@ -78,11 +83,14 @@ def one_class(options, name, kind):
         _right_are_full(who, students, theirs, waiting)
         serious, partial = graders.differences(points, theirs)
         if serious:
-            raise SystemExit(f"{name}, {kind}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious))
+            raise SystemExit(
+                f"{name}, {kind}: grades of ours and of {who} differ:\n  " + "\n  ".join(serious)
+            )
         found.update(count=count, of_n=found["fixed"] + n * found["each"], partial=partial)
         out.print(
-            f"  {who}: {count} in {found['seconds']:.1f} s; {n} take {found['fixed']:.1f} s + {n} x "
-            f"{found['each']:.2f} s = {found['of_n']:.0f} s, {found['of_n'] / seconds:.1f} times ours"
+            f"  {who}: {count} in {found['seconds']:.1f} s; {n} take {found['fixed']:.1f} s + {n} "
+            f"x {found['each']:.2f} s = {found['of_n']:.0f} s, {found['of_n'] / seconds:.1f} "
+            "times ours"
         )
         for line in partial:
             out.print(f"    other parts of the points (ours, theirs): {line}")
@@ -94,10 +102,13 @@ def one_class(options, name, kind):
     for processes in options.processes:
         count = max(m, 2 * processes)  # two for each: the time between them is what one takes
         found, theirs = graders.grade_stock_in_parallel(folder, name, folders[:count], processes)
-        parallel[str(processes)] = compared(f"nbgrader in {processes} processes", count, found, theirs)
+        parallel[str(processes)] = compared(
+            f"nbgrader in {processes} processes", count, found, theirs
+        )
     best = min(parallel, key=lambda number: parallel[number]["of_n"]) if parallel else None
     return {
-        "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel, "best": best,
+        "n": n, "jobs": options.jobs, "ours_seconds": ours, "stock": stock, "parallel": parallel,
+        "best": best,
         "cells": len(points), "date": _today(), "load": load,
     }  # fmt: skip
 
@@ -105,11 +116,18 @@ def one_class(options, name, kind):
 def _waiting(into, name):
     """Return the points that wait for a GPU, by cell: whoever grades here, nobody can give them."""
     records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
-    return {cell: own["pending"] for record in records for cell, own in record["cells"].items() if own["pending"]}
+    return {
+        cell: own["pending"]
+        for record in records
+        for cell, own in record["cells"].items()
+        if own["pending"]
+    }
 
 
 def _right_are_full(who, students, points, waiting=None):
-    """End with an error unless a grader gave all points, but for those that wait, to all students who are right."""
+    """End with an error unless a grader gave all points, but for those that wait, to all
+    students who are right.
+    """
     right = {student.name for student in students if student.kind == classes.RIGHT}
     lost = graders.not_full({key: own for key, own in points.items() if key[0] in right}, waiting)
     if lost:
@@ -117,14 +135,24 @@ def _right_are_full(who, students, points, waiting=None):
 
 
 def _proper(into, name, points, count):
-    """End with an error unless gradebook, records and pages have the whole class, and agree on its points."""
+    """End with an error unless gradebook, records and pages have the whole class, and agree on
+    its points.
+    """
     records = [json.loads(path.read_text(encoding="utf8")) for path in _records(into, name)]
     students, pages = len({student for student, _ in points}), graders.pages(into, name)
-    total, recorded = sum(score for score, _ in points.values()), sum(record["score"] for record in records)
-    if {students, len(records), pages} != {count} or len(points) % count or abs(total - recorded) > 1e-2 * count:
+    total, recorded = (
+        sum(score for score, _ in points.values()),
+        sum(record["score"] for record in records),
+    )
+    if (
+        {students, len(records), pages} != {count}
+        or len(points) % count
+        or abs(total - recorded) > 1e-2 * count
+    ):
         raise SystemExit(
-            f"{students} students and {len(points)} cells in the gradebook, {len(records)} records, {pages} pages "
-            f"for {count} submissions; points {total:.2f} in the gradebook, {recorded:.2f} in the records"
+            f"{students} students and {len(points)} cells in the gradebook, {len(records)} "
+            f"records, {pages} pages for {count} submissions; points {total:.2f} in the "
+            f"gradebook, {recorded:.2f} in the records"
         )
 
 
@@ -136,16 +164,23 @@ def _records(into, name):
 
 
 def measure_phases(options, known):
-    """Grade a small class of each exercise and kind, while the engine writes down what takes it how long."""
+    """Grade a small class of each exercise and kind, while the engine writes down what takes it
+    how long.
+    """
     for name in options.exercises:
         for kind in options.kinds:
             submitted, _ = make_class(options, name, kind, min(options.timed, options.n))
             path = options.work / "timings.json"
             path.unlink(missing_ok=True)
-            graders.grade_ours(name, submitted, options.work / "ours", options.jobs, **{graders.TIMINGS: str(path)})
+            graders.grade_ours(
+                name, submitted, options.work / "ours", options.jobs, **{graders.TIMINGS: str(path)}
+            )
             found = graders.phases_of(path)
             if found is None:
-                raise SystemExit(f"`python -m autograder grade` did not write the file that {graders.TIMINGS} names.")
+                raise SystemExit(
+                    "`python -m autograder grade` did not write the file that "
+                    f"{graders.TIMINGS} names."
+                )
             known.setdefault(name, {})[kind] = found
             listed = ", ".join(f"{phase} {spent:.1f}" for phase, spent in found["phases"].items())
             out.print(f"{name}, {kind}: of {found['wall']:.1f} ms for each submission: {listed}")
@@ -156,12 +191,19 @@ def measure_phases(options, known):
 
 
 def measure_check(options, known):
-    """Check one right notebook of each exercise, a few times, each from the start of Python to its end."""
+    """Check one right notebook of each exercise, a few times, each from the start of Python to
+    its end.
+    """
     for name in options.exercises:
         submitted, students = make_class(options, name, "right", 1)
         path = options.work / "timings.json"
         path.unlink(missing_ok=True)
-        command = ["-m", "autograder", "check", submitted / students[0].name / name / f"{name}.ipynb"]
+        command = [
+            "-m",
+            "autograder",
+            "check",
+            submitted / students[0].name / name / f"{name}.ipynb",
+        ]
         seconds = [graders.run(command, ROOT)[0] for _ in range(CHECKS)]
         graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
         known[name] = {"seconds": seconds, "phases": graders.phases_of(path)}
@@ -173,7 +215,9 @@ def measure_check(options, known):
 
 
 def measure_batch(options, known):
-    """Grade a large mixed class of the first exercise with each number of jobs; watch the rate and the memory."""
+    """Grade a large mixed class of the first exercise with each number of jobs; watch the rate
+    and the memory.
+    """
     name = options.exercises[0]
     submitted, _ = make_class(options, name, "mixed", options.large)
     known.clear()
@@ -193,8 +237,8 @@ def measure_batch(options, known):
         known["jobs"][str(jobs)] = found
         out.print(
             f"{options.large} of {name} with {jobs} jobs: {found['seconds']:.0f} s; first tenth "
-            f"{found['tenths'][0]:.1f}/s, last {found['tenths'][-1]:.1f}/s; peak {found['peak_mb']:.0f} MB, "
-            f"{found['sandboxes']} sandboxes"
+            f"{found['tenths'][0]:.1f}/s, last {found['tenths'][-1]:.1f}/s; peak "
+            f"{found['peak_mb']:.0f} MB, {found['sandboxes']} sandboxes"
         )
         yield known
     if len(totals) > 1:
@@ -202,7 +246,9 @@ def measure_batch(options, known):
 
 
 def _over_time(into, name, watched):
-    """Return the rate in each tenth of a batch, and its memory in the first and the last tenth and at its peak."""
+    """Return the rate in each tenth of a batch, and its memory in the first and the last tenth
+    and at its peak.
+    """
     written = sorted(path.stat().st_mtime - watched.start for path in _records(into, name))
     step = max(1, len(written) // 10)
     tenths = []
@@ -225,7 +271,9 @@ def _over_time(into, name, watched):
 
 
 def measure_kill(options, known):
-    """Kill a batch at random moments, start it again each time, and compare with one that nobody disturbed."""
+    """Kill a batch at random moments, start it again each time, and compare with one that nobody
+    disturbed.
+    """
     name, count = options.exercises[0], options.large
     submitted, _ = make_class(options, name, "mixed", count)
     calm, hurt = options.work / "calm", options.work / "hurt"
@@ -235,12 +283,19 @@ def measure_kill(options, known):
     shutil.copy(calm / SECRET, hurt / SECRET)  # so that both draw the same inputs
     rng, kills = random.Random(options.seed), []
     for number in range(options.kills):
-        # In between a third and all of an equal share of the work, counted from when grades begin to be written.
+        # In between a third and all of an equal share of the work, counted from when grades begin
+        # to be written.
         wait = rng.uniform(0.3, 1) * undisturbed / (options.kills + 1)
-        kills.append({**_killed(command, wait, hurt / "gradebook.db"), "graded": len(_records(hurt, name))})
-        late = "; the batch was over before: take a larger --large" if kills[-1]["had_ended"] else ""
+        kills.append(
+            {**_killed(command, wait, hurt / "gradebook.db"), "graded": len(_records(hurt, name))}
+        )
+        late = (
+            "; the batch was over before: take a larger --large" if kills[-1]["had_ended"] else ""
+        )
         left = len(kills[-1]["left_behind"])
-        out.print(f"killed {number + 1}: {kills[-1]['graded']} graded, {left} processes left behind{late}")
+        out.print(
+            f"killed {number + 1}: {kills[-1]['graded']} graded, {left} processes left behind{late}"
+        )
     graders.run(command, ROOT)
     ours, theirs = graders.scores(calm), graders.scores(hurt)
     for into, points in ((calm, ours), (hurt, theirs)):
@@ -249,15 +304,22 @@ def measure_kill(options, known):
     orphans = [line for one in kills for line in one["left_behind"]]
     scraps = sorted(_files(hurt) ^ _files(calm))
     if wrong or orphans or scraps:
-        raise SystemExit(f"grades that differ: {wrong[:30]}; processes left: {orphans}; other files: {scraps[:5]}")
+        raise SystemExit(
+            f"grades that differ: {wrong[:30]}; processes left: {orphans}; other "
+            f"files: {scraps[:5]}"
+        )
     if not any(0 < one["graded"] < count for one in kills):
-        raise SystemExit("Whenever it was killed, nothing or all was graded: take a larger --large.")
+        raise SystemExit(
+            "Whenever it was killed, nothing or all was graded: take a larger --large."
+        )
     known.clear()
     known.update(
         exercise=name, n=count, jobs=options.jobs, kills=kills, undisturbed_seconds=undisturbed,
         same_grades=len(theirs), left_behind=0,
     )  # fmt: skip
-    out.print(f"killed {options.kills} times: all {count} graded as undisturbed, nothing left behind")
+    out.print(
+        f"killed {options.kills} times: all {count} graded as undisturbed, nothing left behind"
+    )
     yield known
 
 
@@ -266,10 +328,14 @@ def _files(folder):
 
 
 def _killed(command, wait, gradebook):
-    """Start a batch, kill its main process some time after it wrote to the gradebook, and see what is left."""
+    """Start a batch, kill its main process some time after it wrote to the gradebook, and see
+    what is left.
+    """
     process, started = watch.started(command, ROOT, start_new_session=True), time.time()
     begun, deadline, below = None, time.monotonic() + LONGEST_WAIT, {}
-    while process.poll() is None and time.monotonic() < (deadline if begun is None else begun + wait):
+    while process.poll() is None and time.monotonic() < (
+        deadline if begun is None else begun + wait
+    ):
         time.sleep(0.05)
         with contextlib.suppress(psutil.Error):
             below.update((one.pid, one) for one, _ in watch.descendants(process)[0])
@@ -290,7 +356,9 @@ def _killed(command, wait, gradebook):
 
 
 def measure_plugin(options, known):
-    """Grade a mixed class of the first exercise by `nbgrader autograde`, which uses the engine one by one."""
+    """Grade a mixed class of the first exercise by `nbgrader autograde`, which uses the engine
+    one by one.
+    """
     name = options.exercises[0]
     submitted, students = make_class(options, name, "mixed", options.n)
     folder = options.work / "plugin"
@@ -302,19 +370,22 @@ def measure_plugin(options, known):
     graded = len({student for student, _ in points})
     if process.returncode or graded != options.n:
         raise SystemExit(
-            f"nbgrader autograde ended with {process.returncode}, and graded {graded} of {options.n}. To see why, "
-            "measure with --work DIR, and run it again in DIR/plugin."
+            f"nbgrader autograde ended with {process.returncode}, and graded {graded} of "
+            f"{options.n}. To see why, measure with --work DIR, and run it again in DIR/plugin."
         )
     _right_are_full("nbgrader with this course's settings", students, points)
-    written = sorted(path.stat().st_mtime for path in folder.glob(f"autograded/*/{name}/{name}.ipynb"))
+    written = sorted(
+        path.stat().st_mtime for path in folder.glob(f"autograded/*/{name}/{name}.ipynb")
+    )
     known.clear()
     known.update(
         exercise=name, n=options.n, seconds=watched.seconds,
         each=(written[-1] - written[0]) / (len(written) - 1), sandboxes=watched.peak("sandboxes"),
     )  # fmt: skip
     out.print(
-        f"nbgrader autograde with this course's settings: {options.n} of {name} in {known['seconds']:.1f} s, "
-        f"{known['each']:.2f} s for each, at most {known['sandboxes']} sandboxes at a time"
+        f"nbgrader autograde with this course's settings: {options.n} of {name} in "
+        f"{known['seconds']:.1f} s, {known['each']:.2f} s for each, at most {known['sandboxes']} "
+        "sandboxes at a time"
     )
     yield known
 
@@ -323,10 +394,18 @@ def measure_plugin(options, known):
 
 
 def measure_database(options, known):
-    """Grade a mixed class of the first exercise into SQLite and into an empty database on a server, in turn."""
+    """Grade a mixed class of the first exercise into SQLite and into an empty database on a
+    server, in turn.
+    """
     if not options.db:
-        raise SystemExit("Name an empty database on a server with --db; its tables are deleted at the end.")
-    name, path, into = options.exercises[0], options.work / "timings.json", options.work / "database"
+        raise SystemExit(
+            "Name an empty database on a server with --db; its tables are deleted at the end."
+        )
+    name, path, into = (
+        options.exercises[0],
+        options.work / "timings.json",
+        options.work / "database",
+    )
     submitted, students = make_class(options, name, "mixed", options.n)
     engine = sqlalchemy.create_engine(options.db)
     if sqlalchemy.inspect(engine).get_table_names():
@@ -340,10 +419,15 @@ def measure_database(options, known):
             command += ["--db", options.db] if kind == "server" else []
             seconds, _ = graders.run(command, ROOT, **{graders.TIMINGS: str(path)})
             if len(_records(into, name)) != len(students):
-                raise SystemExit(f"{kind}: {len(_records(into, name))} records for {len(students)} submissions")
-            found.append({"seconds": seconds, "writing_ms": graders.phases_of(path)["phases"]["database"]})
+                raise SystemExit(
+                    f"{kind}: {len(_records(into, name))} records for {len(students)} submissions"
+                )
+            found.append(
+                {"seconds": seconds, "writing_ms": graders.phases_of(path)["phases"]["database"]}
+            )
             out.print(
-                f"{kind}: {options.n} of {name} in {seconds:.1f} s, {found[-1]['writing_ms']:.2f} ms to write each"
+                f"{kind}: {options.n} of {name} in {seconds:.1f} s, {found[-1]['writing_ms']:.2f} "
+                "ms to write each"
             )
         with engine.begin() as connection:
             version = connection.execute(sqlalchemy.text("SHOW server_version")).scalar()
@@ -351,7 +435,15 @@ def measure_database(options, known):
                 connection.execute(sqlalchemy.text(f"DROP TABLE {table} CASCADE"))
     engine.dispose()
     known.clear()
-    known.update(exercise=name, n=options.n, jobs=options.jobs, version=version, date=_today(), load=load, **runs)
+    known.update(
+        exercise=name,
+        n=options.n,
+        jobs=options.jobs,
+        version=version,
+        date=_today(),
+        load=load,
+        **runs,
+    )
     yield known
 
 
@@ -363,7 +455,10 @@ def machine():
     model = platform.processor()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+        model = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            model,
+        )
     return {
         "date": _today(),
         "cpu": model,
@@ -394,16 +489,46 @@ PARTS = {
 
 def options_of(arguments=None):
     """Return the parser of the command line, and what it says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: {' '.join(DEFAULT_PARTS)}")
-    add("--exercises", nargs="+", choices=EXERCISES, default=EXERCISES, help="which; batch, kill, plugin: the first")
-    add("--kinds", nargs="+", choices=list(classes.KINDS), default=list(classes.KINDS), help="class, phases")
+    add(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"{', '.join(PARTS)}; default: {' '.join(DEFAULT_PARTS)}",
+    )
+    add(
+        "--exercises",
+        nargs="+",
+        choices=EXERCISES,
+        default=EXERCISES,
+        help="which; batch, kill, plugin: the first",
+    )
+    add(
+        "--kinds",
+        nargs="+",
+        choices=list(classes.KINDS),
+        default=list(classes.KINDS),
+        help="class, phases",
+    )
     add("--n", type=int, default=200, help="submissions for ours (class), and in all (plugin)")
     add("--m", type=int, default=8, help="submissions for nbgrader (class)")
-    add("--processes", type=int, nargs="*", default=[2, 4], help="processes of nbgrader in parallel (class)")
+    add(
+        "--processes",
+        type=int,
+        nargs="*",
+        default=[2, 4],
+        help="processes of nbgrader in parallel (class)",
+    )
     add("--repeat", type=int, default=1, help="runs of ours, of which the median counts (class)")
-    add("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="jobs of ours; default: the cores")
+    add(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="jobs of ours; default: the cores",
+    )
     add("--timed", type=int, default=50, help="submissions (phases)")
     add("--large", type=int, default=1000, help="submissions (batch, kill)")
     add("--batch-jobs", type=int, nargs="+", default=[1, 2, 4], help="numbers of jobs (batch)")
@@ -419,7 +544,9 @@ def options_of(arguments=None):
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
     if min(options.m, options.n) < 2:
-        parser.error("--n and --m must be 2 or more: what one submission takes is the time between two")
+        parser.error(
+            "--n and --m must be 2 or more: what one submission takes is the time between two"
+        )
     if 2 * max(options.processes, default=0) > options.n:
         parser.error("--n must be at least twice the largest of --processes, for the same reason")
     if options.table and not options.results.exists():
@@ -430,7 +557,9 @@ def options_of(arguments=None):
 def main():
     """Measure the parts that are named, and keep what was measured before of the others."""
     options = options_of()
-    results = json.loads(options.results.read_text(encoding="utf8")) if options.results.exists() else {}
+    results = (
+        json.loads(options.results.read_text(encoding="utf8")) if options.results.exists() else {}
+    )
     if options.table:
         print(tables.markdown(results), end="")
         return
@@ -440,7 +569,8 @@ def main():
     try:
         for part in options.parts or DEFAULT_PARTS:
             known = results.setdefault(part, {})
-            for _ in PARTS[part](options, known):  # written after each step: a run that is broken off loses little
+            # written after each step: a run that is broken off loses little
+            for _ in PARTS[part](options, known):
                 json_entries.write(path, results)
     finally:
         if given is None:

@@ -1,13 +1,26 @@
-"""Show what was measured as Markdown tables: for `run.py --table`, and for the book's page for instructors."""
+"""Show what was measured as Markdown tables: for `run.py --table`, and for the book's page for
+instructors.
+"""
 
 from statistics import median
 
-PACKAGES = ("nbgrader", "nbconvert", "ipykernel", "ipython", "numpy", "torch", "matplotlib", "sqlalchemy")
+PACKAGES = (
+    "nbgrader",
+    "nbconvert",
+    "ipykernel",
+    "ipython",
+    "numpy",
+    "torch",
+    "matplotlib",
+    "sqlalchemy",
+)
 KINDS = {"right": "right", "mixed": "with mistakes"}
 
 
 def markdown(results):
-    """Return what `results.json` holds as Markdown: a table for each part that was measured, and the machine."""
+    """Return what `results.json` holds as Markdown: a table for each part that was measured, and
+    the machine.
+    """
     parts = [make(results[name]) for name, make in TABLES.items() if results.get(name)]
     return "\n\n".join([*parts, _machine(results["machine"])]) + "\n"
 
@@ -19,7 +32,9 @@ def cluster(results):
 
 
 def _table(head, rows, right=()):
-    """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the right."""
+    """Return a Markdown table; the columns whose numbers stand in `right` are aligned to the
+    right.
+    """
     marks = ["---:" if number in right else "---" for number in range(len(head))]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, marks, *rows))
 
@@ -45,12 +60,14 @@ def _class(part):
         graded += own["stock"]["count"]
         partial += len(own["stock"]["partial"])
     said = (
-        f"nbgrader graded {graded} of these submissions one by one. Its seconds for a class are those that do not "
-        "depend on the class's size, and those for each submission times their number. "
+        f"nbgrader graded {graded} of these submissions one by one. Its seconds for a class are "
+        "those that do not depend on the class's size, and those for each submission times their "
+        "number. "
     )
     if partial:
         said += (
-            f"Cells with a mistake for which it gave another part of the points: {partial}; all others are the same."
+            f"Cells with a mistake for which it gave another part of the points: {partial}; all "
+            "others are the same."
         )
     else:
         said += "Every cell of them got the same points from both."
@@ -59,7 +76,9 @@ def _class(part):
 
 
 def _phases(part):
-    """A table for each kind of class, with a column for each exercise, and the phases that take longest first."""
+    """A table for each kind of class, with a column for each exercise, and the phases that take
+    longest first.
+    """
     found = []
     for kind in KINDS:
         columns = [(name, own) for name, this, own in _rows(part) if this == kind]
@@ -77,8 +96,8 @@ def _phases(part):
         rows.append(["wall time of the command", *(_ms(own["wall"]) for _, own in columns)])
         found.append(_table(head, rows, right=range(1, len(head))))
     found.append(
-        "Several processes work at one time, so that phases add up to more than the wall time; the wall time has "
-        "the start of Python in it."
+        "Several processes work at one time, so that phases add up to more than the wall time; "
+        "the wall time has the start of Python in it."
     )
     return "\n\n".join(found)
 
@@ -87,11 +106,19 @@ def _check(part):
     rows = []
     for name, own in sorted(part.items()):
         phases = (own["phases"] or {}).get("phases", {})
-        outer = ", ".join(f"{phase} {spent:.0f}" for phase, spent in phases.items() if not phase.startswith(" "))
-        run = ", ".join(f"{phase.strip()} {spent:.0f}" for phase, spent in phases.items() if phase.startswith(" "))
+        outer = ", ".join(
+            f"{phase} {spent:.0f}" for phase, spent in phases.items() if not phase.startswith(" ")
+        )
+        run = ", ".join(
+            f"{phase.strip()} {spent:.0f}"
+            for phase, spent in phases.items()
+            if phase.startswith(" ")
+        )
         said = f"{outer}; of the run: {run}" if run else outer
         rows.append((name, f"{median(own['seconds']):.2f} s", said or "not recorded"))
-    return _table(("one notebook, `check`", "from start to end", "of which milliseconds"), rows, right=(1,))
+    return _table(
+        ("one notebook, `check`", "from start to end", "of which milliseconds"), rows, right=(1,)
+    )
 
 
 def _batch(part):
@@ -107,14 +134,22 @@ def _batch(part):
                 own["sandboxes"],
             )
         )
-    head = ("a large batch", "seconds", "rate of first and last tenth", "memory in them", "at its peak", "sandboxes")
+    head = (
+        "a large batch",
+        "seconds",
+        "rate of first and last tenth",
+        "memory in them",
+        "at its peak",
+        "sandboxes",
+    )
     return _table(head, rows, right=range(1, len(head)))
 
 
 def _kill(part):
     graded = ", ".join(str(one["graded"]) for one in part["kills"])
     row = (
-        f"{part['n']} of {part['exercise']}, killed when {graded} were graded, and started again each time",
+        f"{part['n']} of {part['exercise']}, killed when {graded} were graded, and started again "
+        "each time",
         f"{part['same_grades']} cells graded as in a batch that nobody disturbed",
         f"left behind: {part['left_behind']} processes",
     )
@@ -167,8 +202,9 @@ def _cluster(part):
         own = part["kill"]
         graded = ", ".join(map(str, own["kills"]))
         yield (
-            f"Of {own['n']} submissions of {own['exercise']}, a worker got SIGKILL when {graded} were graded. "
-            "Every record is the one of a run without Dask and without kills, byte for byte but for the time."
+            f"Of {own['n']} submissions of {own['exercise']}, a worker got SIGKILL when {graded} "
+            "were graded. Every record is the one of a run without Dask and without kills, byte "
+            "for byte but for the time."
         )
     if part.get("writer"):
         yield _writer(part["writer"])
@@ -179,7 +215,8 @@ def _beside(part):
     for name, found in sorted(part.items()):
         for workers, own in sorted(found.items(), key=lambda pair: int(pair[0])):
             local, dask = (
-                {key: median(run[key] for run in own[way]) for key in own[way][0]} for way in ("local", "cluster")
+                {key: median(run[key] for run in own[way]) for key in own[way][0]}
+                for way in ("local", "cluster")
             )
             more = 100 * (local["rate"] / dask["rate"] - 1)
             rows.append(
@@ -225,7 +262,8 @@ def _thousand(part):
         for command, own in part["commands"].items()
     ]
     head = (
-        f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} submissions",
+        f"{part['students']} students, {len(part['exercises'])} exercises, {part['submissions']} "
+        "submissions",
         "seconds",
         "memory of the command itself, at its peak",
         "with all that it starts",
@@ -234,10 +272,10 @@ def _thousand(part):
     seen, rate = part["browser"], part["submissions"] / part["commands"]["grade"]["seconds"]
     busy = "; on one that does nothing else it is quicker" if part["load"] >= 1 else ""
     said = (
-        f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was {part['load']:.1f} "
-        f"beforehand{busy}. Sizes: {sizes}. The report's first screen was there after "
-        f"{seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student was found in "
-        f"{1e3 * seen['search']:.0f} ms. {part['date']}."
+        f"Graded {rate:.1f} a second, {part['jobs']} at a time, on a machine whose load was "
+        f"{part['load']:.1f} beforehand{busy}. Sizes: {sizes}. The report's first screen was "
+        f"there after {seen['first_screen']:.1f} s, with {seen['rows']} rows of tables; a student "
+        f"was found in {1e3 * seen['search']:.0f} ms. {part['date']}."
     )
     return "\n\n".join([_table(head, rows, right=range(1, len(head))), said])
 
@@ -272,4 +310,6 @@ TABLES = {
     "kill": _kill,
     "database": _database,
 }
-"""What stands on the book's page *Grading a class*; that of a cluster stands on a page of its own."""
+"""What stands on the book's page *Grading a class*; that of a cluster stands on a page of its
+own.
+"""

@@ -1,4 +1,7 @@
-"""A course of a thousand students: graded, graded again, and its report in a browser. A part of `run.py`."""
+"""A course of a thousand students: graded, graded again, and its report in a browser.
+
+A part of `run.py`.
+"""
 
 import contextlib
 import functools
@@ -21,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 EXERCISES = [folder.name for folder in loader.FOLDERS[:5]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VISITS = 3  # of the report, each in a browser that has seen nothing; the median counts
-# What a person waits for: text, and a page that is drawn and answers. Milliseconds from when it was asked for.
+# What a person waits for: text, and a page that is drawn and answers. Milliseconds from when it was
+# asked for.
 FIRST_SCREEN = """() => new Promise(resolve => requestAnimationFrame(() => setTimeout(() =>
   resolve({paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null,
            ready: performance.now()}))))"""
@@ -34,13 +38,17 @@ SEARCHED = """text => new Promise(resolve => {
 
 
 def measure(options, known, out):
-    """Grade a mixed class in the first five exercises; then each other command, and the report in a browser."""
+    """Grade a mixed class in the first five exercises; then each other command, and the report
+    in a browser.
+    """
     submitted, into = options.work / "thousand", options.work / "thousand-graded"
     shutil.rmtree(submitted, ignore_errors=True)
     shutil.rmtree(into, ignore_errors=True)
     right = {}
     for name in EXERCISES:
-        students = classes.students(classes.answers_of(name), "mixed", options.students, options.seed)
+        students = classes.students(
+            classes.answers_of(name), "mixed", options.students, options.seed
+        )
         classes.write(students, name, submitted)
         right[name] = {student.name for student in students if student.kind == classes.RIGHT}
     count = options.students * len(EXERCISES)
@@ -63,12 +71,21 @@ def measure(options, known, out):
         watched = watch.Watch(process)
         if process.returncode:
             raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}.")
-        found = {"seconds": watched.seconds, "main_mb": watched.peak("main"), "peak_mb": watched.peak("pss")}
+        found = {
+            "seconds": watched.seconds,
+            "main_mb": watched.peak("main"),
+            "peak_mb": watched.peak("pss"),
+        }
         known["commands"][said] = found
-        out.print(f"{said}: {found['seconds']:.1f} s, {found['main_mb']:.0f} MB, all {found['peak_mb']:.0f} MB")
+        out.print(
+            f"{said}: {found['seconds']:.1f} s, {found['main_mb']:.0f} MB, all "
+            f"{found['peak_mb']:.0f} MB"
+        )
         if said == "grade":
             _proper(into, right, options.students)
-            known["sizes_mb"] = {name: _size(into / name) for name in ("gradebook.db", "autograded", "feedback")}
+            known["sizes_mb"] = {
+                name: _size(into / name) for name in ("gradebook.db", "autograded", "feedback")
+            }
         yield known
     known["sizes_mb"] |= {name: _size(into / name) for name in ("report.html", "grades.csv")}
     known["browser"] = visit(into, f"student{options.students - 1:04d}")
@@ -77,7 +94,9 @@ def measure(options, known, out):
 
 
 def _proper(into, right, count):
-    """End with an error unless everybody has a grade, a record and a page, and who is right has all points."""
+    """End with an error unless everybody has a grade, a record and a page, and who is right has
+    all points.
+    """
     with contextlib.closing(sqlite3.connect(into / "gradebook.db")) as book:
         graded = dict(
             book.execute(
@@ -93,9 +112,15 @@ def _proper(into, right, count):
         )
         if set(found) != {count}:
             raise SystemExit(f"{name}: of {count}, gradebook, records and pages have {found}")
-        lost = [line for line in graders.not_full(graders.scores(into, name)) if line.partition(" ")[0] in students]
+        lost = [
+            line
+            for line in graders.not_full(graders.scores(into, name))
+            if line.partition(" ")[0] in students
+        ]
         if lost:
-            raise SystemExit(f"Right submissions of {name} lost points:\n  " + "\n  ".join(lost[:30]))
+            raise SystemExit(
+                f"Right submissions of {name} lost points:\n  " + "\n  ".join(lost[:30])
+            )
 
 
 def _size(path):
@@ -109,14 +134,17 @@ def visit(into, student):
     Returns
     -------
     dict
-        Seconds until text is on the screen (`first_text`), and until the script has done its part and the browser
-        has drawn it (`first_screen`); seconds of a search; rows of tables and elements that the page then has.
+        Seconds until text is on the screen (`first_text`), and until the script has done its part
+        and the browser has drawn it (`first_screen`); seconds of a search; rows of tables and
+        elements that the page then has.
     """
     from playwright.sync_api import sync_playwright
 
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
-        raise SystemExit(f"No browser opens the report: none of {', '.join(BROWSERS)} is installed.")
+        raise SystemExit(
+            f"No browser opens the report: none of {', '.join(BROWSERS)} is installed."
+        )
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *arguments):
@@ -124,14 +152,19 @@ def visit(into, student):
 
     found = {"first_text": [], "first_screen": [], "search": []}
     handler = functools.partial(Quiet, directory=str(into))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as playwright:
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        sync_playwright() as playwright,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for _ in range(VISITS):
             browser = playwright.chromium.launch(
                 executable_path=executable, args=["--no-sandbox"] if os.geteuid() == 0 else []
             )
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            page.goto(f"http://127.0.0.1:{server.server_port}/report.html", wait_until="domcontentloaded")
+            page.goto(
+                f"http://127.0.0.1:{server.server_port}/report.html", wait_until="domcontentloaded"
+            )
             shown = page.evaluate(FIRST_SCREEN)
             found["first_text"].append((shown["paint"] or shown["ready"]) / 1e3)
             found["first_screen"].append(shown["ready"] / 1e3)

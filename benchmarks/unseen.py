@@ -1,9 +1,11 @@
-"""What checks make of answers that were never listed: `python benchmarks/unseen.py`, or `... 01-qkv 05`.
+"""What checks make of answers that were never listed: `python benchmarks/unseen.py`, or `... 01-qkv
+05`.
 
-They lie in `tests/unseen/`, and were written from the released notebooks alone. Counts go to `book/data/unseen.json`,
-with what a reader may want to look at: wrong answers that lose no point, and right ones that lose some; and which did
-so when they were graded for the first time, before a check was changed for their sake. `causes` has for each function
-how many wrong answers were written for it, and for how many of them the checks named each cause.
+They lie in `tests/unseen/`, and were written from the released notebooks alone. Counts go to
+`book/data/unseen.json`, with what a reader may want to look at: wrong answers that lose no point,
+and right ones that lose some; and which did so when they were graded for the first time, before a
+check was changed for their sake. `causes` has for each function how many wrong answers were written
+for it, and for how many of them the checks named each cause.
 """
 
 import argparse
@@ -47,8 +49,12 @@ def counted(folder):
 
 def main():
     """Count for the exercises that are named, by default for all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "exercises", nargs="*", metavar="EXERCISE", help="such as 01-qkv, or 01; default: all"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for folder in loader.FOLDERS:

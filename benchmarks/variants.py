@@ -1,26 +1,31 @@
-"""Steps towards faster kernels than those of `flash_attention.py`, for 16-bit numbers and heads of 64 or 128 columns.
+"""Steps towards faster kernels than those of `flash_attention.py`, for 16-bit numbers and heads of
+64 or 128 columns.
 
-    python benchmarks/gpu.py variants --record book/data/gpu-h200.json  # check and time them on a GPU
+    python benchmarks/gpu.py variants --record book/data/gpu-h200.json  # check and time them on a
+    GPU
 
 Each step changes one thing:
 
 descriptors
-    The chip's copy engine (TMA) loads tiles, through descriptors: one thread asks for a tile by its first row, and
-    no thread computes addresses or masks. This frees registers (forward, d = 64: 168 instead of 206).
+    The chip's copy engine (TMA) loads tiles, through descriptors: one thread asks for a tile by its
+    first row, and no thread computes addresses or masks. This frees registers (forward, d = 64: 168
+    instead of 206).
 longest first
-    Programs begin with the causal blocks that have the most tiles, of all heads instead of each head in turn. At the
-    end only short ones are left, so fewer multiprocessors wait. All keys and values are then in use at the same time:
-    this pays off while they fit into the L2 cache.
+    Programs begin with the causal blocks that have the most tiles, of all heads instead of each
+    head in turn. At the end only short ones are left, so fewer multiprocessors wait. All keys and
+    values are then in use at the same time: this pays off while they fit into the L2 cache.
 persistent
-    Only as many programs as fit the chip share the blocks, which are dealt out from the longest to the shortest, to
-    and fro.
+    Only as many programs as fit the chip share the blocks, which are dealt out from the longest to
+    the shortest, to and fro.
 one pass
-    Backward: one kernel instead of two, with five products instead of seven. Its programs own keys, and add their
-    part of dQ in memory, in an order that no two calls share: results differ in the last bits from call to call.
+    Backward: one kernel instead of two, with five products instead of seven. Its programs own keys,
+    and add their part of dQ in memory, in an order that no two calls share: results differ in the
+    last bits from call to call.
 
-Two more steps gain nothing on a Hopper, as compiling them shows without a GPU. Warp specialization, by
-`tl.range(..., warp_specialize=True)`: Triton 3.6 and 3.7 don't compile it with four warps, and ignore it with eight.
-And multiplying scores one tile ahead, while exponentials are computed: Triton 3.6 waits for the product at once.
+Two more steps gain nothing on a Hopper, as compiling them shows without a GPU. Warp specialization,
+by `tl.range(..., warp_specialize=True)`: Triton 3.6 and 3.7 don't compile it with four warps, and
+ignore it with eight. And multiplying scores one tile ahead, while exponentials are computed: Triton
+3.6 waits for the product at once.
 """
 
 import math
@@ -29,14 +34,27 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from flash_attention import INTERPRETED, LOG2_E, LOG_2, NO_SPECIAL, _dot, _keys_for, _load, _store, _visible
+from flash_attention import (
+    INTERPRETED,
+    LOG2_E,
+    LOG_2,
+    NO_SPECIAL,
+    _dot,
+    _keys_for,
+    _load,
+    _store,
+    _visible,
+)
 
 MULTIPROCESSORS = 132  # of an H100 and an H200
-CACHE = 2**26  # bytes of keys and values up to which the longest of all heads come first: about an L2 cache
+# bytes of keys and values up to which the longest of all heads come first: about an L2 cache
+CACHE = 2**26
 
 
 class Blocks(NamedTuple):
-    """Those of `flash_attention.Blocks`, and the most registers of a thread: with fewer, more programs fit."""
+    """Those of `flash_attention.Blocks`, and the most registers of a thread: with fewer, more
+    programs fit.
+    """
 
     queries: int
     keys: int
@@ -45,7 +63,8 @@ class Blocks(NamedTuple):
     registers: int | None = None
 
 
-# The fastest blocks of "longest first" in the record of an H200, by kernel and by the width of a head.
+# The fastest blocks of "longest first" in the record of an H200, by kernel and by the width of a
+# head.
 FASTEST = {
     ("forward", 64): Blocks(64, 128, 4, 2),
     ("forward", 128): Blocks(64, 64, 4, 3),
@@ -78,7 +97,9 @@ def _softmax_step(
     acc, total, top, scores, values, first, start, n_q, n_k, scale,
     CAUSAL: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Take one tile of scores and its values in: `flash_attention._forward_tile` without its loads."""
+    """Take one tile of scores and its values in: `flash_attention._forward_tile` without its
+    loads.
+    """
     if MASKED:
         queries = first + tl.arange(0, BLOCK_Q)[:, None]
         keys = start + tl.arange(0, BLOCK_K)[None, :]
@@ -97,9 +118,12 @@ def _softmax_step(
 @triton.jit
 def _one_block(
     pid, q, k, v, out, lse, n_q, n_k, scale, heads,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, ACROSS: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """Attend with one block of queries; the copy engine loads tiles of K and V, through descriptors."""
+    """Attend with one block of queries; the copy engine loads tiles of K and V, through
+    descriptors.
+    """
     head, first = _next(pid, n_q, BLOCK_Q, CAUSAL, ACROSS, heads)
     k_tiles = tl.make_tensor_descriptor(k + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
     v_tiles = tl.make_tensor_descriptor(v + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
@@ -132,9 +156,11 @@ def _forward_described(
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
     ACROSS: tl.constexpr, PERSISTENT: tl.constexpr,
 ):  # fmt: skip
-    """Attend: one block of queries for each program or, PERSISTENT, several for each of as many as fit the chip.
+    """Attend: one block of queries for each program or, PERSISTENT, several for each of as many as
+    fit the chip.
 
-    Blocks are dealt out from the longest to the shortest, to and fro, so that all programs get about the same work.
+    Blocks are dealt out from the longest to the shortest, to and fro, so that all programs get
+    about the same work.
     """
     if PERSISTENT:
         programs, own = tl.num_programs(0), tl.program_id(0)
@@ -144,17 +170,52 @@ def _forward_described(
             if turn % 2 == 1:
                 pid = turn * programs + programs - 1 - own
             if pid < blocks:
-                _one_block(pid, q, k, v, out, lse, n_q, n_k, scale, heads, CAUSAL, D, BLOCK_Q, BLOCK_K, ACROSS)
+                _one_block(
+                    pid,
+                    q,
+                    k,
+                    v,
+                    out,
+                    lse,
+                    n_q,
+                    n_k,
+                    scale,
+                    heads,
+                    CAUSAL,
+                    D,
+                    BLOCK_Q,
+                    BLOCK_K,
+                    ACROSS,
+                )
     else:
-        _one_block(tl.program_id(0), q, k, v, out, lse, n_q, n_k, scale, heads, CAUSAL, D, BLOCK_Q, BLOCK_K, ACROSS)
+        _one_block(
+            tl.program_id(0),
+            q,
+            k,
+            v,
+            out,
+            lse,
+            n_q,
+            n_k,
+            scale,
+            heads,
+            CAUSAL,
+            D,
+            BLOCK_Q,
+            BLOCK_K,
+            ACROSS,
+        )
 
 
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _queries_described(
     q, k, v, out, d_out, lse, delta, dq, n_q, n_k, scale, heads,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, ACROSS: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """The rows of dQ and delta of one block of queries: `flash_attention._backward_queries` with descriptors."""
+    """The rows of dQ and delta of one block of queries: `flash_attention._backward_queries` with
+    descriptors.
+    """
     head, first = _next(tl.program_id(0), n_q, BLOCK_Q, CAUSAL, ACROSS, heads)
     k_tiles = tl.make_tensor_descriptor(k + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
     v_tiles = tl.make_tensor_descriptor(v + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D])
@@ -196,11 +257,15 @@ def _delta(out, d_out, delta, rows, D: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def _keys_step(
     dk, dv, k, v, q_tiles, d_out_tiles, dq_tiles, dq, lse, delta, first, start, n_q, n_k, scale,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    MASKED: tl.constexpr,
     ONE_PASS: tl.constexpr,
 ):  # fmt: skip
-    """Add the part of one tile of queries to dK and dV and, in ONE_PASS, the part of the keys to that tile's dQ."""
-    queries_tile, d_out_tile = q_tiles.load([start, 0]), d_out_tiles.load([start, 0])  # 0 beyond n_q
+    """Add the part of one tile of queries to dK and dV and, in ONE_PASS, the part of the keys to
+    that tile's dQ.
+    """
+    # 0 beyond n_q
+    queries_tile, d_out_tile = q_tiles.load([start, 0]), d_out_tiles.load([start, 0])
     index = start + tl.arange(0, BLOCK_Q)
     row_lse = tl.load(lse + index, mask=index < n_q, other=0.0) * LOG2_E
     row_delta = tl.load(delta + index, mask=index < n_q, other=0.0)
@@ -216,7 +281,9 @@ def _keys_step(
         own = _dot(tl.trans(d_scores), k) * (scale / LOG2_E)
         if INTERPRETED:
             columns = tl.arange(0, D)
-            tl.atomic_add(dq + index[:, None] * D + columns[None, :], own, mask=index[:, None] < n_q)
+            tl.atomic_add(
+                dq + index[:, None] * D + columns[None, :], own, mask=index[:, None] < n_q
+            )
         else:
             dq_tiles.atomic_add([start, 0], own)
     return dk, dv
@@ -225,10 +292,14 @@ def _keys_step(
 @triton.jit(do_not_specialize=NO_SPECIAL)
 def _keys_described(
     q, k, v, d_out, lse, delta, dk, dv, dq, n_q, n_k, scale, heads,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, ACROSS: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    ACROSS: tl.constexpr,
     ONE_PASS: tl.constexpr,
 ):  # fmt: skip
-    """The rows of dK and dV of one block of keys. ONE_PASS: also adds to `dq`, of float32, which is 0 at first."""
+    """The rows of dK and dV of one block of keys.
+
+    ONE_PASS: also adds to `dq`, of float32, which is 0 at first.
+    """
     head, first = _next(tl.program_id(0), n_k, BLOCK_K, False, ACROSS, heads)
     q_tiles = tl.make_tensor_descriptor(q + head * n_q * D, [n_q, D], [D, 1], [BLOCK_Q, D])
     d_out_tiles = tl.make_tensor_descriptor(d_out + head * n_q * D, [n_q, D], [D, 1], [BLOCK_Q, D])
@@ -236,8 +307,12 @@ def _keys_described(
     if ONE_PASS:
         dq_tiles = tl.make_tensor_descriptor(dq, [n_q, D], [D, 1], [BLOCK_Q, D])
     lse, delta = lse + head * n_q, delta + head * n_q
-    key_rows = tl.make_tensor_descriptor(k + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D]).load([first, 0])
-    value_rows = tl.make_tensor_descriptor(v + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D]).load([first, 0])
+    key_rows = tl.make_tensor_descriptor(k + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D]).load(
+        [first, 0]
+    )
+    value_rows = tl.make_tensor_descriptor(v + head * n_k * D, [n_k, D], [D, 1], [BLOCK_K, D]).load(
+        [first, 0]
+    )
     dk_rows = tl.zeros((BLOCK_K, D), tl.float32)
     dv_rows = tl.zeros((BLOCK_K, D), tl.float32)
     whole = 0
@@ -246,7 +321,8 @@ def _keys_described(
         whole = tl.cdiv(tl.maximum(first + BLOCK_K - 1 - (n_k - n_q), 0), BLOCK_Q) * BLOCK_Q
         for start in range(begin, tl.minimum(whole, n_q), BLOCK_Q):
             dk_rows, dv_rows = _keys_step(
-                dk_rows, dv_rows, key_rows, value_rows, q_tiles, d_out_tiles, dq_tiles, dq, lse, delta,
+                dk_rows, dv_rows, key_rows, value_rows, q_tiles, d_out_tiles, dq_tiles, dq, lse,
+                delta,
                 first, start, n_q, n_k, scale, CAUSAL, D, BLOCK_Q, BLOCK_K, True, ONE_PASS,
             )  # fmt: skip
     for start in range(whole, n_q, BLOCK_Q):
@@ -276,16 +352,35 @@ def _launch(kernel, q, k, n, rows, causal, blocks, *matrices, programs=None, **f
     shape = {"CAUSAL": bool(causal), "D": d, "BLOCK_Q": blocks.queries, "BLOCK_K": blocks.keys}
     scale = math.log2(math.e) / math.sqrt(d)
     with torch.cuda.device_of(q):
-        return kernel[grid](*matrices, q.shape[2], k.shape[2], scale, b * h, **shape, **flags, **launch)
+        return kernel[grid](
+            *matrices, q.shape[2], k.shape[2], scale, b * h, **shape, **flags, **launch
+        )
 
 
 def run_forward(q, k, v, causal, blocks, across=True, per_multiprocessor=0):
-    """Return out and the log-sum-exp. With `per_multiprocessor`, so many programs for each do all blocks."""
+    """Return out and the log-sum-exp.
+
+    With `per_multiprocessor`, so many programs for each do all blocks.
+    """
     b, h, n_q, _ = q.shape
     out, lse = torch.empty_like(q), q.new_empty((b, h, n_q), dtype=torch.float32)
-    programs, flags = per_multiprocessor * MULTIPROCESSORS, {"ACROSS": across, "PERSISTENT": per_multiprocessor > 0}
+    programs, flags = (
+        per_multiprocessor * MULTIPROCESSORS,
+        {"ACROSS": across, "PERSISTENT": per_multiprocessor > 0},
+    )
     matrices = (q, k, v, out, lse)
-    _launch(_forward_described, q, k, n_q, blocks.queries, causal, blocks, *matrices, programs=programs, **flags)
+    _launch(
+        _forward_described,
+        q,
+        k,
+        n_q,
+        blocks.queries,
+        causal,
+        blocks,
+        *matrices,
+        programs=programs,
+        **flags,
+    )
     return out, lse
 
 
@@ -293,7 +388,17 @@ def run_queries(q, k, v, out, lse, d_out, causal, blocks, across=True):
     """Return dq and delta."""
     dq, delta = torch.empty_like(q), torch.empty_like(lse)
     matrices = (q, k, v, out, d_out, lse, delta, dq)
-    _launch(_queries_described, q, k, q.shape[2], blocks.queries, causal, blocks, *matrices, ACROSS=across)
+    _launch(
+        _queries_described,
+        q,
+        k,
+        q.shape[2],
+        blocks.queries,
+        causal,
+        blocks,
+        *matrices,
+        ACROSS=across,
+    )
     return dq, delta
 
 
@@ -307,7 +412,10 @@ def run_keys(q, k, v, lse, delta, d_out, causal, blocks, across=True):
 
 
 def run_once(q, k, v, out, lse, d_out, causal, blocks, across=True):
-    """Return dq, dk and dv. The sums of dq are added up in memory, in an order that no two calls share."""
+    """Return dq, dk and dv.
+
+    The sums of dq are added up in memory, in an order that no two calls share.
+    """
     (b, h, n_q, d), delta = q.shape, torch.empty_like(lse)
     _delta[(triton.cdiv(b * h * n_q, 64),)](out, d_out, delta, b * h * n_q, D=d, BLOCK=64)
     dq, dk, dv = torch.zeros_like(q, dtype=torch.float32), torch.empty_like(k), torch.empty_like(v)

@@ -1,4 +1,6 @@
-"""Watch a command and everything it starts: memory, sandboxes, and what is left when it is killed."""
+"""Watch a command and everything it starts: memory, sandboxes, and what is left when it is
+killed.
+"""
 
 import contextlib
 import os
@@ -18,13 +20,15 @@ def started(arguments, cwd, **more):
     """Start Python with these arguments, silently; return the process."""
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
-        cwd=cwd, env=dict(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cwd=cwd, env=dict(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         **more,
     )  # fmt: skip
 
 
 def descendants(process):
-    """Return the processes below one, each with whether it is or lies in a sandbox; and the number of sandboxes.
+    """Return the processes below one, each with whether it is or lies in a sandbox; and the number
+    of sandboxes.
 
     A sandbox is a bubblewrap that is in no other: as root, one stands in another.
     """
@@ -58,10 +62,21 @@ class Watch:
         self.seconds = time.time() - self.start
 
     def _look(self, main):
-        """Add up the proportional memory (PSS: what is shared is divided among those who share it)."""
+        """Add up the proportional memory (PSS: what is shared is divided among those who share
+        it).
+        """
         below, sandboxes = descendants(self.process)
-        sample = {"t": time.time() - self.start, "sandboxes": sandboxes, "main": 0, "workers": 0, "sandboxed": 0}
-        for one, kind in [(main, "main"), *((child, ("workers", "sandboxed")[inside]) for child, inside in below)]:
+        sample = {
+            "t": time.time() - self.start,
+            "sandboxes": sandboxes,
+            "main": 0,
+            "workers": 0,
+            "sandboxed": 0,
+        }
+        for one, kind in [
+            (main, "main"),
+            *((child, ("workers", "sandboxed")[inside]) for child, inside in below),
+        ]:
             with contextlib.suppress(psutil.Error, OSError):
                 sample[kind] += one.memory_full_info().pss / MEGABYTE
         sample["pss"] = sample["main"] + sample["workers"] + sample["sandboxed"]
@@ -72,13 +87,17 @@ class Watch:
         return max((sample[key] for sample in self.samples), default=0)
 
     def mean(self, key, first, last):
-        """Return the mean of a value over the samples between two times, in seconds from the start."""
+        """Return the mean of a value over the samples between two times, in seconds from the
+        start.
+        """
         found = [sample[key] for sample in self.samples if first <= sample["t"] <= last]
         return statistics.mean(found) if found else None
 
 
 def still_there(processes, seconds=LEFT_BEHIND):
-    """Return the command lines of those processes that are there when they have had some seconds to go."""
+    """Return the command lines of those processes that are there when they have had some seconds
+    to go.
+    """
     deadline = time.monotonic() + seconds
     while True:
         left = []

@@ -2,9 +2,10 @@
 
     python book/build.py [--cold] [--strict]
 
-A reader's build ends with a book: a page that fails is in it without its results, and the exit status is 1; warnings
-are in _build/book.log; a record that is older than its page's code is taken, and named. `--strict` refuses all three,
-as CI and what publishes the book do. `--cold` forgets what earlier builds left (pages and executed cells).
+A reader's build ends with a book: a page that fails is in it without its results, and the exit
+status is 1; warnings are in _build/book.log; a record that is older than its page's code is taken,
+and named. `--strict` refuses all three, as CI and what publishes the book do. `--cold` forgets what
+earlier builds left (pages and executed cells).
 """
 
 import argparse
@@ -41,29 +42,47 @@ def fetch_packages():
 
 
 def look_at_downloads():
-    """See that the exercises' archives are there, and theirs, before minutes are spent on the pages' code."""
+    """See that the exercises' archives are there, and theirs, before minutes are spent on the
+    pages' code.
+    """
     from autograder.course import archive
     from autograder.course.config import Exercise
 
-    notebooks = [path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name]
-    faults = [fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault]
+    notebooks = [
+        path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name
+    ]
+    faults = [
+        fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault
+    ]
     return Step(None if faults else f"{len(notebooks)} exercises", faults)
 
 
 def build_pages(language=editions.SOURCE, strict=False):
     """Jupyter Book; where it is strict, every warning is an error.
 
-    Pages that cannot run here are in it without results, and named; what they are warned of is no error then.
+    Pages that cannot run here are in it without results, and named; what they are warned of is no
+    error then.
     """
     left_out = run_pages.not_run()
-    command = [sys.executable, "book/editions.py", language, *([] if strict and not left_out else ["--lenient"])]
+    command = [
+        sys.executable,
+        "book/editions.py",
+        language,
+        *([] if strict and not left_out else ["--lenient"]),
+    ]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     log = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     if done.returncode:
-        # Sphinx warns about a page only when it reads it: forget what was read, so that the next run warns again.
+        # Sphinx warns about a page only when it reads it: forget what was read, so that the next
+        # run warns again.
         (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
         bad = [line for line in lines if BAD.search(line) and "IPKernelApp" not in line]
@@ -108,7 +127,11 @@ def build(strict):
     for group in groups:
         doing = f"{', '.join(group)} …"
         with console.status(doing) as status:
-            told = (lambda text, doing=doing: status.update(f"{doing} {text}"),) if "code" in group else ()
+            told = (
+                (lambda text, doing=doing: status.update(f"{doing} {text}"),)
+                if "code" in group
+                else ()
+            )
             if len(group) > 1:  # an edition is a process of its own
                 with ThreadPoolExecutor(len(group)) as pool:
                     results = list(pool.map(done, group.values()))
@@ -119,7 +142,9 @@ def build(strict):
         if any(became.said is None for became, _ in results):
             return 1
         wrong += sum(became.wrong for became, _ in results)
-    console.print("[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True)
+    console.print(
+        "[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True
+    )
     if wrong:
         why = f"for what is said above; more of it is in {LOG.relative_to(ROOT)}"
         console.print(f"[red]pages are without their results[/], {why}", soft_wrap=True)
@@ -148,7 +173,9 @@ def main():
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("--cold", action="store_true", help="forget what earlier builds left")
     parser.add_argument(
-        "--strict", action="store_true", help="refuse warnings, pages that fail, and records older than their page"
+        "--strict",
+        action="store_true",
+        help="refuse warnings, pages that fail, and records older than their page",
     )
     given = parser.parse_args()
     if given.cold:

@@ -1,9 +1,11 @@
-"""The book in other languages: each folder of locale/, such as locale/zh_CN/, is an edition in a folder of the site.
+"""The book in other languages: each folder of locale/, such as locale/zh_CN/, is an edition in a
+folder of the site.
 
-    python book/editions.py zh_CN    # builds that one into _build/html/zh/; the English one must be there
+    python book/editions.py zh_CN  # builds it into _build/html/zh/; the English one must be there
 
-`book.yml` there says which settings of _config.yml differ, `LC_MESSAGES/book/` has a catalogue for each page. A page
-without one is not in the edition: links lead to the English page. No code is run: what cells gave is in the cache.
+`book.yml` there says which settings of _config.yml differ, `LC_MESSAGES/book/` has a catalogue for
+each page. A page without one is not in the edition: links lead to the English page. No code is run:
+what cells gave is in the cache.
 """
 
 import json
@@ -40,7 +42,9 @@ def pages(language):
 
 
 def has(language, page):
-    """Tell whether an edition has a page: it has a catalogue, or is made by an extension and stands below one."""
+    """Tell whether an edition has a page: it has a catalogue, or is made by an extension and
+    stands below one.
+    """
     return bool({page, page.rpartition("/")[0]} & pages(language))
 
 
@@ -50,7 +54,9 @@ def short(language):
 
 
 def folder(language):
-    """Return the folder of an edition within the site, with a slash at its end; English is at the top."""
+    """Return the folder of an edition within the site, with a slash at its end; English is at
+    the top.
+    """
     return "" if language == SOURCE else f"{short(language)}/"
 
 
@@ -71,7 +77,10 @@ def terms(language, part="terms"):
 
 
 def compile_catalogues(language):
-    """Make what is read (.mo) of each catalogue (.po) that is newer. What is stale, marked fuzzy, is not in it."""
+    """Make what is read (.mo) of each catalogue (.po) that is newer.
+
+    What is stale, marked fuzzy, is not in it.
+    """
     from sphinx.util.i18n import CatalogRepository
 
     for catalogue in CatalogRepository(str(ROOT), [LOCALE.name], language, "utf-8").catalogs:
@@ -88,13 +97,20 @@ def merged(settings, others):
 
 
 def settings(language):
-    """Return the path of an edition's settings; those of another language are put together in _build/."""
+    """Return the path of an edition's settings; those of another language are put together in
+    _build/.
+    """
     plain = ROOT / "_config.yml"
     if language == SOURCE:
         return plain
-    own = merged({"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml"))
+    own = merged(
+        {"sphinx": {"config": {"language": language}}}, read(LOCALE / language / "book.yml")
+    )
     path = BUILD / f"{language}.yml"
-    path.write_text(yaml.safe_dump(merged(read(plain), own), allow_unicode=True, sort_keys=False), encoding="utf8")
+    path.write_text(
+        yaml.safe_dump(merged(read(plain), own), allow_unicode=True, sort_keys=False),
+        encoding="utf8",
+    )
     return path
 
 
@@ -127,9 +143,13 @@ def build(language, strict=True):
 
 
 def read_messages():
-    """Return what there is to translate of each page, {"book/01-qkv": [...]}; no code is run. Nothing if it fails."""
+    """Return what there is to translate of each page, {"book/01-qkv": [...]}; no code is run.
+
+    Nothing if it fails.
+    """
     kept = BUILD / ".doctrees-messages"
-    shutil.rmtree(kept, ignore_errors=True)  # pages also say what extensions do, which may have changed
+    # pages also say what extensions do, which may have changed
+    shutil.rmtree(kept, ignore_errors=True)
     overrides = {"nb_execution_mode": "off", "messages_only": True}
     if sphinx(SOURCE, BUILD / "messages", kept, strict=False, builder="messages", **overrides):
         return {}

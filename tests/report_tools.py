@@ -17,7 +17,12 @@ def rows_of(page):
             if change:
                 earlier, now, difference, through, when = change
                 told = [data["texts"][number] for number in through]
-                changed = {"earlier": earlier, "now": now, "difference": difference, "through": told}
+                changed = {
+                    "earlier": earlier,
+                    "now": now,
+                    "difference": difference,
+                    "through": told,
+                }
                 changed["when"] = data["texts"][when]
             found[data["students"][who], part["name"]] = {
                 "score": score,

@@ -18,10 +18,24 @@ from urllib.parse import quote
 
 @contextlib.contextmanager
 def jupyter(folder, module, *options):
-    """Run `python -m module` as a server on a free port, rooted at `folder`; give its address and token."""
+    """Run `python -m module` as a server on a free port, rooted at `folder`; give its address
+    and token.
+    """
     token = secrets.token_hex(16)
-    environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "HOME": str(folder)}
-    command = [sys.executable, "-m", module, "--no-browser", "--ip=127.0.0.1", "--port=0", "--allow-root"]
+    environment = {
+        **os.environ,
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "HOME": str(folder),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        module,
+        "--no-browser",
+        "--ip=127.0.0.1",
+        "--port=0",
+        "--allow-root",
+    ]
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", *options]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
@@ -31,7 +45,8 @@ def jupyter(folder, module, *options):
         process.terminate()
         try:
             process.wait(timeout=30)
-        except subprocess.TimeoutExpired:  # Jupyter waits for kernels and browsers; nobody needs that here
+        # Jupyter waits for kernels and browsers; nobody needs that here
+        except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
@@ -54,7 +69,9 @@ def postgres_programs():
     found = shutil.which("postgres")
     folders = [Path(found).resolve().parent] if found else []
     # Debian keeps them out of the way, by version.
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))[::-1]
+    folders += sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name)
+    )[::-1]
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
@@ -75,17 +92,26 @@ class Postgres:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         # PostgreSQL refuses to run as root.
-        owner = next((user for user in pwd.getpwall() if user.pw_name in ("postgres", "nobody")), None)
+        owner = next(
+            (user for user in pwd.getpwall() if user.pw_name in ("postgres", "nobody")), None
+        )
         self.as_owner = []
         if os.geteuid() == 0:
             folder.chmod(0o755)
-            self.as_owner = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
+            self.as_owner = [
+                "setpriv",
+                f"--reuid={owner.pw_uid}",
+                f"--regid={owner.pw_gid}",
+                "--clear-groups",
+            ]
         self.data = folder / "data"
         self.data.mkdir()
         if self.as_owner:
             os.chown(self.data, owner.pw_uid, owner.pw_gid)
             os.chown(folder, owner.pw_uid, owner.pw_gid)
-        self._run("initdb", "-D", self.data, "-U", "boss", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+        self._run(
+            "initdb", "-D", self.data, "-U", "boss", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"
+        )
         # Whoever comes by the network needs a password, but for the one who has all rights.
         (self.data / "pg_hba.conf").write_text(
             "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8"
@@ -101,7 +127,19 @@ class Postgres:
     def start(self):
         """Start it, and wait until it answers."""
         options = f"-c fsync=off -c listen_addresses=127.0.0.1 -c port={self.port} -k {self.folder}"
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", 60, "-l", self.folder / "log", "-o", options, "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            self.data,
+            "-w",
+            "-t",
+            60,
+            "-l",
+            self.folder / "log",
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self):
         """Stop it at once; whatever was connected is cut off."""
@@ -127,7 +165,8 @@ class Postgres:
 @contextlib.contextmanager
 def postgres():
     """Run a PostgreSQL server in a folder of its own, which is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:  # a socket's path has at most 107 bytes
+    # a socket's path has at most 107 bytes
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "server").mkdir()
         server = Postgres(Path(folder) / "server")

@@ -1,11 +1,12 @@
-"""Solve the released exercises as a student does: each folder by itself, in a Jupyter kernel, on any system.
+"""Solve the released exercises as a student does: each folder by itself, in a Jupyter kernel, on
+any system.
 
     python tests/student.py exercises solutions [NN-name ...]
 
-It needs what students install, and neither make nor the grader. As it was handed out, a notebook earns nothing and no
-check ends in an error; with the author's solutions in its cells it earns all points, but for those that wait for what
-this machine lacks: a GPU, or Triton. What waits although the machine has that is a fault. A notebook with a fault is
-named, and the status is 1.
+It needs what students install, and neither make nor the grader. As it was handed out, a notebook
+earns nothing and no check ends in an error; with the author's solutions in its cells it earns all
+points, but for those that wait for what this machine lacks: a GPU, or Triton. What waits although
+the machine has that is a fault. A notebook with a fault is named, and the status is 1.
 """
 
 import copy
@@ -25,18 +26,34 @@ from nbclient.exceptions import CellTimeoutError
 SECONDS = 120  # of one cell
 TRIES = 3  # now and then a kernel's reply is lost on its way, and nbclient waits for it
 REPORT = "application/vnd.checking.report+json"
-SHOWN = ("numpy", "torch", "triton", "matplotlib", "ipykernel", "ipython", "ipywidgets", "jupyterlab")
+SHOWN = (
+    "numpy",
+    "torch",
+    "triton",
+    "matplotlib",
+    "ipykernel",
+    "ipython",
+    "ipywidgets",
+    "jupyterlab",
+)
 
 
 def solutions(text):
-    """Return the code of an author's cells, by title, without the marks of what students write themselves."""
+    """Return the code of an author's cells, by title, without the marks of what students write
+    themselves.
+    """
     _, *parts = re.split(r"^# %% ?(.*)$", text, flags=re.MULTILINE)
     cells = dict(zip(parts[::2], parts[1::2], strict=True))
-    return {title: re.sub(r"^ *### (BEGIN|END) SOLUTION\n", "", code, flags=re.M) for title, code in cells.items()}
+    return {
+        title: re.sub(r"^ *### (BEGIN|END) SOLUTION\n", "", code, flags=re.M)
+        for title, code in cells.items()
+    }
 
 
 def executed(notebook, folder, **options):
-    """Return a notebook with its outputs, run in a kernel of its own in a folder; nbclient takes further options."""
+    """Return a notebook with its outputs, run in a kernel of its own in a folder; nbclient takes
+    further options.
+    """
     for tried in range(1, TRIES + 1):
         client = NotebookClient(
             copy.deepcopy(notebook),
@@ -51,11 +68,16 @@ def executed(notebook, folder, **options):
         except CellTimeoutError:
             if tried == TRIES:
                 raise
-            print(f"{folder.name}: no answer for {SECONDS} seconds; once more, in a new kernel", flush=True)
+            print(
+                f"{folder.name}: no answer for {SECONDS} seconds; once more, in a new kernel",
+                flush=True,
+            )
 
 
 def run(folder, name, answers):
-    """Run a released folder's notebook; return points, most points and errors of each check cell."""
+    """Run a released folder's notebook; return points, most points and errors of each check
+    cell.
+    """
     return earned(executed(answered(folder / f"{name}.ipynb", answers), folder))
 
 
@@ -70,19 +92,29 @@ def answered(path, answers):
 
 
 def earned(notebook):
-    """Return points, most points, errors, and what was not verified, of each check cell that was run.
+    """Return points, most points, errors, and what was not verified, of each check cell that was
+    run.
 
-    What was not verified is a pair for each check: what it needs of a machine, and the reason that was given.
+    What was not verified is a pair for each check: what it needs of a machine, and the reason that
+    was given.
     """
     found = {}
     for cell in notebook.cells:
         own = cell.metadata.get("nbgrader", {})
         if own.get("grade") and not own.get("solution"):
             results = [each for each in cell.outputs if each.output_type == "execute_result"]
-            errors = [f"{each.ename}: {each.evalue}" for each in cell.outputs if each.output_type == "error"]
+            errors = [
+                f"{each.ename}: {each.evalue}"
+                for each in cell.outputs
+                if each.output_type == "error"
+            ]
             reports = [each.data[REPORT] for each in cell.outputs if REPORT in each.get("data", {})]
             every = [result for report in reports for result in report["results"]]
-            waits = [(result["on"], result["message"]) for result in every if result["status"] == "unverified"]
+            waits = [
+                (result["on"], result["message"])
+                for result in every
+                if result["status"] == "unverified"
+            ]
             points = float(results[-1].data["text/plain"]) if results else None
             found[own["grade_id"]] = (points, own["points"], errors, waits)
     return found
@@ -98,7 +130,10 @@ def lacks():
 
 def versions():
     """Return in one line the system, the Python, and the versions of what students install."""
-    found = [f"{sys.platform} {platform.machine()}", f"Python {platform.python_version()} ({sys.executable})"]
+    found = [
+        f"{sys.platform} {platform.machine()}",
+        f"Python {platform.python_version()} ({sys.executable})",
+    ]
     for name in SHOWN:
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")
@@ -119,25 +154,36 @@ def faults(folder, text, lacking):
             if errors or points is None or (points < most and not waits):
                 lines.append(f"{name}, solved: {grade_id} earns {points} of {most}; {errors}")
             for reason in dict.fromkeys(reason for on, reason in waits if on not in lacking):
-                lines.append(f"{name}, solved: {grade_id} is not verified here, and should be: {reason}")
+                lines.append(
+                    f"{name}, solved: {grade_id} is not verified here, and should be: {reason}"
+                )
     return lines
 
 
 def main(released, written, *names):
     """Look at all exercises, or at those that are named; return the status."""
     every = sorted(
-        path.parent for path in Path(released).resolve().glob("*/*.ipynb") if path.stem == path.parent.name
+        path.parent
+        for path in Path(released).resolve().glob("*/*.ipynb")
+        if path.stem == path.parent.name
     )
     folders = [folder for folder in every if not names or folder.name in names]
     if not folders or not all((folder / "checking.zip").exists() for folder in folders):
-        print(f"{released}: no exercises with their archives there. Release them first: python course.py release")
+        print(
+            f"{released}: no exercises with their archives there. Release them first: python "
+            "course.py release"
+        )
         return 1
     print(versions(), flush=True)
     found, lacking = [], lacks()
     for folder in folders:
         text = (Path(written) / folder.name / f"{folder.name}.py").read_text(encoding="utf-8")
         lines = faults(folder, text, lacking)
-        print(*lines or [f"{folder.name}: nothing as handed out, all points when solved"], sep="\n", flush=True)
+        print(
+            *lines or [f"{folder.name}: nothing as handed out, all points when solved"],
+            sep="\n",
+            flush=True,
+        )
         found += lines
     return 1 if found else 0
 

@@ -1,4 +1,6 @@
-"""A check with weight 0 is advice: run, said and recognised like any other, and nobody loses anything by it."""
+"""A check with weight 0 is advice: run, said and recognised like any other, and nobody loses
+anything by it.
+"""
 
 import copy
 import functools
@@ -147,9 +149,13 @@ def test_points_may_not_wait_for_advice():
 def test_a_function_without_a_check_that_is_worth_points_is_refused(tmp_path):
     own = made(tmp_path)
     path = own / "checks.py"
-    path.write_text(path.read_text(encoding="utf8").replace("@check()", "@check(weight=0)"), encoding="utf8")
+    path.write_text(
+        path.read_text(encoding="utf8").replace("@check()", "@check(weight=0)"), encoding="utf8"
+    )
     fault = verify.fault(own)
-    assert "no check of twice is worth points" in fault and "checks.py:" in fault and "\n" not in fault
+    assert (
+        "no check of twice is worth points" in fault and "checks.py:" in fault and "\n" not in fault
+    )
 
 
 # What a check cell says.
@@ -165,7 +171,12 @@ def natural(a, b):
 
 def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
     report = examined(folder, natural)
-    assert (report.score, report.pending, show.standing(report), show.mends(report)) == (4, 0, Status.PASSED, False)
+    assert (report.score, report.pending, show.standing(report), show.mends(report)) == (
+        4,
+        0,
+        Status.PASSED,
+        False,
+    )
     advice = report.results[-1]
     assert (advice.status, advice.cause, advice.weight) == (Status.ADVICE, "stretches", 0)
     text = show.text(report)
@@ -179,9 +190,13 @@ def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
 
 
 def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, monkeypatch):
-    """Right answers that do not take it are in every class: which listed ones could be the cause is remembered."""
+    """Right answers that do not take it are in every class: which listed ones could be the cause
+    is remembered.
+    """
     tried, fails = [], diagnosis._fails_as.__wrapped__
-    monkeypatch.setattr(diagnosis, "_fails_as", functools.cache(lambda *asked: tried.append(asked) or fails(*asked)))
+    monkeypatch.setattr(
+        diagnosis, "_fails_as", functools.cache(lambda *asked: tried.append(asked) or fails(*asked))
+    )
     suite, counts = loader.load(folder).suite, []
     for seed in range(3):
         assert suite.examine("add", natural, 4, seed).results[-1].cause == "stretches"
@@ -225,7 +240,9 @@ def test_beside_a_mistake_the_mistake_counts(folder):
 
 
 def test_its_words_are_translated(folder, monkeypatch):
-    monkeypatch.setattr(show, "_", lambda text: {"advice, worth no points": "Rat, ohne Punkte"}.get(text, text))
+    monkeypatch.setattr(
+        show, "_", lambda text: {"advice, worth no points": "Rat, ohne Punkte"}.get(text, text)
+    )
     assert "Rat, ohne Punkte" in show.text(examined(folder, natural))
 
 
@@ -235,10 +252,18 @@ def test_its_words_are_translated(folder, monkeypatch):
 def test_listed_answers_are_held_to_it(folder):
     assert verify.fault(folder) == ""
     own, _twice = answer_trials.of(folder)
-    assert [(right.name, right.lost) for right in own.right] == [("add_natural", ""), ("add_strict", "")]
+    assert [(right.name, right.lost) for right in own.right] == [
+        ("add_natural", ""),
+        ("add_strict", ""),
+    ]
     by_name = {wrong.name: wrong for wrong in own.wrong}
     told = by_name["stretches"]
-    assert told.advice and told.recognised and not told.passes and [name for name, _ in told.failed] == ["refuses"]
+    assert (
+        told.advice
+        and told.recognised
+        and not told.passes
+        and [name for name, _ in told.failed] == ["refuses"]
+    )
     assert not by_name["subtracts"].advice
     said = [told.said for told in hint_coverage.hints(loader.load(folder), "add")]
     assert len(said) == 2  # and the one that only advice tells is among them
@@ -250,7 +275,11 @@ def test_mutants_that_only_advice_tells_are_counted_as_such(folder):
     row = found.rows["add"]
     assert 0 < row.advice < row.killed and row.by["refuses"] >= row.advice
     every, _made = mutants.mutants_of(loader.load(folder), "add")
-    unchecked = next(own for own in every if own.name.startswith("reference: if a.shape != b.shape:  ->  (dropped)"))
+    unchecked = next(
+        own
+        for own in every
+        if own.name.startswith("reference: if a.shape != b.shape:  ->  (dropped)")
+    )
     outcome = mutants.examine(folder, unchecked)
     assert outcome.killed and outcome.advice and outcome.first == ["refuses"] * 3
     # What its original does not follow either tells nothing of a mutant.
@@ -291,11 +320,16 @@ def test_the_page_shows_a_note_and_no_card(graded):
     top = said(page.select_one(".sum"))
     assert "Advice, worth no points: add" in top and "Every check passed" not in top
     note = said(page.select_one("#at-check_add li.advice"))
-    assert "Advice, worth no points: Another shape raises ValueError" in note and "A size of 1 was stretched." in note
+    assert (
+        "Advice, worth no points: Another shape raises ValueError" in note
+        and "A size of 1 was stretched." in note
+    )
     assert "To repeat these inputs" not in said(page)
     assert "Advice" not in said(page_of(graded[0], "strict"))
     wrong = page_of(graded[0], "wrong")
-    assert len(wrong.select(".card")) == 1 and "Another shape" not in said(wrong.select_one(".cards"))
+    assert len(wrong.select(".card")) == 1 and "Another shape" not in said(
+        wrong.select_one(".cards")
+    )
 
 
 @pytest.mark.slow
@@ -320,7 +354,14 @@ def test_the_report_counts_no_failure_and_no_points(graded):
 def test_check_and_explain_speak_of_it(graded):
     course, _printed = graded
     printed = run(course, "check", course.submitted / "natural" / "01-toy" / "01-toy.ipynb")
-    assert "6 of 6 points" in printed and "advice, worth no points" in printed and "FAILED" not in printed
+    assert (
+        "6 of 6 points" in printed
+        and "advice, worth no points" in printed
+        and "FAILED" not in printed
+    )
     shown = run(course, "explain", course.graded("natural", "01-toy").record, "--check", "refuses")
     assert "advice  refuses" in shown
-    assert "does the same here as these listed answers: " in shown and "another shape stretched" in shown
+    assert (
+        "does the same here as these listed answers: " in shown
+        and "another shape stretched" in shown
+    )

@@ -1,4 +1,6 @@
-"""A class in one batch: any number of workers, killed at any moment, gives the same grades; nothing is lost."""
+"""A class in one batch: any number of workers, killed at any moment, gives the same grades;
+nothing is lost.
+"""
 
 import contextlib
 import os
@@ -33,7 +35,9 @@ COUNT = 24
 
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
-    """A toy course and a class of right, wrong, deadly and malformed submissions; the command that grades it."""
+    """A toy course and a class of right, wrong, deadly and malformed submissions; the command
+    that grades it.
+    """
     root = tmp_path_factory.mktemp("batch")
     own = toy_course(root, "\nc.Limits.cpu_seconds = 3\n")
     release(own, own.sources()[0])
@@ -58,19 +62,30 @@ def command(course, into, *more):
 
 
 def grades(into, course):
-    """Return what was graded: by student the score, the reasons, the seed, and what the gradebook has."""
+    """Return what was graded: by student the score, the reasons, the seed, and what the
+    gradebook has.
+    """
     found = {}
     with Gradebook(f"sqlite:///{into / 'gradebook.db'}", course.course_id) as book:
         for own in book.find_assignment("01-toy").submissions:
             record = batch.record_of(Course(root=course.root, into=into), own.student.id, "01-toy")
             assert own.score == record.score and len(own.notebooks) == 1
-            assert (into / "feedback" / own.student.id / "01-toy" / "01-toy.html").stat().st_size > 1000
-            found[own.student.id] = (own.score, tuple(reasons.of(record)), record.seed, len(record.history))
+            assert (
+                into / "feedback" / own.student.id / "01-toy" / "01-toy.html"
+            ).stat().st_size > 1000
+            found[own.student.id] = (
+                own.score,
+                tuple(reasons.of(record)),
+                record.seed,
+                len(record.history),
+            )
     return found
 
 
 def with_secret(into):
-    """Make a folder for grades with the course's secret, so that draws can be compared between folders."""
+    """Make a folder for grades with the course's secret, so that draws can be compared between
+    folders.
+    """
     into.mkdir(parents=True)
     (into / ".course-secret").write_text("one for all these tests\n")
     return into
@@ -89,9 +104,14 @@ def undisturbed(course, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "load"), [(2, 0), (8, 2)], ids=["2", "8 beside other work"])
 def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_path, jobs, load):
-    """Beside more work than the machine has cores for as well: an overloaded machine changes no grade."""
+    """Beside more work than the machine has cores for as well: an overloaded machine changes no
+    grade.
+    """
     into = with_secret(tmp_path / "many")
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load * cores.count())]
+    load = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(load * cores.count())
+    ]
     try:
         run = subprocess.run(command(course, into, "--jobs", jobs), capture_output=True, text=True)
     finally:
@@ -102,19 +122,28 @@ def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_pa
 
 
 @pytest.mark.slow
-def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(course, undisturbed, tmp_path):
+def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
+    course, undisturbed, tmp_path
+):
     into = with_secret(tmp_path / "killed")
-    marked = os.environ | {"KILLED_BY_THIS_TEST": str(tmp_path)}  # other tests kill and leave theirs at the same time
+    # other tests kill and leave theirs at the same time
+    marked = os.environ | {"KILLED_BY_THIS_TEST": str(tmp_path)}
     seed = random.SystemRandom().randrange(2**32)
     print(f"killed at moments drawn with the seed {seed}")  # pytest shows it if the test fails
     draw, counts = random.Random(seed), []
     for _ in range(3):
         own = subprocess.Popen(
-            command(course, into, "--jobs", 2), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=marked
+            command(course, into, "--jobs", 2),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=marked,
         )
         family = [psutil.Process(own.pid)]
         goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 60
-        while len(list(into.glob("autograded/*/01-toy/grade.json"))) < goal and time.monotonic() < deadline:
+        while (
+            len(list(into.glob("autograded/*/01-toy/grade.json"))) < goal
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         family += family[0].children(recursive=True)
         time.sleep(draw.random() / 10)
@@ -127,7 +156,9 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(cour
     assert run.returncode == 0, run.stderr[-2000:]
     assert f"{counts[2]} unchanged and not graded again" in run.stdout
     assert grades(into, course) == undisturbed  # histories too: no submission has a second record
-    living = [own.info for own in psutil.process_iter(["pid", "name", "environ"]) if own.info["environ"]]
+    living = [
+        own.info for own in psutil.process_iter(["pid", "name", "environ"]) if own.info["environ"]
+    ]
     assert not [own for own in living if own["environ"].get("KILLED_BY_THIS_TEST") == str(tmp_path)]
 
 
@@ -139,7 +170,10 @@ def test_a_run_that_was_stopped_and_goes_on_costs_nobody_points(course, undistur
         file.write("\nc.Limits.idle_seconds = 2\n")
     # Ctrl-Z stops the command and its workers, and no guest.
     run = subprocess.Popen(
-        command(stopping, into, "--jobs", 2), process_group=0, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command(stopping, into, "--jobs", 2),
+        process_group=0,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     stops, deadline = 0, time.monotonic() + 60
     while stops < 3 and run.poll() is None and time.monotonic() < deadline:
@@ -158,7 +192,9 @@ def kill_a_worker():
     """Kill one of this process's workers: a child of its fork server."""
     for own in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "forkserver" in " ".join(own.cmdline()) and "forkserver" in " ".join(own.parent().cmdline()):
+            if "forkserver" in " ".join(own.cmdline()) and "forkserver" in " ".join(
+                own.parent().cmdline()
+            ):
                 own.kill()
                 return 1
     return 0
@@ -166,7 +202,9 @@ def kill_a_worker():
 
 def graded(course, into, students=None, **more):
     """Grade some students of the class in this process; return the records."""
-    with Session(Course(root=course.root, into=into), course.exercises(), course.submitted, **more) as session:
+    with Session(
+        Course(root=course.root, into=into), course.exercises(), course.submitted, **more
+    ) as session:
         session.submissions[:] = session.submissions[: students or COUNT]
         for _ in session.run():
             yield session
@@ -187,7 +225,9 @@ def test_a_batch_has_one_warm_parent_and_leaves_nothing(course, tmp_path):
     def warm_parents():
         return [child for child in psutil.Process().children() if child.name() == "bwrap"]
 
-    counted = {len(warm_parents()) for _ in graded(course, with_secret(tmp_path / "parents"), jobs=3)}
+    counted = {
+        len(warm_parents()) for _ in graded(course, with_secret(tmp_path / "parents"), jobs=3)
+    }
     assert counted == {1} and not warm_parents()
 
 
@@ -230,7 +270,9 @@ backends._serve(here, SimpleNamespace(uses_gpu=lambda: False), None, None)
 
 
 def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
-    run = subprocess.run([sys.executable, "-c", WHO_ASKED_IS_GONE], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", WHO_ASKED_IS_GONE], capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "")
 
 
@@ -266,23 +308,35 @@ def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch)
 
 
 @pytest.mark.slow
-def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(course, tmp_path, monkeypatch):
+def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(
+    course, tmp_path, monkeypatch
+):
     into = with_secret(tmp_path / "fault")
     broken = Course(root=tmp_path / "broken", into=into)
     shutil.copytree(course.root, broken.root, ignore=shutil.ignore_patterns("gradebook.db"))
     checks = broken.root / "exercises" / "01-toy" / "checks.py"
     mended = checks.read_text()
-    checks.write_text(mended + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
+    checks.write_text(
+        mended + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n"
+    )
     records = list(graded(broken, into, 2))[-1].records
     assert [record.kind for record in records] == [Kind.INFRASTRUCTURE] * 2
-    assert all(record.needs_manual_grade and "our own fault" in str(record.reason) for record in records)
+    assert all(
+        record.needs_manual_grade and "our own fault" in str(record.reason) for record in records
+    )
     with gradebook.opened(broken) as book:
         for record in records:
             found = book.find_submission("01-toy", record.student)
-            assert all(own.auto_score is None for own in found.notebooks[0].grades if own.name.startswith("check"))
+            assert all(
+                own.auto_score is None
+                for own in found.notebooks[0].grades
+                if own.name.startswith("check")
+            )
     checks.write_text(mended)  # mended, they are graded without being asked for
     session = list(graded(broken, into, 2))[-1]
-    assert not session.kept and all(record.kind != Kind.INFRASTRUCTURE for record in session.records)
+    assert not session.kept and all(
+        record.kind != Kind.INFRASTRUCTURE for record in session.records
+    )
 
 
 @pytest.mark.slow
@@ -309,7 +363,8 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     into = tmp_path / "small"
     into.mkdir()
     script = (
-        f"mount -t tmpfs -o size=700k tmpfs {into} && echo 'one for all these tests' > {into}/.course-secret && "
+        f"mount -t tmpfs -o size=700k tmpfs {into} && echo 'one for all these tests' > "
+        f"{into}/.course-secret && "
         + " ".join(f"'{part}'" for part in command(course, into, "--jobs", 2))
         + f"; code=$?; mount -o remount,size=90m {into}; "
         + " ".join(f"'{part}'" for part in command(course, into, "--jobs", 2))
@@ -321,7 +376,9 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     assert "No space left" in said or "disk is full" in said or "readonly" in said, said[-500:]
     assert "second 0" in run.stdout, (tmp_path / "second.txt").read_text()[-2000:]
     found = grades(tmp_path / "kept", course)
-    assert {name: own[:3] for name, own in found.items()} == {name: own[:3] for name, own in undisturbed.items()}
+    assert {name: own[:3] for name, own in found.items()} == {
+        name: own[:3] for name, own in undisturbed.items()
+    }
 
 
 @pytest.mark.slow

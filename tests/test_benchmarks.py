@@ -1,4 +1,6 @@
-"""The benchmarks' classes are what they say, for every exercise; and what was measured is shown as it was."""
+"""The benchmarks' classes are what they say, for every exercise; and what was measured is shown
+as it was.
+"""
 
 import contextlib
 import importlib
@@ -16,7 +18,11 @@ from autograder.checking.diagnosis import Diagnosis
 
 COUNT = 10  # a block of each kind, as `classes.KINDS` has it
 SEED = 1
-with_torch = [folder for folder in loader.FOLDERS if "\nimport torch" in (folder / "checks.py").read_text("utf8")]
+with_torch = [
+    folder
+    for folder in loader.FOLDERS
+    if "\nimport torch" in (folder / "checks.py").read_text("utf8")
+]
 
 
 def each(mark_of):
@@ -42,13 +48,17 @@ def benchmarks():
 
 @pytest.fixture(autouse=True)
 def without_causes():
-    """Points and states alone: saying why checks fail takes most of the time, and changes neither."""
+    """Points and states alone: saying why checks fail takes most of the time, and changes
+    neither.
+    """
     with mock.patch.object(Diagnosis, "findings", return_value=()):
         yield
 
 
 def run(sources, namespace=()):
-    """Run cells one after the other, as a notebook does, in a copy of a namespace; return the copy."""
+    """Run cells one after the other, as a notebook does, in a copy of a namespace; return the
+    copy.
+    """
     namespace = dict(namespace)
     for source in sources:
         name = f"<cell {hash(source)}>"
@@ -58,13 +68,19 @@ def run(sources, namespace=()):
             source.splitlines(keepends=True),
             name,
         )  # Triton reads kernels there
-        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+        with (
+            contextlib.suppress(Exception),
+            contextlib.redirect_stdout(io.StringIO()),
+            np.errstate(all="ignore"),
+        ):
             exec(compile(source, name, "exec"), namespace)
     return namespace
 
 
 def code_of(notebook):
-    """The code cells up to the last check cell: which of them are checks, which are written, and their sources."""
+    """The code cells up to the last check cell: which of them are checks, which are written, and
+    their sources.
+    """
     found, last = [], 0
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
@@ -89,7 +105,9 @@ def score(answers, subject, function):
 @pytest.mark.long
 @each_in_full
 def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
-    """Its helpers come along, under names that replace nothing which the notebook gives or asks for."""
+    """Its helpers come along, under names that replace nothing which the notebook gives or asks
+    for.
+    """
     answers = benchmarks("classes").answers_of(folder.name)
     code = code_of(answers.released)
     first = [written for _, written, _ in code].index(True)
@@ -97,14 +115,18 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     examine = answers.exercise.suite.examine
     for subject in answers.subjects:
         listed = answers.listed(subject, "right") | answers.listed(subject, "wrong")
-        every = 5 if "torch" in vars(answers.exercise.checks) else 1  # such checks take ten times as long
+        # such checks take ten times as long
+        every = 5 if "torch" in vars(answers.exercise.checks) else 1
         for label, answer in list(listed.items())[::every]:
             cell = answers.cell(subject, label)
             namespace = run([cell], given)
             assert all(namespace[name] is value for name, value in given.items()), label
             assert set(answers.subjects) & set(namespace) == {subject}, label
             found = [
-                [(result.name, result.status) for result in examine(subject, function, seed=1).results]
+                [
+                    (result.name, result.status)
+                    for result in examine(subject, function, seed=1).results
+                ]
                 for function in (namespace[subject], answer)
             ]
             assert found[0] == found[1], f"{label}:\n{cell}"
@@ -118,7 +140,9 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
     for student in classes.students(answers, "right", COUNT):
         namespace = handed_in(student)
         for subject in answers.subjects:
-            assert score(answers, subject, namespace[subject]) == 1, f"{student.name}: {student.answers}"
+            assert score(answers, subject, namespace[subject]) == 1, (
+                f"{student.name}: {student.answers}"
+            )
             labels.add(student.answers[subject])
     assert "solution" in labels and len(labels) > len(answers.subjects)
 
@@ -130,7 +154,11 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     answers = classes.answers_of(folder.name)
     found = classes.students(answers, "mixed", COUNT)
     kinds = [student.kind for student in found]
-    assert [kinds.count(kind) for kind in ("right", "wrong", "error")] == [COUNT / 2, COUNT * 2 / 5, COUNT / 10]
+    assert [kinds.count(kind) for kind in ("right", "wrong", "error")] == [
+        COUNT / 2,
+        COUNT * 2 / 5,
+        COUNT / 10,
+    ]
     for student in found:
         namespace, faulty = handed_in(student), 0
         for subject in answers.subjects:
@@ -140,7 +168,9 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
             faulty += wrong
             if wrong and earned == 1:  # some mistakes are told by advice alone, which costs nothing
                 report = answers.exercise.suite.examine(subject, namespace[subject], seed=SEED)
-                assert any(result.status == "advice" for result in report.results), f"{student.name}: {label}"
+                assert any(result.status == "advice" for result in report.results), (
+                    f"{student.name}: {label}"
+                )
             if student.kind == "right":
                 assert earned == 1, f"{student.name}: {label}"
         assert faulty in {"right": (0,), "wrong": (1, 2, 3), "error": (1, 2)}[student.kind]
@@ -150,7 +180,9 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
 def test_every_kind_of_error_is_one(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
-    given = run(source for check, written, source in code_of(answers.released) if not check and not written)
+    given = run(
+        source for check, written, source in code_of(answers.released) if not check and not written
+    )
     for name, spoil in classes.ERRORS.items():
         for subject in answers.subjects:
             namespace = run([spoil(answers.stubs[subject], 7)], given)
@@ -161,20 +193,34 @@ def test_every_kind_of_error_is_one(benchmarks, folder):
 @pytest.mark.long
 @each_exercise
 @pytest.mark.parametrize("kind", ["right", "mixed"])
-def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(benchmarks, folder, kind):
+def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(
+    benchmarks, folder, kind
+):
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
 
     def made(count, seed):
-        return [nbformat.writes(student.notebook) for student in classes.students(answers, kind, count, seed)]
+        return [
+            nbformat.writes(student.notebook)
+            for student in classes.students(answers, kind, count, seed)
+        ]
 
     once, written = made(COUNT, 1), []
-    assert made(COUNT, 1) == once and made(COUNT // 2, 1) == once[: COUNT // 2] and made(COUNT, 2) != once
+    assert (
+        made(COUNT, 1) == once
+        and made(COUNT // 2, 1) == once[: COUNT // 2]
+        and made(COUNT, 2) != once
+    )
     for student in classes.students(answers, kind, COUNT):
         written.append(
-            [cell.source for cell in student.notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+            [
+                cell.source
+                for cell in student.notebook.cells
+                if cell.metadata.get("nbgrader", {}).get("solution")
+            ]
         )
-    for cells in zip(*written, strict=True):  # each written cell, so that none is drawn once for a whole class
+    # each written cell, so that none is drawn once for a whole class
+    for cells in zip(*written, strict=True):
         assert len(set(cells)) == COUNT
 
 
@@ -216,8 +262,12 @@ MEASURED = {
         }
     },
     "phases": {
-        "01-qkv": {"mixed": {"submissions": 4, "wall": 90.0, "phases": {"guest cells": 30.5, "page": 12.0}}},
-        "02-scaling": {"mixed": {"submissions": 4, "wall": 80.0, "phases": {"page": 40.0, "wire": 1.0}}},
+        "01-qkv": {
+            "mixed": {"submissions": 4, "wall": 90.0, "phases": {"guest cells": 30.5, "page": 12.0}}
+        },
+        "02-scaling": {
+            "mixed": {"submissions": 4, "wall": 80.0, "phases": {"page": 40.0, "wire": 1.0}}
+        },
     },
     "check": {"01-qkv": {"seconds": [1.5, 1.25, 9.0], "phases": None}},
     "batch": {
@@ -263,7 +313,13 @@ MEASURED = {
             "report": {"seconds": 8.0, "main_mb": 300.0, "peak_mb": 300.0},
         },
         "sizes_mb": {"gradebook.db": 6.0, "report.html": 0.5},
-        "browser": {"first_text": 0.2, "first_screen": 0.5, "search": 0.02, "rows": 300, "elements": 9000},
+        "browser": {
+            "first_text": 0.2,
+            "first_screen": 0.5,
+            "search": 0.02,
+            "rows": 300,
+            "elements": 9000,
+        },
     },
 }
 
@@ -271,15 +327,17 @@ MEASURED = {
 def test_the_tables_show_what_was_measured(benchmarks):
     shown = benchmarks("tables").markdown(MEASURED).splitlines()
     for row in (
-        "| 01-qkv | 200, with mistakes | 21.0 s (9.5/s) | 808 s | 38.5 times | 420 s, 4 processes | 20.0 times |",
+        "| 01-qkv | 200, with mistakes | 21.0 s (9.5/s) | 808 s | 38.5 times | 420 s, 4 processes "
+        "| 20.0 times |",
         "| 01-qkv | 1.50 s | not recorded |",
-        "| 1000 of 01-qkv, 2 jobs | 100 s (10.0/s) | 10.0/s, 9.0/s | 700 MB, unknown | 800 MB | 1 |",
+        "| 1000 of 01-qkv, 2 jobs | 100 s (10.0/s) | 10.0/s, 9.0/s | 700 MB, unknown | 800 MB | 1 "
+        "|",
         "| 200 of 01-qkv | 50 s | 0.25 s | 1 |",
         "| 100 of 01-qkv, 2 jobs | 10.0 s, 4.0 ms | 11.0 s, 6.2 ms | 1.1 times | 0.5 |",
         "| `report` | 8 s | 300 MB | 300 MB |",
-        "Graded 10.0 a second, 2 at a time, on a machine whose load was 0.2 beforehand. Sizes: gradebook.db 6.0 MB, "
-        "report.html 0.5 MB. The report's first screen was there after 0.5 s, with 300 rows of tables; a student was "
-        "found in 20 ms. of this test.",
+        "Graded 10.0 a second, 2 at a time, on a machine whose load was 0.2 beforehand. Sizes: "
+        "gradebook.db 6.0 MB, report.html 0.5 MB. The report's first screen was there after 0.5 "
+        "s, with 300 rows of tables; a student was found in 20 ms. of this test.",
         "| 1000 of 01-qkv, killed when 300, 650 were graded, and started again each time "
         "| 5000 cells graded as in a batch that nobody disturbed | left behind: 0 processes |",
     ):
@@ -298,21 +356,37 @@ def test_the_tables_show_what_was_measured(benchmarks):
 def test_what_the_engine_writes_of_its_phases_is_read_for_each_submission(benchmarks, tmp_path):
     read, path = benchmarks("graders").phases_of, tmp_path / "timings.json"
     assert read(path) is None
-    path.write_text('{"submissions": 4, "wall": 2.0, "phases": {"read": 0.004, "guest cells": 0.4, "page": 0.1}}')
+    path.write_text(
+        '{"submissions": 4, "wall": 2.0, "phases": {"read": 0.004, "guest cells": '
+        '0.4, "page": 0.1}}'
+    )
     found = read(path)
-    assert found == {"submissions": 4, "wall": 500, "phases": {"guest cells": 100, "page": 25, "read": 1}}
+    assert found == {
+        "submissions": 4,
+        "wall": 500,
+        "phases": {"guest cells": 100, "page": 25, "read": 1},
+    }
     assert list(found["phases"]) == ["guest cells", "page", "read"]
 
 
 def test_grades_are_compared_cell_by_cell(benchmarks):
-    ours = {("ada", "a"): (4, 4), ("ada", "b"): (1.5, 3), ("ada", "c"): (0, 2), ("zoe", "a"): (0, 4)}
+    ours = {
+        ("ada", "a"): (4, 4),
+        ("ada", "b"): (1.5, 3),
+        ("ada", "c"): (0, 2),
+        ("zoe", "a"): (0, 4),
+    }
     differences = benchmarks("graders").differences
     assert differences(ours, {key: own for key, own in ours.items() if key[0] == "ada"}) == ([], [])
-    assert differences(ours, {("ada", "a"): (4, 4), ("ada", "b"): (1, 3), ("ada", "c"): (2, 2)}) == (
+    assert differences(
+        ours, {("ada", "a"): (4, 4), ("ada", "b"): (1, 3), ("ada", "c"): (2, 2)}
+    ) == (
         ["ada c: 0 and 2"],
         ["ada b: 1.5 and 1"],
     )
-    assert differences(ours, {("ada", "a"): (4, 4), ("ada", "b"): (1.5, 3)})[0] == ["ada c: 0 and no grade"]
+    assert differences(ours, {("ada", "a"): (4, 4), ("ada", "b"): (1.5, 3)})[0] == [
+        "ada c: 0 and no grade"
+    ]
     not_full = benchmarks("graders").not_full
     assert not_full(ours) == ["ada b: 1.5 of 3", "ada c: 0 of 2", "zoe a: 0 of 4"]
     assert not_full(ours, {"b": 1.5, "c": 1}) == ["ada c: 0 of 2", "zoe a: 0 of 4"], (

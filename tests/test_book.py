@@ -1,4 +1,6 @@
-"""The built book in a real browser: every page, in light and dark, wide and narrow, with no network."""
+"""The built book in a real browser: every page, in light and dark, wide and narrow, with no
+network.
+"""
 
 import json
 import math
@@ -15,12 +17,17 @@ PAGES = ["index", *re.findall(r"file: book/(\S+)", (ROOT / "_toc.yml").read_text
 EXERCISES = [
     name
     for page in PAGES
-    for name in re.findall(r"^[`:]+\{exercise\} (\S+)", (ROOT / "book" / f"{page}.md").read_text(), re.M)
+    for name in re.findall(
+        r"^[`:]+\{exercise\} (\S+)", (ROOT / "book" / f"{page}.md").read_text(), re.M
+    )
 ]
 WIDE = {"width": 1280, "height": 900}
 AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 IMPACTS = ("serious", "critical")
-"""The findings of axe that fail a test of the book. The page on accessibility names them, and the next two also."""
+"""The findings of axe that fail a test of the book.
+
+The page on accessibility names them, and the next two also.
+"""
 IN_THE_DARK = ("color-contrast",)
 """The rules that axe runs on a dark page: nothing else is different there."""
 PHONES = ({"width": 360, "height": 740}, {"width": 390, "height": 844})
@@ -37,15 +44,22 @@ def watch(page, site):
     trouble = []
     page.on("console", lambda message: message.type == "error" and trouble.append(message.text))
     page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("response", lambda answer: answer.status >= 400 and trouble.append(f"{answer.status} {answer.url}"))
+    page.on(
+        "response",
+        lambda answer: answer.status >= 400 and trouble.append(f"{answer.status} {answer.url}"),
+    )
     inside = (site + "/", "data:", "blob:")
-    page.on("request", lambda request: request.url.startswith(inside) or trouble.append(request.url))
+    page.on(
+        "request", lambda request: request.url.startswith(inside) or trouble.append(request.url)
+    )
     return trouble
 
 
 def visit(page, site, name, mode="light"):
     """Open a page of the book and wait until its formulas, fonts and widgets are there."""
-    page.add_init_script(f"localStorage.setItem('mode', '{mode}'); localStorage.setItem('theme', '{mode}')")
+    page.add_init_script(
+        f"localStorage.setItem('mode', '{mode}'); localStorage.setItem('theme', '{mode}')"
+    )
     page.goto(f"{site}/book/{name}.html")
     page.wait_for_load_state("networkidle")
     page.evaluate(SETTLED)
@@ -62,7 +76,9 @@ def long_unless(names, chosen):
 
 @pytest.fixture(scope="module", params=long_unless(PAGES, IN_EVERY_RUN))
 def opened(request, browser, site):
-    """Each page of the book, opened once for the tests that leave it as it is; and what must not have happened."""
+    """Each page of the book, opened once for the tests that leave it as it is; and what must not
+    have happened.
+    """
     context = browser.new_context(viewport=WIDE)
     page = context.new_page()
     trouble = watch(page, site)
@@ -103,7 +119,9 @@ def test_page_is_accessible(opened):
 def broken_rules(page, mode, **options):
     """Return what axe finds on a page that is seriously wrong, a line for each place."""
     assert page.evaluate("document.documentElement.dataset.theme") == mode
-    found = page.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"], **options})
+    found = page.evaluate(
+        "options => axe.run(document, options)", {"resultTypes": ["violations"], **options}
+    )
     return [
         f"{mode}: {violation['id']}: {node['target']} {node['failureSummary']}"
         for violation in found["violations"]
@@ -154,23 +172,33 @@ def test_hero_numbers_are_right(page, site):
     visit(page, site, "index")
     hero = page.locator(".abh-hero-figure")
     q, keys, values, weights, z = (
-        [[float(number) for number in row.split()] for row in hero.get_attribute(f"data-{name}").split(",")]
+        [
+            [float(number) for number in row.split()]
+            for row in hero.get_attribute(f"data-{name}").split(",")
+        ]
         for name in ("q", "k", "v", "a", "z")
     )
     powers = [math.exp(sum(a * b for a, b in zip(q[0], key, strict=True))) for key in keys]
     right = [power / sum(powers) for power in powers]
     assert weights[0] == [round(weight, 3) for weight in right]
-    assert z[0] == [round(sum(w * v[c] for w, v in zip(right, values, strict=True)), 2) for c in (0, 1)]
+    assert z[0] == [
+        round(sum(w * v[c] for w, v in zip(right, values, strict=True)), 2) for c in (0, 1)
+    ]
     shown = hero.locator("text").all_text_contents()
-    assert {f"{weight:.3f}" for weight in weights[0]} | {f"{number:.2f}" for number in z[0]} <= set(shown)
+    assert {f"{weight:.3f}" for weight in weights[0]} | {f"{number:.2f}" for number in z[0]} <= set(
+        shown
+    )
     # With a pencil, from the numbers as they are shown.
-    assert z[0] == [round(sum(w * v[c] for w, v in zip(weights[0], values, strict=True)), 2) for c in (0, 1)]
+    assert z[0] == [
+        round(sum(w * v[c] for w, v in zip(weights[0], values, strict=True)), 2) for c in (0, 1)
+    ]
 
 
 def test_search_finds_softmax(page, site):
     trouble = watch(page, site)
     page.goto(f"{site}/search.html?q=softmax")
-    page.locator("#search-results li a[href*=notation]").first.wait_for()  # results come one after another
+    # results come one after another
+    page.locator("#search-results li a[href*=notation]").first.wait_for()
     assert not trouble
 
 
@@ -186,7 +214,11 @@ def test_search_shows_prose(page, site, word):
         assert not re.search(r"[\\{}$]|import numpy as np\n|\bprint\(", text), text
         assert not text.startswith("…") or word.lower() in text.lower()
     # Each begins and ends with a whole word, which is one of the book's.
-    words = {word for path in HTML.glob("book/*.html") for word in re.findall(r"\b[a-z]+\b", path.read_text())}
+    words = {
+        word
+        for path in HTML.glob("book/*.html")
+        for word in re.findall(r"\b[a-z]+\b", path.read_text())
+    }
     ends = [text.split()[1] for text in found if text.startswith("… ")]
     ends += [text.split()[-2] for text in found if text.endswith(" …")]
     assert len(ends) > 3 and {word for word in ends if re.fullmatch("[a-z]{3,}", word)} <= words
@@ -197,9 +229,9 @@ def test_each_page_says_what_it_is_about(html):
     for name in PAGES:
         page = (html / "book" / f"{name}.html").read_text(encoding="utf8")
         (title,) = re.findall(r"<title>(.*?)</title>", page)
-        (said,) = re.findall(r'<meta content="([^"]*)" (?:lang="[^"]*" )?name="description"', page) or re.findall(
-            r'<meta name="description" content="([^"]*)"', page
-        )
+        (said,) = re.findall(
+            r'<meta content="([^"]*)" (?:lang="[^"]*" )?name="description"', page
+        ) or re.findall(r'<meta name="description" content="([^"]*)"', page)
         assert 50 <= len(said) <= 175, f"{name}: {said}"
         assert not re.search(r"[\\${}]", title + said), name
         assert title.count("Attention by Hand") == 1, title
@@ -244,7 +276,8 @@ def test_exercise_downloads_and_opens(page, site, name, tmp_path):
 def test_keyboard_reaches_the_main_controls(page, site):
     visit(page, site, "index")
     reached = []
-    for _ in range(50 + page.locator("#pst-primary-sidebar a").count()):  # past every page that the sidebar names
+    # past every page that the sidebar names
+    for _ in range(50 + page.locator("#pst-primary-sidebar a").count()):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
@@ -258,7 +291,9 @@ def test_keyboard_reaches_the_main_controls(page, site):
     for control in ("Search", "Notation", "Start with chapter 1", "See the chapters"):
         assert control in labels, control
     assert all(
-        outline != "none" for label, outline in reached if label in ("Start with chapter 1", "See the chapters")
+        outline != "none"
+        for label, outline in reached
+        if label in ("Start with chapter 1", "See the chapters")
     )
 
 
@@ -287,7 +322,9 @@ def test_no_solution_is_published(html):
             assert b"BEGIN SOLUTION" not in path.read_bytes(), path
     for path in html.rglob("*.zip"):
         with zipfile.ZipFile(path) as archive:
-            assert not [entry for entry in archive.namelist() if b"BEGIN SOLUTION" in archive.read(entry)]
+            assert not [
+                entry for entry in archive.namelist() if b"BEGIN SOLUTION" in archive.read(entry)
+            ]
     # The exercises themselves are there only as zips; the notebooks are those of the chapters.
     assert {path.parent.name for path in html.rglob("*.ipynb")} == {"notebooks"}
     names = {path.stem for path in html.rglob("*.ipynb")}
@@ -305,5 +342,6 @@ def test_zip_is_the_same_each_time(site):
         again = HTML.parent / "zip-test" / f"{name}.zip"
         pack(ROOT / "exercises" / name, again)
         with urlopen(f"{site}/exercises/{name}.zip") as answer:
-            same = answer.read() == again.read_bytes()  # pytest would take minutes to show where they differ
+            # pytest would take minutes to show where they differ
+            same = answer.read() == again.read_bytes()
         assert same, name

@@ -1,4 +1,6 @@
-"""The pages on what the checks catch have every exercise, every listed wrong answer, and a check for each."""
+"""The pages on what the checks catch have every exercise, every listed wrong answer, and a check
+for each.
+"""
 
 import json
 import re
@@ -19,13 +21,16 @@ def test_every_wrong_answer_stands_there_with_its_check(html, folder):
     exercise = loader.load(folder)
     page = (html / "book" / "catches" / f"exercise-{folder.name}.html").read_text(encoding="utf8")
     for subject in exercise.subjects:
-        part = re.search(rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S)
+        part = re.search(
+            rf'<details[^>]*id="catches-{folder.name}-{subject}".*?</details>', page, re.S
+        )
         assert part, f"the page has no table of {folder.name}"
         rows = re.findall(r"<tr.*?</tr>", part[0].partition("<tbody>")[2], re.S)
         assert len(rows) == len(exercise.suite.listed("wrong_for", subject))
         for row in rows:
             answer, caught, hint = (
-                re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row, re.S)
+                re.sub(r"<[^>]+>", "", cell).strip()
+                for cell in re.findall(r"<td.*?</td>", row, re.S)
             )
             assert answer and caught and hint
 
@@ -46,12 +51,16 @@ def test_the_first_page_says_how_many_are_told_why(page):
     shares = [int(share) for share in re.findall(r"(\d+)%", said)]
     assert len(shares) == 5 and 99 <= sum(shares[:4]) <= 101
     counted = json.loads((ROOT / "book" / "data" / "accuracy.json").read_text(encoding="utf8"))
-    assert int(re.search(r"Exercise (\d+) is the weakest", said)[1]) in {int(name[:2]) for name in counted}
+    assert int(re.search(r"Exercise (\d+) is the weakest", said)[1]) in {
+        int(name[:2]) for name in counted
+    }
 
 
 def cells(table):
     """Return the texts of a table's rows, by the text of their first cell."""
-    rows = [re.findall(r"<td.*?</td>", row, re.S) for row in re.findall(r"<tr.*?</tr>", table, re.S)]
+    rows = [
+        re.findall(r"<td.*?</td>", row, re.S) for row in re.findall(r"<tr.*?</tr>", table, re.S)
+    ]
     texts = [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in rows if row]
     return {first: rest for first, *rest in texts}
 
@@ -66,12 +75,18 @@ def test_every_listed_answer_is_counted(page):
         }
         functions, checks = len(exercise.subjects), len(exercise.suite.checks)
         counts = [functions, checks, listed["wrong_for"], listed["wrong_for"], listed["right_for"]]
-        assert summary[folder.name] == [str(count) for count in counts], "not caught, not recognised, or rejected"
-    assert int(summary["All"][0]) == sum(int(row[0]) for name, row in summary.items() if name != "All")
+        assert summary[folder.name] == [str(count) for count in counts], (
+            "not caught, not recognised, or rejected"
+        )
+    assert int(summary["All"][0]) == sum(
+        int(row[0]) for name, row in summary.items() if name != "All"
+    )
 
 
 def test_what_became_of_the_mutants_stands_there(page):
-    _summary, table, _accuracy, _unseen = map(cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S))
+    _summary, table, _accuracy, _unseen = map(
+        cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S)
+    )
     for name, functions in mutants.recorded().items():
         rows = functions.values()
         kinds = ("examined", "killed", "told", "advice", "equal")

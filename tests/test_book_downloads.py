@@ -1,4 +1,6 @@
-"""The exercises' downloads: the book refuses to be built with one whose archive is missing, or is not its own."""
+"""The exercises' downloads: the book refuses to be built with one whose archive is missing, or
+is not its own.
+"""
 
 import re
 import shutil
@@ -31,7 +33,9 @@ def toy(tmp_path):
     course = toy_course(tmp_path / "course")
     (exercise,) = course.sources()
     release(course, exercise)
-    app = SimpleNamespace(srcdir=course.root, outdir=tmp_path / "html", builder=SimpleNamespace(format="html"))
+    app = SimpleNamespace(
+        srcdir=course.root, outdir=tmp_path / "html", builder=SimpleNamespace(format="html")
+    )
     app.config = SimpleNamespace(language="en")
     return exercise, app
 
@@ -42,7 +46,9 @@ def test_a_download_has_what_a_release_has(theme, toy):
     theme.pack_exercises(app, None)
     with zipfile.ZipFile(app.outdir / "exercises" / "01-toy.zip") as download:
         found = {name: download.read(name) for name in download.namelist()}
-    assert found == {f"01-toy/{path.name}": path.read_bytes() for path in exercise.released.iterdir()}
+    assert found == {
+        f"01-toy/{path.name}": path.read_bytes() for path in exercise.released.iterdir()
+    }
     assert "01-toy/checking.zip" in found
 
 

@@ -1,4 +1,6 @@
-"""The instructor's pages: made of the corpus, the recording, the limits and the benchmarks as they are."""
+"""The instructor's pages: made of the corpus, the recording, the limits and the benchmarks as
+they are.
+"""
 
 import dataclasses
 import html as entities
@@ -24,13 +26,18 @@ STOCK = recorded()
 UNEARNED = {
     case.name
     for case in CASES
-    if any((STOCK["cases"][case.name]["points"][name] or 0) > earned for name, earned in case.points.items())
+    if any(
+        (STOCK["cases"][case.name]["points"][name] or 0) > earned
+        for name, earned in case.points.items()
+    )
 }
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The two pages alone, built as `built(results)` with those benchmarks: their HTML, and what Sphinx warns of."""
+    """The two pages alone, built as `built(results)` with those benchmarks: their HTML, and what
+    Sphinx warns of.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(EXTENSIONS), *sys.path])
         grading = importlib.import_module("grading")
@@ -42,7 +49,9 @@ def built(tmp_path_factory):
             (root / "exercises" / "99-new" / "99-new.ipynb").touch()
             myst = 'myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]\n'
             myst += 'exclude_patterns = ["benchmarks"]\n'
-            (root / "conf.py").write_text(f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}")
+            (root / "conf.py").write_text(
+                f"extensions = ['myst_parser', 'corpus', 'grading']\n{myst}"
+            )
             (root / "index.md").write_text(
                 "# Book\n\n```{toctree}\nbook/grading\nbook/collecting\nbook/hostile\n```\n"
             )
@@ -52,18 +61,25 @@ def built(tmp_path_factory):
             linked = set()
             for name in own:
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
-                linked |= set(re.findall(r"\]\(([\w-]+)\.md", (root / "book" / f"{name}.md").read_text()))
+                linked |= set(
+                    re.findall(r"\]\(([\w-]+)\.md", (root / "book" / f"{name}.md").read_text())
+                )
             for name in linked.difference(own):  # pages that need more than this to be built
                 (root / "book" / f"{name}.md").write_text(f"---\norphan: true\n---\n\n# {name}\n")
             (root / "book" / "hostile.md").open("a").write(more)
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")
-            shutil.copytree(ROOT / "benchmarks", root / "benchmarks", ignore=shutil.ignore_patterns("*.json"))
+            shutil.copytree(
+                ROOT / "benchmarks", root / "benchmarks", ignore=shutil.ignore_patterns("*.json")
+            )
             if results:
                 (root / "benchmarks" / "results.json").write_text(json.dumps(results))
             app = SphinxTestApp(srcdir=root, builddir=root / "_build")
             try:
                 app.build()
-                pages = [(root / "_build" / "html" / "book" / f"{name}.html") for name in ("grading", "hostile")]
+                pages = [
+                    (root / "_build" / "html" / "book" / f"{name}.html")
+                    for name in ("grading", "hostile")
+                ]
                 return *(page.read_text() for page in pages), app.warning.getvalue()
             finally:
                 app.cleanup()
@@ -99,7 +115,9 @@ def test_every_case_has_its_row(pages):
     assert page.count("<td><p>") >= len(CASES)
     shown = re.findall(r'<table class="[^"]*abh-corpus.*?</table>', page, re.DOTALL)
     names = [
-        name for part in shown for name in re.findall(r'<code[^>]*><span class="pre">([^<]+)</span></code>', part)
+        name
+        for part in shown
+        for name in re.findall(r"<code[^>]*><span " r'class="pre">([^<]+)</span></code>', part)
     ]
     assert sorted(names) == sorted(case.name for case in CASES)
     assert sum(len(re.findall("<tr", part.partition("<tbody>")[2])) for part in shown) == len(CASES)
@@ -127,7 +145,10 @@ def test_the_summary_counts_what_the_rows_say(pages):
     counts = rows(page, "abh-summed")
     assert counts[-1][1] == str(len(CASES))
     for row, cases in zip(counts, GROUPS.values(), strict=False):
-        kinds = [str(sum(case.kind == kind for case in cases) or "–") for kind in (Kind.RIGHT, *KINDS[:4])]
+        kinds = [
+            str(sum(case.kind == kind for case in cases) or "–")
+            for kind in (Kind.RIGHT, *KINDS[:4])
+        ]
         assert row[1:] == [str(len(cases)), *kinds]
     assert f"Recorded until {STOCK['date']} with nbgrader {STOCK['nbgrader']}" in text(page)
     assert f"more points than earned {len(UNEARNED)}" in text(page)
@@ -214,7 +235,10 @@ def test_the_cases_can_be_narrowed_down(page, site):
     assert seen.count() == 0
     page.get_by_label("Kind here").select_option("limit")
     limits = sum("limit" in (case.kind, case.may) for case in CASES)
-    assert seen.count() == limits and f"{limits} of {len(CASES)}" in page.locator(".abh-filter output").inner_text()
+    assert (
+        seen.count() == limits
+        and f"{limits} of {len(CASES)}" in page.locator(".abh-filter output").inner_text()
+    )
     page.get_by_label("Text", exact=True).fill(CASES[0].name)
     page.get_by_label("Kind here").select_option("")
     assert CASES[0].name in seen.first.inner_text()

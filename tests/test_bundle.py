@@ -1,4 +1,6 @@
-"""An offline classroom: what `bundle` makes and refuses, and what its README says. pip is real, packages are not."""
+"""An offline classroom: what `bundle` makes and refuses, and what its README says. pip is real,
+packages are not.
+"""
 
 import base64
 import hashlib
@@ -27,12 +29,16 @@ def write_wheel(folder, name, version, needs=()):
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     files = {
         f"{name}.py": f"VERSION = {version!r}\n",
-        f"{stem}.dist-info/METADATA": metadata + "".join(f"Requires-Dist: {need}\n" for need in needs),
-        f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: us\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{stem}.dist-info/METADATA": metadata
+        + "".join(f"Requires-Dist: {need}\n" for need in needs),
+        f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: us\nRoot-Is-Purelib: "
+        "true\nTag: py3-none-any\n",
     }
     rows = []
     for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        digest = (
+            base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        )
         rows.append(f"{path},sha256={digest},{len(text)}\n")
     files[f"{stem}.dist-info/RECORD"] = "".join(rows) + f"{stem}.dist-info/RECORD,,\n"
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
@@ -42,12 +48,17 @@ def write_wheel(folder, name, version, needs=()):
 
 @pytest.fixture
 def index(tmp_path):
-    """Where pip finds packages: those that students need as tested, a newer one, and one that torch needs."""
+    """Where pip finds packages: those that students need as tested, a newer one, and one that
+    torch needs.
+    """
     folder = tmp_path / "index"
     folder.mkdir()
     for name in NAMES:
         write_wheel(
-            folder, name, f"{PINS[name]}+cpu" if name == "torch" else PINS[name], ["deep"] * (name == "torch")
+            folder,
+            name,
+            f"{PINS[name]}+cpu" if name == "torch" else PINS[name],
+            ["deep"] * (name == "torch"),
         )
     write_wheel(folder, "numpy", "99.0")
     write_wheel(folder, "deep", "1.0")
@@ -126,11 +137,17 @@ def test_what_pip_does_not_find_is_named_and_nothing_is_left(course, index, tmp_
 
 
 @pytest.mark.slow
-def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_line(course, index, tmp_path):
+def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_line(
+    course, index, tmp_path
+):
     there = tmp_path / "there"
     there.mkdir()
     done = command(course, there, index)
-    assert done.returncode == 1 and "already exists. Name a new folder" in done.stderr and not list(there.iterdir())
+    assert (
+        done.returncode == 1
+        and "already exists. Name a new folder" in done.stderr
+        and not list(there.iterdir())
+    )
     checks = course.sources()[0].solution / "misconceptions.py"
     checks.write_text(checks.read_text() + "\n# newer\n")
     done = command(course, tmp_path / "new", index)

@@ -1,4 +1,6 @@
-"""The runtime that travels with every exercise, piece by piece: expectations, calls, suites, words and pictures."""
+"""The runtime that travels with every exercise, piece by piece: expectations, calls, suites,
+words and pictures.
+"""
 
 import contextlib
 import functools
@@ -136,9 +138,17 @@ def test_expect_close_counts_what_is_wrong_and_says_what_held():
     assert message == "3 of 6 elements of A are wrong. 3 of them are NaN."
     got = np.full((2, 3), np.nan)
     got[0, 0] = expected[0, 0]
-    assert failure(expect_close, got, expected)[1] == ["the shape (2, 3) is right", "1 of 6 elements is right"]
-    assert failure(expect_close, np.float64(1), np.asarray(2.0)) == ("1 of 1 elements of the result is wrong.", [])
-    assert failure(expect_close, np.array([1.0, np.nan]), np.array([1.0, 2.0]))[0].endswith(" 1 of them is NaN.")
+    assert failure(expect_close, got, expected)[1] == [
+        "the shape (2, 3) is right",
+        "1 of 6 elements is right",
+    ]
+    assert failure(expect_close, np.float64(1), np.asarray(2.0)) == (
+        "1 of 1 elements of the result is wrong.",
+        [],
+    )
+    assert failure(expect_close, np.array([1.0, np.nan]), np.array([1.0, 2.0]))[0].endswith(
+        " 1 of them is NaN."
+    )
 
 
 def test_expect_close_measures_by_the_largest_finite_magnitude():
@@ -156,9 +166,15 @@ def test_expect_array_names_shape_dtype_and_type():
         "Expected the result to have shape (2, 5), got (2, 3).",
         ["the number of axes (2) is right", "the size of axis 0 is right"],
     )
-    assert failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1] == "the sizes of axes 0, 2 are right"
+    assert (
+        failure(expect_array, np.zeros((2, 3, 4)), (2, 5, 4))[1][1]
+        == "the sizes of axes 0, 2 are right"
+    )
     assert failure(expect_array, A, (3, 2))[1] == ["the number of axes (2) is right"]
-    assert failure(expect_array, A, (6,)) == ("Expected the result to have shape (6,), got (2, 3).", [])
+    assert failure(expect_array, A, (6,)) == (
+        "Expected the result to have shape (6,), got (2, 3).",
+        [],
+    )
     assert failure(expect_array, A, (2, 3), np.float32, what="Z") == (
         "Expected Z to have dtype float32, got float64.",
         ["the shape (2, 3) is right"],
@@ -173,7 +189,10 @@ def test_expect_array_names_shape_dtype_and_type():
         (np.complex128(1j), "a value of type complex128"),
     ):
         if not isinstance(value, np.generic):
-            assert failure(expect_array, value)[0] == f"Expected the result to be an array, got {words_for_it}."
+            assert (
+                failure(expect_array, value)[0] == "Expected the result to be an array, got "
+                f"{words_for_it}."
+            )
     assert str(describe(np.zeros((4, 1)))) == "an array of shape (4, 1)"
 
 
@@ -191,7 +210,10 @@ def test_expect_array_names_shape_dtype_and_type():
     ],
 )
 def test_what_has_no_real_numbers_is_named_by_what_it_has(value, kind):
-    assert failure(expect_array, value)[0] == f"Expected the result to contain real numbers, got {kind}."
+    assert (
+        failure(expect_array, value)[0] == "Expected the result to contain real numbers, got "
+        f"{kind}."
+    )
 
 
 def test_tensors_of_any_real_kind_are_numbers():
@@ -204,14 +226,21 @@ def test_expect_raises_wants_the_right_kind():
     expect_raises([TypeError], Subject("double", double), "a text", because="it is no array")
     arguments = (np.zeros((2, 3)), 4, len)
     message, held = failure(
-        expect_raises, [ValueError, TypeError], Subject("f", lambda *a: None), *arguments, because="sizes differ"
+        expect_raises,
+        [ValueError, TypeError],
+        Subject("f", lambda *a: None),
+        *arguments,
+        because="sizes differ",
     )
     assert message == (
-        "Called with (2, 3), 4, a function (sizes differ), f should raise ValueError or TypeError, but returned "
-        "None (is a `return` missing?). The caller would not notice the mistake."
+        "Called with (2, 3), 4, a function (sizes differ), f should raise ValueError or "
+        "TypeError, but returned None (is a `return` missing?). The caller would not notice the "
+        "mistake."
     )
     assert held == []
-    message, held = failure(expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key")
+    message, held = failure(
+        expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key"
+    )
     assert message == "Called with 7 (no key), f should raise ValueError, but raised KeyError: 7"
     assert held == ["the function raises an error"]
     assert str(shapes(())) == ""
@@ -249,7 +278,10 @@ def test_expect_tuple_names_what_came_instead():
     assert failure_of(expect_tuple, B, "AB") == said + "an array of shape (3, 1)."
     assert failure_of(expect_tuple, (A, B, A), "AB") == said + "a tuple of 3."
     assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a value of type dict."
-    assert failure_of(expect_tuple, (A, [1, 2]), ("A", "dB")) == "Expected dB to be an array, got a list of 2."
+    assert (
+        failure_of(expect_tuple, (A, [1, 2]), ("A", "dB"))
+        == "Expected dB to be an array, got a list of 2."
+    )
 
 
 def test_expect_agrees_compares_a_result_or_each_part_of_it():
@@ -258,9 +290,15 @@ def test_expect_agrees_compares_a_result_or_each_part_of_it():
     expect_agrees(Subject("f", lambda A: (A, 2 * A)), lambda A: [A, A + A], A, names="XY")
     close = Subject("f", lambda A: A * 1.01)
     expect_agrees(close, lambda A: A, A, rtol=0.02)
-    assert failure_of(expect_agrees, close, lambda A: A, A) == "2 of 2 elements of the result are wrong."
+    assert (
+        failure_of(expect_agrees, close, lambda A: A, A)
+        == "2 of 2 elements of the result are wrong."
+    )
     parts = Subject("f", lambda A: (A, A + np.array([0, 1])))
-    assert failure_of(expect_agrees, parts, lambda A: (A, A), A, names="XY") == "1 of 2 elements of Y is wrong."
+    assert (
+        failure_of(expect_agrees, parts, lambda A: (A, A), A, names="XY")
+        == "1 of 2 elements of Y is wrong."
+    )
 
 
 def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
@@ -271,11 +309,17 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
         return A, A
 
     expect_dtypes(Subject("kept", kept), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
-    assert seen == [(np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)]
+    assert seen == [
+        (np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)
+    ]
     wide = Subject("wide", lambda A: A.astype(float))
-    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith("to have dtype float32, got float64.")
+    assert failure_of(expect_dtypes, wide, np.ones(2)).endswith(
+        "to have dtype float32, got float64."
+    )
     second = Subject("second", lambda A: (A, A.astype(np.float32)))
-    assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith("Expected Y to have")
+    assert failure_of(expect_dtypes, second, np.ones(2), names="XY").startswith(
+        "Expected Y to have"
+    )
 
 
 def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
@@ -288,13 +332,19 @@ def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
     own = Subject("put_back", put_back)
     expect_unchanged(own, ["function", "A"], np.sum, np.ones(2))
     assert "read-only" in failure_of(expect_inputs_kept, own, ["function", "A"], np.sum, np.ones(2))
-    expect_inputs_kept(Subject("sum", lambda function, A: function(A)), ["function", "A"], np.sum, np.ones(2))
+    expect_inputs_kept(
+        Subject("sum", lambda function, A: function(A)), ["function", "A"], np.sum, np.ones(2)
+    )
 
 
 def test_arrays_in_other_layouts_have_the_same_values():
     A = np.arange(24.0).reshape(2, 3, 4)
     turned, locked = noncontiguous(A), read_only(A)
-    assert np.array_equal(turned, A) and not turned.flags.c_contiguous and turned.strides[-2:] == (8, 24)
+    assert (
+        np.array_equal(turned, A)
+        and not turned.flags.c_contiguous
+        and turned.strides[-2:] == (8, 24)
+    )
     assert np.array_equal(locked, A) and not locked.flags.writeable and A.flags.writeable
     assert not np.shares_memory(locked, A)
 
@@ -322,7 +372,11 @@ def test_a_call_is_quiet_and_remembered():
 
     out, err = io.StringIO(), io.StringIO()
     subject = Subject("noisy", noisy)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         assert np.isinf(subject(np.ones(2))).all()
     assert (out.getvalue(), err.getvalue()) == ("to stderr\n", "")
@@ -347,7 +401,12 @@ def test_a_result_that_cannot_be_copied_is_a_wrong_answer(suite, list_wrong):
         pass
 
     list_wrong(yields)
-    for function in (yields, lambda A: [Odd()], lambda A: sys.stdout.buffer, lambda A: {"x": iter([A])}):
+    for function in (
+        yields,
+        lambda A: [Odd()],
+        lambda A: sys.stdout.buffer,
+        lambda A: {"x": iter([A])},
+    ):
         report = suite.examine("double", function, 6, SEED)
         assert not report.score and report.results[0].status == "failed", function
 
@@ -414,7 +473,11 @@ def test_a_twin_of_a_tensor_is_like_it(tensor):
     assert copied is not tensor and (copied.data_ptr() != tensor.data_ptr() or not tensor.numel())
     for ask in (type, torch.Tensor.size, torch.Tensor.stride):
         assert ask(copied) == ask(tensor)
-    assert (copied.dtype, copied.requires_grad, copied.is_leaf) == (tensor.dtype, tensor.requires_grad, True)
+    assert (copied.dtype, copied.requires_grad, copied.is_leaf) == (
+        tensor.dtype,
+        tensor.requires_grad,
+        True,
+    )
     assert torch.equal(copied, tensor)
 
 
@@ -466,7 +529,10 @@ def test_a_check_waits_for_what_it_needs(suite):
     report = suite.examine("double", lambda A: A[0], 6, SEED)
     assert [result.status for result in report.results] == ["failed", "blocked", "failed"]
     assert str(report.results[1].message) == "Waits for `keeps_shape`."
-    assert "  waits   Each entry is twice as large. (for `keeps_shape`)" in show.text(report).splitlines()
+    assert (
+        "  waits   Each entry is twice as large. (for `keeps_shape`)"
+        in show.text(report).splitlines()
+    )
     page = show.as_html(Report.from_dict(report.to_dict()))
     assert "failed <code>keeps_shape</code>: The shape" in page
     assert "waits for <code>keeps_shape</code>: Each entry" in page
@@ -489,16 +555,22 @@ def test_what_is_not_written_waits(suite, function):
         raise NotImplementedError
 
     said = {
-        None: "double is not defined. Run the cell that defines it, and see whether it raises an error.",
+        None: "double is not defined. Run the cell that defines it, and see whether it raises an "
+        "error.",
         3: "Expected double to be a function, got a value of type int.",
-        "stub": "double, or a function that it calls, is not written yet: it raises NotImplementedError.",
+        "stub": "double, or a function that it calls, is not written yet: it raises "
+        "NotImplementedError.",
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
     assert {result.status for result in report.results} == {"blocked"} and report.score == 0
     assert {str(result.message) for result in report.results} == {said[function]}
     assert show.text(report).splitlines() == ["double: 0 of 6 points", f"  {said[function]}"]
     page = show.as_html(report)
-    assert page.count(said[function]) == 1 and "<li" not in page and page.count("<div") == page.count("</div>")
+    assert (
+        page.count(said[function]) == 1
+        and "<li" not in page
+        and page.count("<div") == page.count("</div>")
+    )
 
 
 def test_what_is_missing_halfway_is_said_where_it_is_missing(suite):
@@ -532,7 +604,8 @@ def test_a_result_that_a_check_stumbles_over_fails_it():
     assert result.status == "failed"
     assert (
         str(result.message)
-        == "f returned a list of 1, which this check cannot use: 'list' object has no attribute 'sum'"
+        == "f returned a list of 1, which this check cannot use: 'list' object has no attribute "
+        "'sum'"
     )
 
 
@@ -540,7 +613,9 @@ def test_what_an_author_mistypes_is_named_at_once(suite):
     def check(double, draw):
         """Holds."""
 
-    with pytest.raises(ValueError, match=r"needs 'keep_shape', but no check of double .* keeps_shape, values"):
+    with pytest.raises(
+        ValueError, match=r"needs 'keep_shape', but no check of double .* " r"keeps_shape, values"
+    ):
         suite.check(needs=["keep_shape"])(check)
     with pytest.raises(ValueError, match="needs 'check'"):  # itself
         suite.check(needs="check")(check)
@@ -558,19 +633,31 @@ def test_what_an_author_mistypes_is_named_at_once(suite):
 def test_needs_are_functions_or_names_one_or_several(suite):
     keeps_shape, values, _ = suite.checks
     every = {}
-    for name, needs in {"a": keeps_shape, "b": "keeps_shape", "c": [values, "keeps_shape"], "d": ()}.items():
+    for name, needs in {
+        "a": keeps_shape,
+        "b": "keeps_shape",
+        "c": [values, "keeps_shape"],
+        "d": (),
+    }.items():
 
         def check(double, draw):
             """Holds."""
 
         check.__name__ = name
         every[name] = suite.check(needs=needs)(check).needs
-    assert every == {"a": ("keeps_shape",), "b": ("keeps_shape",), "c": ("values", "keeps_shape"), "d": ()}
+    assert every == {
+        "a": ("keeps_shape",),
+        "b": ("keeps_shape",),
+        "c": ("values", "keeps_shape"),
+        "d": (),
+    }
 
     def elsewhere(triple, draw):
         """Holds."""
 
-    with pytest.raises(ValueError, match=r"elsewhere needs 'values', but no check of triple .* those are: none"):
+    with pytest.raises(
+        ValueError, match=r"elsewhere needs 'values', but no check of triple .* " r"those are: none"
+    ):
         suite.check(needs=values)(elsewhere)
 
 
@@ -592,7 +679,8 @@ def test_checks_run_at_the_place_that_is_set(suite):
         assert suite.run("double", 6) == 6
         assert suite.run("double", 6, seed=7) == 6
     assert [report.seed for report in desk.shown] == [41, 7]
-    with contextlib.redirect_stdout(io.StringIO()) as out:  # here again, where nobody has defined it
+    # here again, where nobody has defined it
+    with contextlib.redirect_stdout(io.StringIO()) as out:
         assert suite.run("double", 6, seed=7) == 0
     assert "double is not defined" in out.getvalue() and len(desk.shown) == 2
 
@@ -652,9 +740,11 @@ def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
 
 @pytest.fixture
 def table_of_squares(list_wrong):
-    """Examine f(n) for n = 1, 2, 3, right where it is n² times `unit`; returns its causes, by check.
+    """Examine f(n) for n = 1, 2, 3, right where it is n² times `unit`; returns its causes, by
+    check.
 
-    `table_of_squares(came, unit, wrong)` takes what comes for each n, of the function and of listed answers, by name.
+    `table_of_squares(came, unit, wrong)` takes what comes for each n, of the function and of listed
+    answers, by name.
     """
     own = Suite("checks", read={})
     units = []
@@ -748,11 +838,16 @@ def test_a_single_number_is_enough_if_it_agrees_in_many_draws(list_wrong):
     for seed in (SEED, SEED + 1):
         own.examine("f", lambda X: drawn.append(X) or 0, 1, seed, diagnosis=False)
     drawn = {X.tobytes() for X in drawn if len(X) > 4}
-    assert causes(lambda X: 4 if len(X) == 4 else others(X) + (X.tobytes() not in drawn)) == ["", ""]
+    assert causes(lambda X: 4 if len(X) == 4 else others(X) + (X.tobytes() not in drawn)) == [
+        "",
+        "",
+    ]
 
 
 def test_a_text_that_a_check_got_is_no_evidence(list_wrong):
-    """Such as what an error said on another device: the mistake that the listed answer has is not seen in it."""
+    """Such as what an error said on another device: the mistake that the listed answer has is
+    not seen in it.
+    """
     own = Suite("checks", read={})
 
     @own.check()
@@ -795,7 +890,8 @@ def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
 
 
 @pytest.mark.parametrize(
-    ("got", "cause"), [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")]
+    ("got", "cause"),
+    [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")],
 )
 def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong, got, cause):
     own = Suite("checks", read={})
@@ -854,11 +950,17 @@ def test_where_a_check_asks_for_a_dtype_another_one_is_another_mistake(list_wron
 
     list_wrong(double_precision)
     for kind, cause in [(float, "double_precision"), (np.float16, ""), (int, "")]:
-        assert own.examine("f", lambda x, kind=kind: x.astype(kind), 1, SEED).results[0].cause == cause
+        assert (
+            own.examine("f", lambda x, kind=kind: x.astype(kind), 1, SEED).results[0].cause == cause
+        )
 
 
-def test_what_a_cause_is_hangs_on_no_seed_and_not_on_how_busy_the_machine_is(list_wrong, monkeypatch):
-    """A function that is a listed one in some draws only is that one in none: all are asked about the same others."""
+def test_what_a_cause_is_hangs_on_no_seed_and_not_on_how_busy_the_machine_is(
+    list_wrong, monkeypatch
+):
+    """A function that is a listed one in some draws only is that one in none: all are asked
+    about the same others.
+    """
     own = Suite("checks", read={})
 
     @own.check()
@@ -884,7 +986,9 @@ def test_what_a_cause_is_hangs_on_no_seed_and_not_on_how_busy_the_machine_is(lis
 
 @pytest.fixture
 def in_two_checks(list_wrong):
-    """A suite with two checks, of which the first one raises an error for what the second one knows as a mistake."""
+    """A suite with two checks, of which the first one raises an error for what the second one
+    knows as a mistake.
+    """
     own = Suite("checks", read={})
 
     @own.check()
@@ -917,11 +1021,16 @@ def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_che
 
     report = in_two_checks.examine("f", also, 1, SEED)
     first, second = report.results
-    assert (first.follows, first.cause, second.follows, second.cause) == ("of_rows", "", "", "turned")
-    said = "Probably the same mistake as in `of_rows`: turned. It makes this check fail as well."
-    assert said in show.text(report) and "of_rows</code>: turned. It makes this check fail as well." in show.as_html(
-        report
+    assert (first.follows, first.cause, second.follows, second.cause) == (
+        "of_rows",
+        "",
+        "",
+        "turned",
     )
+    said = "Probably the same mistake as in `of_rows`: turned. It makes this check fail as well."
+    assert said in show.text(
+        report
+    ) and "of_rows</code>: turned. It makes this check fail as well." in show.as_html(report)
     assert show.text(report).count("Likely cause: turned.") == 1
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 
@@ -1011,7 +1120,9 @@ def test_a_compiler_is_only_asked_about_answers_that_are_alike_elsewhere(list_wr
         answer.__name__ = name
         return misconception("f", hint=name)(answer)
 
-    list_wrong(*(listed(f"times_{n}", n, "no graph") for n in (3, 4, 5)), listed("prints", 2, "no graph"))
+    list_wrong(
+        *(listed(f"times_{n}", n, "no graph") for n in (3, 4, 5)), listed("prints", 2, "no graph")
+    )
     report = own.examine("f", lambda A: "no graph" if isinstance(A, str) else 2 * A, 1, SEED)
     assert [result.cause for result in report.results] == ["", "prints"]
     assert {name for name, what in asked if what == "a graph"} == {"prints"}
@@ -1058,7 +1169,10 @@ def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_caus
         return 3 * n
 
     list_wrong(thrice)
-    for function, cause, relation in [(thrice, "thrice", ""), (lambda n: 4 * n, "", "It is 2 times 4.")]:
+    for function, cause, relation in [
+        (thrice, "thrice", ""),
+        (lambda n: 4 * n, "", "It is 2 times 4."),
+    ]:
         (result,) = own.examine("f", function, 1, SEED).results
         assert (result.cause, result.relation) == (cause, relation)
 
@@ -1139,19 +1253,35 @@ def test_families_are_chosen_left_out_and_worded_anew():
     made = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
     assert made["returns nothing"].hint == "Hand it on." and len(made) == len(COMMON) - 1
     assert list(members(product("batch axis added"))) == ["batch axis added"]
-    assert [answer.__name__ for answer in answers_in(product(), "right_for", "product")] == ["by_matmul"]
+    assert [answer.__name__ for answer in answers_in(product(), "right_for", "product")] == [
+        "by_matmul"
+    ]
     for named, said in [
-        ({"but": ["squeezed"]}, "no family of mistakes called 'squeezed'; there are: returns nothing,"),
-        ({"hints": {"sizes of 1 stretched": "..."}}, "no family of mistakes called 'sizes of 1 stretched'"),
-        ({"but": ["batch axis added"]}, "'batch axis added' is left out or has a new hint, but does not apply"),
-        ({"hints": {"returns nothing": "..."}, "but": ["returns nothing"]}, "'returns nothing' is left out"),
+        (
+            {"but": ["squeezed"]},
+            "no family of mistakes called 'squeezed'; there are: returns nothing,",
+        ),
+        (
+            {"hints": {"sizes of 1 stretched": "..."}},
+            "no family of mistakes called 'sizes of 1 stretched'",
+        ),
+        (
+            {"but": ["batch axis added"]},
+            "'batch axis added' is left out or has a new hint, but does not apply",
+        ),
+        (
+            {"hints": {"returns nothing": "..."}, "but": ["returns nothing"]},
+            "'returns nothing' is left out",
+        ),
     ]:
         with pytest.raises(ValueError, match=said):
             product(**named)
 
 
 def test_what_a_check_hands_over_as_a_function_is_not_called_twice(list_wrong):
-    """A function among the arguments may remember: listed answers then run the whole check, not its first call."""
+    """A function among the arguments may remember: listed answers then run the whole check, not
+    its first call.
+    """
     own = Suite("checks", read={})
 
     @own.check()
@@ -1231,7 +1361,9 @@ def test_feedback_as_text(report):
     assert text[4].strip().startswith("Passed: the shape (")
     assert text[5].strip() == "Likely cause: squared. `*` with itself squares."
     assert text[6].strip().startswith("First wrong element [0, 0]: expected ")
-    assert text[7].strip() == "expected:" and any(line.strip() == "got (* = wrong):" for line in text)
+    assert text[7].strip() == "expected:" and any(
+        line.strip() == "got (* = wrong):" for line in text
+    )
     assert text[-2:] == [
         "  Read: chapter 1, Twice",
         '  To repeat these inputs: checks.run("double", points=6, seed=5)',
@@ -1259,7 +1391,10 @@ def test_feedback_as_html_escapes_and_marks_code(suite, list_wrong):
         raise ValueError("<script>alert(1)</script> & `code`")
 
     page = show.as_html(suite.examine("double", evil, 6, SEED))
-    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; <code>code</code>" in page
+    assert (
+        "<script" not in page
+        and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; <code>code</code>" in page
+    )
     assert "The shape of <code>A</code> is kept." in page
     assert page.count("waits for <code>keeps_shape</code>: Each entry is twice as large.") == 1
     assert "<code>checks.run(&quot;double&quot;, points=6, seed=5)</code>" in page
@@ -1311,9 +1446,14 @@ def test_an_older_record_stays_readable(report):
         result["tells"] = not result.pop("explained")
     kept["more"] = "of a later time"
     again = Report.from_dict(kept)
-    assert [result.explained for result in again.results] == [not result.explained for result in report.results]
+    assert [result.explained for result in again.results] == [
+        not result.explained for result in report.results
+    ]
     text = show.text(again)
-    assert "Likely cause: `*` with itself squares." in text and "elements of the result are wrong." in text
+    assert (
+        "Likely cause: `*` with itself squares." in text
+        and "elements of the result are wrong." in text
+    )
     assert "Passed: the shape is right." in text
 
 
@@ -1321,21 +1461,27 @@ def test_values_are_put_in_once_and_a_template_reaches_into_nothing():
     message = Message("{a} {b.__class__} {b}", a="{b}", b=3)
     assert str(message) == "{b} {b.__class__} 3"
     assert str(Message("a {brace} without values")) == "a {brace} without values"
-    assert str(Message("{all}", all=["One.", Message("{n} two", n=2), "three"])) == "One; 2 two; three"
+    assert (
+        str(Message("{all}", all=["One.", Message("{n} two", n=2), "three"])) == "One; 2 two; three"
+    )
     assert words.to_dict(Message("plain")) == "plain" and words.from_dict("plain") == "plain"
     nested = Message("{left}, {right}", left=Message("{n}", n=1), right=["a", Message("b")])
     assert words.from_dict(json.loads(json.dumps(words.to_dict(nested)))) == nested
 
 
 GERMAN = {
-    ("{count} of {size} elements of {what} is wrong.", "{count} of {size} elements of {what} are wrong."): (
+    (
+        "{count} of {size} elements of {what} is wrong.",
+        "{count} of {size} elements of {what} are wrong.",
+    ): (
         "{count} von {size} Einträgen in {what} ist falsch.",
         "Falsch in {what}: {count} von {size}.",
     ),
     "the result": "dem Ergebnis",
     "the shape {shape} is right": "die Form {shape} stimmt",
     "None (is a `return` missing?)": "None (fehlt ein `return`?)",
-    "Expected {what} to be an array, got {found}.": "{found} steht in {what}, wo ein Array hingehört.",
+    "Expected {what} to be an array, got {found}.": "{found} steht in {what}, wo ein Array "
+    "hingehört.",
     "Each entry is twice as large.": "Jeder Eintrag ist doppelt so groß。",
     "The shape of `A` is kept.": "Die Form von `A` bleibt.",
     "for {checks}": "auf {checks}",
@@ -1382,7 +1528,9 @@ def test_feedback_in_another_language(report, suite, german):
         and "<code>*</code> mit sich selbst quadriert. (quadriert)" in page
     )
     assert "None (fehlt ein `return`?) steht in dem Ergebnis, wo ein Array hingehört." in waiting
-    assert "  wartet  Jeder Eintrag ist doppelt so groß。 (auf `keeps_shape`)" in waiting.splitlines()
+    assert (
+        "  wartet  Jeder Eintrag ist doppelt so groß。 (auf `keeps_shape`)" in waiting.splitlines()
+    )
     assert show.text(report) == english_text
 
 
@@ -1412,7 +1560,9 @@ def test_the_language_is_the_environments_where_none_is_asked_for(german, monkey
 
 
 def test_what_only_shows_is_listed_and_all_else_decides(tmp_path):
-    """A new module of the runtime makes grades out of date until somebody says that it decides nothing."""
+    """A new module of the runtime makes grades out of date until somebody says that it decides
+    nothing.
+    """
     folder = words.LOCALES.parent
     assert all((folder / name).is_file() for name in checking.SHOWS if name.endswith(".py"))
 
@@ -1439,7 +1589,8 @@ def test_both_names_of_the_runtime_are_one_package():
     script = (
         "import sys, autograder.checking as checking\n"
         f"for name in {files}:\n"
-        "    assert sys.modules['checking.' + name] is sys.modules['autograder.checking.' + name], name\n"
+        "    assert sys.modules['checking.' + name] is sys.modules['autograder.checking.' + "
+        "name], name\n"
         "assert sys.modules['checking'] is checking\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -1486,7 +1637,9 @@ def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt
     [lambda n: n * np.nan, lambda n: n * 0.0, lambda n: np.ones(3), lambda n: n @ np.ones(5)],
     ids=["NaN", "zeros", "ones", "an error"],
 )
-def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks(list_wrong, nothing):
+def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks(
+    list_wrong, nothing
+):
     own = Suite("checks", read={})
 
     @own.check()
@@ -1549,7 +1702,10 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
                     patch.setitem(notebook, name, noting(name, answer, answered))
                 yield answered
 
-    source = "def double(X): return 3 * X\ndef twice(X): return double(X)\ndef quadruple(X): return 2 * twice(X)"
+    source = (
+        "def double(X): return 3 * X\ndef twice(X): return double(X)\ndef quadruple(X): "
+        "return 2 * twice(X)"
+    )
     exec(source, notebook)
     with placed(There()):
         own.run("quadruple", 1)
@@ -1565,25 +1721,37 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
         exec(source, notebook)
         own.run("quadruple", 4)
     calls, alone, imported, mentions, no_answer = shown
-    assert calls.score == 1 and calls.instead == ["double"], "it is right, and its helper of a helper is not"
+    assert calls.score == 1 and calls.instead == ["double"], (
+        "it is right, and its helper of a helper is not"
+    )
     assert (alone.score, alone.results[0].cause) == (0, "six_times")
     assert imported.results[0].cause == "six_times", "the notebook's own `double` is another one"
     assert notebook["double"](1) == 3, "it is put back"
     assert (mentions.score, mentions.pending, mentions.instead) == (0, 0, []), "it calls nothing"
     assert mentions.results[0].cause == "six_times"
-    assert (no_answer.score, no_answer.pending, no_answer.instead) == (0, 0, []), "it is judged as it is"
+    assert (no_answer.score, no_answer.pending, no_answer.instead) == (0, 0, []), (
+        "it is judged as it is"
+    )
 
 
 def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
     """A gradient that is 0 by the formula is another tiny number on another processor."""
     one, other = (np.full((1, 4), noise, np.float32) for noise in (3e-8, -5e-8))
     gradient = np.full((1, 4), 0.5, np.float32)
-    assert same((one, gradient), (other, gradient)) and same((2, (one, gradient)), (2, (other, gradient)))
+    assert same((one, gradient), (other, gradient)) and same(
+        (2, (one, gradient)), (2, (other, gradient))
+    )
     assert not same((one, one), (other, other)) and not same(one, other)
-    assert not same((100 * one, gradient), (other, gradient)) and not same((one, 1.01 * gradient), (other, gradient))
-    assert not same((one.astype(float), gradient.astype(float)), (other.astype(float), gradient.astype(float)))
+    assert not same((100 * one, gradient), (other, gradient)) and not same(
+        (one, 1.01 * gradient), (other, gradient)
+    )
+    assert not same(
+        (one.astype(float), gradient.astype(float)), (other.astype(float), gradient.astype(float))
+    )
     half = gradient.astype(np.float16)
-    assert not same((1e-4 * half, half), (-1e-4 * half, half)), "16 roundings of float16 would be 1 %"
+    assert not same((1e-4 * half, half), (-1e-4 * half, half)), (
+        "16 roundings of float16 would be 1 %"
+    )
     assert not same((3, 10**9), (4, 10**9)) and not same((one, gradient), (other,))
     assert same({"Q": one, "V": gradient}, {"Q": other, "V": gradient})
     assert same((gradient, {"Q": one}), (gradient, {"Q": other}))
@@ -1592,28 +1760,53 @@ def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
 
 def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():
     def fails(*arguments):
-        raise RuntimeError("size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)")
+        raise RuntimeError(
+            "size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)"
+        )
 
     message = failure_of(Subject("fails", fails), 5, np.ones(2))
-    assert message == "Called with 5, an array of shape (2,), fails raised RuntimeError: size 4 is invalid"
-    assert "arguments of shape (2,), (3,): size" in failure_of(Subject("fails", fails), np.ones(2), np.ones(3))
+    assert (
+        message == "Called with 5, an array of shape (2,), fails raised RuntimeError: size 4 "
+        "is invalid"
+    )
+    assert "arguments of shape (2,), (3,): size" in failure_of(
+        Subject("fails", fails), np.ones(2), np.ones(3)
+    )
 
     def probed(function, *arguments):
         return function(*arguments)
 
     asked = Subject("fails", fails)
-    assert failure_of(asked.run_remote, probed, 5, (), 0) == "fails raised RuntimeError: size 4 is invalid"
+    assert (
+        failure_of(asked.run_remote, probed, 5, (), 0)
+        == "fails raised RuntimeError: size 4 is invalid"
+    )
     given = functools.partial(asked.run_remote, given="a layer of 3 heads")
-    assert failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: size 4 is invalid"
+    assert (
+        failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: "
+        "size 4 is invalid"
+    )
 
 
 @pytest.mark.parametrize(
     ("label", "hint", "told"),
     [
         ("W transposed", "W transposed.", "W transposed."),
-        ("W transposed", "`W` is transposed. Leave it as it is.", "W transposed. Leave it as it is."),
-        ("W transposed", "W transposed twice. Once is enough.", "W transposed. W transposed twice. Once is enough."),
-        ("divided by d.", "The scores are divided by d.", "divided by d. The scores are divided by d."),
+        (
+            "W transposed",
+            "`W` is transposed. Leave it as it is.",
+            "W transposed. Leave it as it is.",
+        ),
+        (
+            "W transposed",
+            "W transposed twice. Once is enough.",
+            "W transposed. W transposed twice. Once is enough.",
+        ),
+        (
+            "divided by d.",
+            "The scores are divided by d.",
+            "divided by d. The scores are divided by d.",
+        ),
         ("W 转置了", "`W` 转置了。保持原样。", "W 转置了. 保持原样。"),
         ("", "W is transposed.", "W is transposed."),
     ],
@@ -1621,7 +1814,9 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
 def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, told):
     own = Result("values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint)
     assert finding(own) == told
-    own = Result("values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3))
+    own = Result(
+        "values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3)
+    )
     assert finding(own) == "It is 3 times."
 
 

@@ -1,4 +1,6 @@
-"""The command line under both its names: the module that Python runs, and the command that an install makes."""
+"""The command line under both its names: the module that Python runs, and the command that an
+install makes.
+"""
 
 import os
 import subprocess
@@ -9,7 +11,10 @@ import pytest
 from autograder.course.config import ROOT
 
 # As pip writes it for an entry point.
-SCRIPT = "import sys\nfrom autograder.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+SCRIPT = (
+    "import sys\nfrom autograder.cli import main\nif __name__ == '__main__':\n    "
+    "sys.exit(main())\n"
+)
 NAMES = ["python -m autograder", "attention-by-hand"]
 
 
@@ -40,11 +45,14 @@ def test_a_users_mistake_is_one_line_under_either_name(command, tmp_path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert (
         done.stderr
-        == f"Error: There is no gradebook at {tmp_path}/gradebook.db. Grade first: python -m autograder grade\n"
+        == f"Error: There is no gradebook at {tmp_path}/gradebook.db. Grade first: python -m "
+        "autograder grade\n"
     )
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="grading in several processes needs sockets on Linux")
+@pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="grading in several processes needs sockets on Linux"
+)
 def test_a_folder_for_temporary_files_with_too_long_a_name(command, tmp_path, monkeypatch):
     _, run = command
     deep = tmp_path / "deep" / ("n" * 100)
@@ -53,6 +61,8 @@ def test_a_folder_for_temporary_files_with_too_long_a_name(command, tmp_path, mo
     deep.mkdir(parents=True)
     (handed_in / "01-qkv.ipynb").write_bytes((ROOT / "exercises/01-qkv/01-qkv.ipynb").read_bytes())
     monkeypatch.setenv("TMPDIR", str(deep))
-    done = run("grade", "01-qkv", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox")
+    done = run(
+        "grade", "01-qkv", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox"
+    )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "Set TMPDIR to a shorter one" in done.stderr and len(done.stderr.splitlines()) <= 2

@@ -42,12 +42,18 @@ COUNT = 6
 
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
-    """A toy course and a small class: right, wrong, one that ends Python, one that is no notebook."""
+    """A toy course and a small class: right, wrong, one that ends Python, one that is no
+    notebook.
+    """
     root = tmp_path_factory.mktemp("cluster")
     own = toy_course(root)
     release(own, own.sources()[0])
     for number in range(COUNT):
-        hand_in(root / "submitted" / f"s{number:02}", {**RIGHT, **(WRONG if number % 3 == 1 else {})}, number)
+        hand_in(
+            root / "submitted" / f"s{number:02}",
+            {**RIGHT, **(WRONG if number % 3 == 1 else {})},
+            number,
+        )
     hand_in(root / "submitted" / "s02", {**RIGHT, "add": "import os\nos._exit(0)"}, 2)
     (root / "submitted" / "s03" / "01-toy" / "01-toy.ipynb").write_text("{")
     return own
@@ -67,7 +73,9 @@ def hand_in(student, answers, number, released=None):
 
 
 def with_secret(into):
-    """Make a folder for grades with the course's secret, so that draws can be compared between folders."""
+    """Make a folder for grades with the course's secret, so that draws can be compared between
+    folders.
+    """
     into.mkdir(parents=True)
     (into / ".course-secret").write_text("one for all these tests\n")
     return into
@@ -81,7 +89,11 @@ def command(course, into, *more):
 def graded(course, into, *more, status=0, **environment):
     """Grade; return what was said, as one line."""
     run = subprocess.run(
-        command(course, into, *more), capture_output=True, text=True, env={**os.environ, **environment}, timeout=240
+        command(course, into, *more),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=240,
     )
     said = " ".join((run.stdout + run.stderr).split())
     assert run.returncode == status, said[-2000:]
@@ -90,7 +102,9 @@ def graded(course, into, *more, status=0, **environment):
 
 
 def kept(into):
-    """Return what was written of each student, without the time: the record's bytes, the notebook's, the page's."""
+    """Return what was written of each student, without the time: the record's bytes, the
+    notebook's, the page's.
+    """
     found = {}
     for path in sorted(into.glob("autograded/*/01-toy/grade.json")):
         lines = path.read_text().splitlines(keepends=True)
@@ -139,7 +153,10 @@ def test_without_dask_one_line_says_what_to_install(course, tmp_path):
     [
         (["--cluster", "local:many"], "--cluster local:many does not say how many workers"),
         (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs or --cluster"),
-        (["--cluster", "tcp://127.0.0.1:9"], "No Dask scheduler can be reached at tcp://127.0.0.1:9"),
+        (
+            ["--cluster", "tcp://127.0.0.1:9"],
+            "No Dask scheduler can be reached at tcp://127.0.0.1:9",
+        ),
     ],
 )
 def test_what_names_no_cluster_is_one_line(course, tmp_path, options, said):
@@ -157,7 +174,11 @@ class ByHand:
     def __init__(self, folder, *options, protocol="tcp"):
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
-        self.address, self.folder, self.options = f"{protocol}://127.0.0.1:{self.port}", folder, options
+        self.address, self.folder, self.options = (
+            f"{protocol}://127.0.0.1:{self.port}",
+            folder,
+            options,
+        )
         self.started = []
         self.scheduler = self.start_scheduler()
 
@@ -166,17 +187,23 @@ class ByHand:
         with log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *arguments, "--dashboard-address", "127.0.0.1:0", *self.options],
-                stdout=log, stderr=log, cwd=self.folder, env={**os.environ, **environment}, process_group=0,
+                stdout=log, stderr=log, cwd=self.folder, env={**os.environ, **environment},
+                process_group=0,
             )  # fmt: skip
         self.started.append(process)
         return process
 
     def start_scheduler(self):
         protocol = self.address.partition(":")[0]
-        process = self.start("scheduler", "--host", f"{protocol}://127.0.0.1", "--port", str(self.port))
+        process = self.start(
+            "scheduler", "--host", f"{protocol}://127.0.0.1", "--port", str(self.port)
+        )
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1),
+            ):
                 return process
             time.sleep(0.2)
         raise AssertionError("no scheduler")
@@ -218,13 +245,22 @@ def by_hand(tmp_path):
 
 
 PAGE = (ROOT / "book" / "cluster.md").read_text(encoding="utf8")
-COMMANDS = [line.strip() for line in PAGE.splitlines() if re.match(r"[ \w=]*\.venv/bin/python -m dask ", line)]
+COMMANDS = [
+    line.strip()
+    for line in PAGE.splitlines()
+    if re.match(r"[ \w=]*\.venv/bin/python -m dask ", line)
+]
 
 
 def listening(*processes):
     """Return the addresses at which processes, and those below them, listen."""
     below = [one for process in processes for one in (process, *process.children(recursive=True))]
-    found = [place for one in below for place in one.net_connections("tcp") if place.status == psutil.CONN_LISTEN]
+    found = [
+        place
+        for one in below
+        for place in one.net_connections("tcp")
+        if place.status == psutil.CONN_LISTEN
+    ]
     return {place.laddr.ip for place in found}
 
 
@@ -233,7 +269,13 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
     """Dask's web server would listen on all addresses; so would a worker without --host."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
-    here = {"grader": "127.0.0.1", "8786": port, "8787": "0", "m1": "127.0.0.1", "--nworkers 8": "--nworkers 1"}
+    here = {
+        "grader": "127.0.0.1",
+        "8786": port,
+        "8787": "0",
+        "m1": "127.0.0.1",
+        "--nworkers 8": "--nworkers 1",
+    }
     started = []
     try:
         for line in COMMANDS[:2]:
@@ -245,10 +287,15 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
                 *words,
                 *(["--local-directory", str(tmp_path)] if "worker" in words else []),
             ]
-            started.append(subprocess.Popen(words, stderr=subprocess.DEVNULL, cwd=tmp_path, process_group=0))
+            started.append(
+                subprocess.Popen(words, stderr=subprocess.DEVNULL, cwd=tmp_path, process_group=0)
+            )
             deadline = time.monotonic() + 60
             while "scheduler" in words and time.monotonic() < deadline:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 1):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection(("127.0.0.1", int(port)), 1),
+                ):
                     break
                 time.sleep(0.2)
         worker = worker_process(started[1])
@@ -316,7 +363,9 @@ def test_workers_that_are_killed_or_gone_lose_nothing(course, local, by_hand, tm
 
 
 @pytest.mark.slow
-def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(course, local, by_hand, tmp_path):
+def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(
+    course, local, by_hand, tmp_path
+):
     into, dask = with_secret(tmp_path / "into"), by_hand()
     dask.start_worker()
     soon = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}
@@ -324,11 +373,15 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(co
     wait_for(1, into, run)
     dask.scheduler.kill()
     said = said_by(run)
-    assert run.returncode == 1 and f"The scheduler at {dask.address} is gone. Grades so far are kept" in said
+    assert (
+        run.returncode == 1
+        and f"The scheduler at {dask.address} is gone. Grades so far are kept" in said
+    )
     there = len(list(into.glob("autograded/*/01-toy/grade.json")))
     assert 1 <= there < COUNT
     dask.scheduler.wait()
-    dask.scheduler = dask.start_scheduler()  # and now one that is started anew in the middle, with a worker
+    # and now one that is started anew in the middle, with a worker
+    dask.scheduler = dask.start_scheduler()
     dask.start_worker()
     run = begun(course, into, "--cluster", dask.address)
     wait_for(there + 1, into, run)
@@ -347,8 +400,13 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
     shutil.copytree(course.root, broken, ignore=shutil.ignore_patterns("s0[1-9]", "gradebook.db"))
     checks = broken / "exercises" / "01-toy" / "checks.py"
     # The judge's own process was forked by a server that the Dask worker started.
-    kill = f"psutil.Process().parent().parent().kill(), open({str(tmp_path / 'deaths')!r}, 'a').write('x')"
-    checks.write_text(checks.read_text() + f"\nimport os, psutil\nif os.path.exists('/proc/self'): {kill}\n")
+    kill = (
+        f"psutil.Process().parent().parent().kill(), open({str(tmp_path / 'deaths')!r}, "
+        "'a').write('x')"
+    )
+    checks.write_text(
+        checks.read_text() + f"\nimport os, psutil\nif os.path.exists('/proc/self'): {kill}\n"
+    )
     arguments = ["--cluster", "local:1"]
     run = begun(Course(root=broken), into, *arguments)
     said = said_by(run)
@@ -361,7 +419,12 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
 def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
     dask = by_hand()
     said = graded(
-        course, tmp_path / "into", "--cluster", dask.address, status=1, DASK_AUTOGRADER__WAIT_FOR_WORKERS="1s"
+        course,
+        tmp_path / "into",
+        "--cluster",
+        dask.address,
+        status=1,
+        DASK_AUTOGRADER__WAIT_FOR_WORKERS="1s",
     )
     assert "There is no worker at" in said and "waiting up to 1 s" in said
     assert f"No worker connected to the scheduler at {dask.address} in 1 seconds." in said
@@ -377,7 +440,9 @@ if os.environ.get("NO_BUBBLEWRAP"):
     found = shutil.which
     shutil.which = lambda name, *more, **other: None if name == "bwrap" else found(name, *more, **other)
 """
-"""A module that Python imports as it starts: a worker's machine that has something else, or lacks it."""
+"""A module that Python imports as it starts: a worker's machine that has something else, or
+lacks it.
+"""
 
 
 @pytest.fixture
@@ -412,7 +477,9 @@ def test_a_worker_that_must_not_grade_is_refused_by_name(course, by_hand, tmp_pa
 
 RUN = {"seconds": 9.0, "first_after": 3.0, "rate": 2.0}
 MEASURED = {
-    "beside": {"01-qkv": {"2": {"n": 80, "busy": 1.5, "local": [RUN], "cluster": [RUN | {"rate": 1.6}]}}},
+    "beside": {
+        "01-qkv": {"2": {"n": 80, "busy": 1.5, "local": [RUN], "cluster": [RUN | {"rate": 1.6}]}}
+    },
     "kill": {"exercise": "01-qkv", "n": 80, "kills": [7, 30]},
     "writer": {
         "exercise": "01-qkv",
@@ -428,13 +495,18 @@ MEASURED = {
 
 
 def test_the_tables_show_what_was_measured():
-    spec = importlib.util.spec_from_file_location("tables_of_benchmarks", ROOT / "benchmarks" / "tables.py")
+    spec = importlib.util.spec_from_file_location(
+        "tables_of_benchmarks", ROOT / "benchmarks" / "tables.py"
+    )
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
     about = {"cpu": "a", "cores": 2, "memory_gb": 8, "system": "b", "python": "3", "date": "today"}
     about |= dict.fromkeys(tables.PACKAGES, "1")
     shown = tables.cluster({"cluster": {**MEASURED, "machine": about}})
-    assert "| 80 of 01-qkv, 2 processes | 2.0/s, from 3 s on | 1.6/s, from 3 s on | +25 % | 2 % |" in shown
+    assert (
+        "| 80 of 01-qkv, 2 processes | 2.0/s, from 3 s on | 1.6/s, from 3 s on | +25 % | 2 % |"
+        in shown
+    )
     assert "SIGKILL when 7, 30 were graded" in shown
     assert "| 32 workers | 320/s | 70/s | 90/s | 3.5 |" in shown
     assert "| no time at all |  | 70/s | 90/s | 3.5 |" in shown
@@ -461,7 +533,9 @@ if os.environ.get("AS_IF_WITH_GPU"):
 
 
 @pytest.mark.slow
-def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(course, by_hand, tmp_path):
+def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
+    course, by_hand, tmp_path
+):
     root, into, dask = tmp_path / "course", with_secret(tmp_path / "into"), by_hand()
     shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("s0[2345]", "gradebook.db"))
     checks = root / "exercises" / "01-toy" / "checks.py"
@@ -470,12 +544,17 @@ def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
     own = Course(root=root)
     dask.start_worker()
     said = graded(own, into, "--cluster", dask.address)
-    assert "no worker declares one (--resources GPU=1)" in said and "2 submissions have pending points" in said
+    assert (
+        "no worker declares one (--resources GPU=1)" in said
+        and "2 submissions have pending points" in said
+    )
     said = graded(own, into, "--cluster", dask.address, "--pending", status=1)
     assert "2 submissions have pending points that need a GPU: run" in said
     dask.start_worker("--resources", "GPU=1", AS_IF_WITH_GPU="1")
     deadline = time.monotonic() + 60
-    while "Registered to" not in (dask.folder / "2.log").read_text() and time.monotonic() < deadline:
+    while (
+        "Registered to" not in (dask.folder / "2.log").read_text() and time.monotonic() < deadline
+    ):
         time.sleep(0.2)
     # The other worker has no less room, and could settle nothing.
     said = graded(own, into, "--cluster", dask.address, "--pending")
@@ -499,18 +578,27 @@ def encrypted(tmp_path):
     def make(line):
         subprocess.run(line.split(), check=True, cwd=tmp_path, capture_output=True)
 
-    make("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout ca.key -out ca.pem")
+    make(
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout ca.key -out "
+        "ca.pem"
+    )
     make("openssl req -newkey rsa:2048 -nodes -subj /CN=me -keyout me.key -out me.csr")
-    make("openssl x509 -req -in me.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out me.pem")
+    make(
+        "openssl x509 -req -in me.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out me.pem"
+    )
     tls = {"CA_FILE": "ca.pem"}
     for who in ("SCHEDULER", "WORKER", "CLIENT"):
         tls |= {f"{who}__CERT": "me.pem", f"{who}__KEY": "me.key"}
-    found = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(tmp_path / file) for name, file in tls.items()}
+    found = {
+        f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(tmp_path / file) for name, file in tls.items()
+    }
     return {**found, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
 
 
 @pytest.mark.slow
-def test_with_tls_only_who_has_a_certificate_grades(course, local, by_hand, encrypted, tmp_path, monkeypatch):
+def test_with_tls_only_who_has_a_certificate_grades(
+    course, local, by_hand, encrypted, tmp_path, monkeypatch
+):
     into = with_secret(tmp_path / "into")
     soon = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
     with monkeypatch.context() as patch:
@@ -532,13 +620,23 @@ def test_with_tls_only_who_has_a_certificate_grades(course, local, by_hand, encr
 
 
 def test_what_is_shipped_is_the_released_exercise_and_no_path_of_this_machine(course):
-    setting = WorkerConfig(str(course.root), ("01-toy",), Limits(cpu_seconds=7), hidden=(str(course.root),))
+    setting = WorkerConfig(
+        str(course.root), ("01-toy",), Limits(cpu_seconds=7), hidden=(str(course.root),)
+    )
     archive = cluster.packed(setting)
-    assert archive == cluster.packed(setting) != cluster.packed(dataclasses.replace(setting, limits=Limits()))
+    assert (
+        archive
+        == cluster.packed(setting)
+        != cluster.packed(dataclasses.replace(setting, limits=Limits()))
+    )
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         names = set(files.namelist())
         told = json.loads(files.read(cluster.SETTING))
-    assert {"exercises/01-toy/01-toy.ipynb", "exercises/01-toy/checks.py", "exercises/01-toy/checking.zip"} < names
+    assert {
+        "exercises/01-toy/01-toy.ipynb",
+        "exercises/01-toy/checks.py",
+        "exercises/01-toy/checking.zip",
+    } < names
     assert told["limits"]["cpu_seconds"] == 7 and str(course.root) not in json.dumps(told)
     assert not any(name.startswith("/") or ".." in name or "gradebook" in name for name in names)
 
@@ -551,9 +649,13 @@ def test_an_archive_that_arrives_damaged_is_refused(tmp_path):
 
 
 def outcome():
-    check = CheckResult("adds", "It adds.", 1.0, Status.FAILED, Message("{n} is wrong", n=3), cause="swapped")
+    check = CheckResult(
+        "adds", "It adds.", 1.0, Status.FAILED, Message("{n} is wrong", n=3), cause="swapped"
+    )
     cells = {"check": CellResult(1.5, 4.0, subject="add", checks=[check], error=Message(""))}
-    return Outcome(Kind.WRONG, Message("why"), [Message("a {b}", b=["c"])], ["e"], cells, "{}", {"run": 0.25})
+    return Outcome(
+        Kind.WRONG, Message("why"), [Message("a {b}", b=["c"])], ["e"], cells, "{}", {"run": 0.25}
+    )
 
 
 def test_answers_cross_as_they_are_and_what_is_none_is_refused():
@@ -561,7 +663,9 @@ def test_answers_cross_as_they_are_and_what_is_none_is_refused():
         assert cluster._answer(json.loads(cluster.as_text(answer))) == answer
     died = cluster._answer(json.loads(cluster.as_text(WorkerDied("gone"))))
     failed = cluster._answer(json.loads(cluster.as_text(RuntimeError("no page"))))
-    assert isinstance(died, WorkerDied) and type(failed) is RuntimeError and str(failed) == "no page"
+    assert (
+        isinstance(died, WorkerDied) and type(failed) is RuntimeError and str(failed) == "no page"
+    )
     for key, value in (("kind", "perfect"), ("cells", []), ("notebook", None), ("evidence", [3])):
         told = json.loads(cluster.as_text(outcome()))
         told["outcome"][key] = value
@@ -585,7 +689,8 @@ def of_two(first_gpus=0, **more):
     """A cluster of two workers that never answer."""
     own = cluster.Cluster.__new__(cluster.Cluster)
     own.__dict__.update(
-        client=Silent(), number=0, digest="d", given={}, homeless=deque(), done=deque(), on_gpus=set(),
+        client=Silent(), number=0, digest="d", given={}, homeless=deque(), done=deque(),
+        on_gpus=set(),
         finished=queue.SimpleQueue(), next_look=float("inf"), gpus_are_gone=False, **more,
         workers={name: cluster._Worker(name, name, 1, n, True) for name, n in (("one", first_gpus), ("two", 0))},
     )  # fmt: skip
@@ -603,7 +708,10 @@ def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
     for job in (Job(1, "grade", (unit,)), Job(2, "page", (None,)), Job(3, "grade", (unit,))):
         own.submit(job)
     assert len(own.workers["two"].jobs) == 3
-    assert warned == ["The last worker with a GPU is gone: points that need one are pending until `grade --pending`."]
+    assert warned == [
+        "The last worker with a GPU is gone: points that need one are pending until "
+        "`grade --pending`."
+    ]
 
 
 def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
@@ -617,4 +725,8 @@ def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
     own._lost(own.workers["one"])
     job, answer = own.done.popleft()
     assert job.key == 0 and isinstance(answer, WorkerDied) and not own.done
-    assert [job.key for job in own.homeless] == [2] and len(own.given) == 2 and set(own.workers) == {"two"}
+    assert (
+        [job.key for job in own.homeless] == [2]
+        and len(own.given) == 2
+        and set(own.workers) == {"two"}
+    )

@@ -1,4 +1,6 @@
-"""What schools hand over becomes `submitted/`: layouts, lists of a class, hostile archives, nothing half written."""
+"""What schools hand over becomes `submitted/`: layouts, lists of a class, hostile archives,
+nothing half written.
+"""
 
 import gzip
 import io
@@ -37,7 +39,12 @@ def notebook(*grade_ids, note="", solution=False):
     """Return the bytes of a notebook with cells of these grade ids."""
     marks = {"solution": True} if solution else {}
     cells = [
-        {"cell_type": "code", "source": note, "metadata": {"nbgrader": {"grade_id": name, **marks}}, "outputs": []}
+        {
+            "cell_type": "code",
+            "source": note,
+            "metadata": {"nbgrader": {"grade_id": name, **marks}},
+            "outputs": [],
+        }
         for name in grade_ids
     ]
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
@@ -48,7 +55,9 @@ SCALING = notebook("by_hand", "scale", "proof")
 
 
 def zip_of(path, files, **attributes):
-    """Write a zip with these files, each with its bytes or an entry and its bytes; return its path or bytes."""
+    """Write a zip with these files, each with its bytes or an entry and its bytes; return its
+    path or bytes.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, (2026, 11, 2, 9, 0, 0))
@@ -70,7 +79,11 @@ def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
     with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as made:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.type, entry.linkname = len(data), kind, "/etc/passwd" * (kind != tarfile.REGTYPE)
+            entry.size, entry.type, entry.linkname = (
+                len(data),
+                kind,
+                "/etc/passwd" * (kind != tarfile.REGTYPE),
+            )
             made.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
@@ -128,7 +141,8 @@ def tree(folder):
 
 
 PEOPLE = (
-    "id,name,email\nal1,Ada Lovelace,ada.lovelace@example.edu\ncb2,Charles Babbage,cb@example.edu\njm3,Jörg Müller,\n"
+    "id,name,email\nal1,Ada Lovelace,ada.lovelace@example.edu\ncb2,Charles "
+    "Babbage,cb@example.edu\njm3,Jörg Müller,\n"
 )
 
 
@@ -141,14 +155,20 @@ PEOPLE = (
         ("Ada Lovelace_12345_assignsubmission_file/01-qkv.ipynb", "Moodle"),
         ("Ada Lovelace_12345_assignsubmission_file_/01-qkv.ipynb", "Moodle"),
         ("Ada Lovelace_12345_assignsubmission_file_01-qkv.ipynb", "Moodle"),
-        ("Course-Exercise 1-77/Ada Lovelace_12345_assignsubmission_file_/work/01-qkv (1).ipynb", "Moodle"),
+        (
+            "Course-Exercise 1-77/Ada Lovelace_12345_assignsubmission_file_/work/01-qkv (1).ipynb",
+            "Moodle",
+        ),
         ("lovelaceada_12345_67890_01-qkv.ipynb", "Canvas"),
         ("lovelaceada_LATE_12345_67890_01-qkv.ipynb", "Canvas"),
         ("submissions/lovelaceada_12345_67890_01-qkv-2.ipynb", "Canvas"),
         ("HW1_al1_attempt_2026-11-02-09-17-36_01-qkv.ipynb", "Blackboard"),
         ("gradebook_x/Week 2_first_al1_attempt_2026-11-02-09-17-36_Untitled.ipynb", "Blackboard"),
         ("397063-2557369 - Ada Lovelace - Nov 2, 2026 926 PM/01-qkv.ipynb", "Brightspace"),
-        ("Week 2 Download/397063-2557369 - Ada Lovelace - Nov 2, 2026 1126 AM/Untitled.ipynb", "Brightspace"),
+        (
+            "Week 2 Download/397063-2557369 - Ada Lovelace - Nov 2, 2026 1126 AM/Untitled.ipynb",
+            "Brightspace",
+        ),
         ("al1_01-qkv.ipynb", "by name"),
         ("01-qkv_al1 (2).ipynb", "by name"),
         ("Ada Lovelace - 01-qkv-Copy1.ipynb", "by name"),
@@ -166,7 +186,10 @@ PEOPLE = (
         ("Task_2026-11-26/King_Ada_al1/4_revisions/work/Untitled.ipynb", "OpenOLAT"),
         ("Task/al1/2_submissions/01-qkv.ipynb", "by name"),
         ("HW1/al1/20261126091400_01-qkv.ipynb", "by name"),
-        ("lovelaceada_12345_67890_Team-Charles Babbage_2_assignsubmission_file_01-qkv.ipynb", "Canvas"),
+        (
+            "lovelaceada_12345_67890_Team-Charles Babbage_2_assignsubmission_file_01-qkv.ipynb",
+            "Canvas",
+        ),
         ("Ada Lovelace_12345_assignsubmission_file_hw_1_2_01-qkv.ipynb", "Moodle"),
     ],
 )
@@ -198,14 +221,19 @@ def test_gradescope_says_who_handed_in_and_when_also_for_two(collect, tmp_path):
         "assignment_9_export/submission_502/01-qkv.ipynb": QKV,
     }
     plan = collect(zip_of(tmp_path / "export.zip", files))
-    assert placed(plan) == {("al1", "01-qkv"): "Gradescope", ("cb@example.edu", "01-qkv"): "Gradescope"}
+    assert placed(plan) == {
+        ("al1", "01-qkv"): "Gradescope",
+        ("cb@example.edu", "01-qkv"): "Gradescope",
+    }
     assert "submission_502" in reasons(plan)["assignment_9_export/submission_502/01-qkv.ipynb"]
     folder = tmp_path / "course/submitted/al1/01-qkv"
     assert (folder / "timestamp.txt").read_text() == "2026-11-02 17:17:36.193420 UTC"
     assert (folder / "data/numbers.csv").read_text() == "1,2\n"
 
 
-@pytest.mark.parametrize("yaml", ["a: [", "- 1", "&a [*a]", "submission_501: {':submitters': 3}", "\x00"])
+@pytest.mark.parametrize(
+    "yaml", ["a: [", "- 1", "&a [*a]", "submission_501: {':submitters': 3}", "\x00"]
+)
 def test_a_list_of_gradescopes_that_is_none_places_nobody(collect, tmp_path, yaml):
     files = {"submission_metadata.yml": yaml, "submission_501/01-qkv.ipynb": QKV}
     plan = collect(zip_of(tmp_path / "export.zip", files))
@@ -241,7 +269,8 @@ def test_a_students_zip_is_opened_and_what_is_the_courses_stays_out(collect, tmp
 @pytest.mark.parametrize(
     "path",
     [
-        "Ada Lovelace_1_assignsubmission_file_/Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb",
+        "Ada Lovelace_1_assignsubmission_file_/Charles "
+        "Babbage_2_assignsubmission_file_/01-qkv.ipynb",
         "Ada Lovelace_1_assignsubmission_file_/babbagecharles_2_3_01-qkv.ipynb",
         "Ada Lovelace_1_assignsubmission_file_/cb2_01-qkv.ipynb",
         "lovelaceada_5_6_babbagecharles_7_8_01-qkv.ipynb",
@@ -263,7 +292,10 @@ def test_what_a_student_calls_a_file_is_no_word_on_whose_it_is(collect, tmp_path
     archive = zip_of(tmp_path / "all.zip", files)
     assert ("cb2", "01-qkv") not in placed(collect(archive, people=PEOPLE))
     if not path.startswith("al1/"):
-        assert all(not student.startswith(("cb2", "Charles", "babb")) for student, _ in placed(collect(archive)))
+        assert all(
+            not student.startswith(("cb2", "Charles", "babb"))
+            for student, _ in placed(collect(archive))
+        )
 
 
 ATTEMPT = "HW1_al1_attempt_2026-11-02-09-17-36_"
@@ -274,7 +306,9 @@ def zipped_in_2099(data):
 
 
 def test_in_blackboard_a_files_name_makes_it_nobody_elses(collect, tmp_path):
-    """Blackboard's user name is behind that of the assignment: a file named as in Moodle seems to begin before it."""
+    """Blackboard's user name is behind that of the assignment: a file named as in Moodle seems
+    to begin before it.
+    """
     files = {
         f"{ATTEMPT}x-Charles Babbage_900_assignsubmission_file_w.zip": zipped_in_2099(QKV + b" "),
         f"{ATTEMPT}x-nobody_901_assignsubmission_file_01-qkv.ipynb": QKV,
@@ -285,7 +319,9 @@ def test_in_blackboard_a_files_name_makes_it_nobody_elses(collect, tmp_path):
     assert theirs == ["all.zip: HW1_cb2_attempt_2026-11-03-09-17-36_01-qkv.ipynb"]
 
 
-@pytest.mark.parametrize("name", ["x_77_88_01-qkv.ipynb", "x_77_assignsubmission_file_01-qkv.ipynb", "w.zip"])
+@pytest.mark.parametrize(
+    "name", ["x_77_88_01-qkv.ipynb", "x_77_assignsubmission_file_01-qkv.ipynb", "w.zip"]
+)
 def test_in_blackboard_a_file_of_any_name_is_its_students(collect, tmp_path, name):
     data = zipped_in_2099(QKV) if name.endswith(".zip") else QKV
     plan = collect(zip_of(tmp_path / "all.zip", {ATTEMPT + name: data}), people=PEOPLE)
@@ -309,10 +345,14 @@ FOLDERS = [
 @pytest.mark.parametrize("people", [PEOPLE, ""], ids=["roster", "no roster"])
 @pytest.mark.parametrize("student", ["al1", "hal"])
 @pytest.mark.parametrize("path", FOLDERS)
-def test_below_a_students_folder_nobody_hands_in_for_somebody_else(collect, tmp_path, path, student, people):
+def test_below_a_students_folder_nobody_hands_in_for_somebody_else(
+    collect, tmp_path, path, student, people
+):
     data = zipped_in_2099(QKV + b" ") if path.endswith(".zip") else QKV + b" "
     parts = path.rpartition("/")
-    files = {f"{student}/{parts[0]}{parts[1]}{at}{parts[2]}": data for at in ("", *map(str, range(9)))}
+    files = {
+        f"{student}/{parts[0]}{parts[1]}{at}{parts[2]}": data for at in ("", *map(str, range(9)))
+    }
     files[f"{student}/{path}"] = data
     files |= {
         f"{student}/submission_metadata.yml": "submission_2: {':submitters': [{':sid': cb2}]}",
@@ -320,7 +360,9 @@ def test_below_a_students_folder_nobody_hands_in_for_somebody_else(collect, tmp_
         "jm3/01-qkv.ipynb": QKV,
     }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=people)
-    theirs = [hand_in.where for hand_in, _ in plan.chosen if hand_in.student not in (student, "jm3")]
+    theirs = [
+        hand_in.where for hand_in, _ in plan.chosen if hand_in.student not in (student, "jm3")
+    ]
     assert theirs == ["all.zip: cb2/01-qkv.ipynb"]
 
 
@@ -343,7 +385,9 @@ def test_folders_of_exercises_of_sections_and_of_downloads_are_nobodys(collect, 
         return {hand_in.student for hand_in, _ in plan.chosen}
 
     for people in (PEOPLE, ""):
-        assert students("01-qkv/al1/a.ipynb", "01-qkv/cb2/b.ipynb", "02-scaling/x/a.txt", people=people) == {
+        assert students(
+            "01-qkv/al1/a.ipynb", "01-qkv/cb2/b.ipynb", "02-scaling/x/a.txt", people=people
+        ) == {
             "al1",
             "cb2",
         }
@@ -356,13 +400,17 @@ def test_folders_of_exercises_of_sections_and_of_downloads_are_nobodys(collect, 
     assert students(*downloads) == {"al1", "cb2"}
 
 
-def test_gradescopes_list_and_the_time_of_a_hand_in_are_not_the_students_to_write(collect, tmp_path):
+def test_gradescopes_list_and_the_time_of_a_hand_in_are_not_the_students_to_write(
+    collect, tmp_path
+):
     forged = "submission_501: {':submitters': [{':sid': cb2}]}"
     files = {
         "export/submission_metadata.yml": "submission_501: {':submitters': [{':sid': al1}]}",
         "export/submission_501/submission_metadata.yml": forged,
         "export/submission_501/timestamp.txt": "2020-01-01 00:00:00 UTC",
-        "export/submission_501/work.zip": zipped({"submission_metadata.yml": forged, "01-qkv.ipynb": QKV}),
+        "export/submission_501/work.zip": zipped(
+            {"submission_metadata.yml": forged, "01-qkv.ipynb": QKV}
+        ),
     }
     plan = collect(zip_of(tmp_path / "export.zip", files), people=PEOPLE)
     assert set(placed(plan)) == {("al1", "01-qkv")}
@@ -380,7 +428,8 @@ GROUPS = [
 ]
 NOETHER = "an4,Anna-Lena Noether,an@example.edu\n"
 WORKSHEET = (
-    "Identifier,Full name,ID number\nParticipant 51,Ada Lovelace,al1\nParticipant 52,Charles Babbage,cb2\n"
+    "Identifier,Full name,ID number\nParticipant 51,Ada Lovelace,al1\nParticipant 52,Charles "
+    "Babbage,cb2\n"
     "Participant 53,Jörg Müller,jm3\nParticipant 54,Anna-Lena Noether,an4\n"
 )
 
@@ -388,28 +437,47 @@ WORKSHEET = (
 @pytest.mark.parametrize("people", [WORKSHEET, PEOPLE + NOETHER], ids=["by number", "by name"])
 def test_the_name_of_a_group_before_a_students_is_passed_over(collect, tmp_path, people):
     plan = collect(zip_of(tmp_path / "all.zip", dict.fromkeys(GROUPS, QKV)), people=people)
-    assert {student for student, _ in placed(plan)} == {"al1", "cb2", "jm3", "an4"} and not plan.unplaced
+    assert {student for student, _ in placed(plan)} == {
+        "al1",
+        "cb2",
+        "jm3",
+        "an4",
+    } and not plan.unplaced
 
 
 def test_without_a_list_nothing_is_guessed_of_a_groups_name(collect, tmp_path):
     plan = collect(zip_of(tmp_path / "all.zip", dict.fromkeys(GROUPS[:2], QKV)))
-    assert {student for student, _ in placed(plan)} == {"Team_1-Ada Lovelace", "Team_1-Charles Babbage"}
+    assert {student for student, _ in placed(plan)} == {
+        "Team_1-Ada Lovelace",
+        "Team_1-Charles Babbage",
+    }
 
 
 def test_a_name_with_a_hyphen_is_no_groups(collect, tmp_path):
     names = ["Anna-Charles Babbage", "Ada Lovelace"]
-    files = {f"{name}_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at, name in enumerate(names)}
+    files = {
+        f"{name}_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at, name in enumerate(names)
+    }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert set(placed(plan)) == {("al1", "01-qkv")}
-    sheet = "Identifier,Full name,ID number\nParticipant 0,Jörg Müller,jm3\nParticipant 1,Ada Lovelace,al1\n"
+    sheet = (
+        "Identifier,Full name,ID number\nParticipant 0,Jörg Müller,jm3\nParticipant 1,Ada "
+        "Lovelace,al1\n"
+    )
     plan = collect(tmp_path / "all.zip", people=sheet)
-    assert set(placed(plan)) == {("al1", "01-qkv")} and "worksheet of another" in plan.unplaced[0][1]
+    assert (
+        set(placed(plan)) == {("al1", "01-qkv")} and "worksheet of another" in plan.unplaced[0][1]
+    )
 
 
 def test_two_of_one_name_in_two_groups_are_told_apart_by_number_alone(collect, tmp_path):
-    files = {f"Team {at}-Ada Lovelace_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at in (1, 2)}
+    files = {
+        f"Team {at}-Ada Lovelace_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at in (1, 2)
+    }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
-    assert not plan.chosen and all("several students have this name" in reason for reason in reasons(plan).values())
+    assert not plan.chosen and all(
+        "several students have this name" in reason for reason in reasons(plan).values()
+    )
 
 
 def test_who_is_graded_blindly_is_known_by_the_number(collect, tmp_path):
@@ -432,16 +500,24 @@ def test_a_renamed_notebook_is_known_by_its_cells(collect, tmp_path):
     assert set(placed(plan)) == {("al1", "02-scaling"), ("jm3", "02-scaling")}
     assert "cells" in reasons(plan)["Charles Babbage_2_assignsubmission_file_/homework.ipynb"]
     plan = collect(tmp_path / "all.zip", people=PEOPLE, only="01-qkv")
-    assert set(placed(plan)) == {("cb2", "01-qkv")}  # where nothing tells, it is the one that is collected
+    # where nothing tells, it is the one that is collected
+    assert set(placed(plan)) == {("cb2", "01-qkv")}
     assert "is 02-scaling" in reasons(plan)["Jörg Müller_3_assignsubmission_file_/02-scaling.ipynb"]
 
 
 def test_a_renamed_notebook_of_an_old_format_or_encoding_is_known_by_its_cells(collect, tmp_path):
     old = json.loads(SCALING)
-    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": old["cells"]}]}
+    old = {
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "metadata": {},
+        "worksheets": [{"cells": old["cells"]}],
+    }
     files = {
         "Ada Lovelace_1_assignsubmission_file_/Untitled.ipynb": json.dumps(old).encode(),
-        "Charles Babbage_2_assignsubmission_file_/homework.ipynb": SCALING.decode().encode("utf-16"),
+        "Charles Babbage_2_assignsubmission_file_/homework.ipynb": SCALING.decode().encode(
+            "utf-16"
+        ),
     }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert set(placed(plan)) == {("al1", "02-scaling"), ("cb2", "02-scaling")} and not plan.unplaced
@@ -467,19 +543,25 @@ def test_a_misnamed_notebook_takes_the_place_of_no_other(collect, tmp_path):
     files = {"al1_02-scaling.ipynb": right, "al1_01-qkv.ipynb": SCALING}
     plan = collect(zip_of(tmp_path / "all.zip", files))
     assert [hand_in.called for hand_in, _ in plan.chosen] == [""]
-    says = "is named 01-qkv, but has the cells of 02-scaling, for which al1 submitted another notebook"
+    says = (
+        "is named 01-qkv, but has the cells of 02-scaling, for which al1 submitted another notebook"
+    )
     assert reasons(plan) == {"al1_01-qkv.ipynb": says}
-    newer = zip_of(tmp_path / "newer.zip", {"al1_01-qkv.ipynb": SCALING}, date_time=(2026, 12, 1, 9, 0, 0))
+    newer = zip_of(
+        tmp_path / "newer.zip", {"al1_01-qkv.ipynb": SCALING}, date_time=(2026, 12, 1, 9, 0, 0)
+    )
     assert reasons(collect(newer)) == {"al1_01-qkv.ipynb": says}
     assert (tmp_path / "course/submitted/al1/02-scaling/02-scaling.ipynb").read_bytes() == right
 
 
 def test_names_that_only_look_like_an_exercises(course):
     exercises = Exercises(course.exercises())
-    assert [exercises.named(name) for name in ("101-qkv.ipynb", "01-qkv2.ipynb", "01-qkv 02-scaling.ipynb")] == [
-        ""
-    ] * 3
-    assert exercises.without("01-qkv_al-12.ipynb") == "al-12"  # the end of an id is no mark of a copy
+    assert [
+        exercises.named(name)
+        for name in ("101-qkv.ipynb", "01-qkv2.ipynb", "01-qkv 02-scaling.ipynb")
+    ] == [""] * 3
+    # the end of an id is no mark of a copy
+    assert exercises.without("01-qkv_al-12.ipynb") == "al-12"
 
 
 # Several of one student.
@@ -509,10 +591,15 @@ def test_of_several_attempts_the_last_is_kept(collect, course, tmp_path, path):
 
     (course.root / "exercises" / "01-qkv" / "01-qkv.ipynb").write_bytes(written("..."))
     files = {path.format(day): written(f"day = {day}") for day in (9, 10, 8)}
-    extra = {"index.html": b"<html>", "HW1_al1_attempt_2026-11-10-09-17-36.txt": b"Name: Ada Lovelace"}
+    extra = {
+        "index.html": b"<html>",
+        "HW1_al1_attempt_2026-11-10-09-17-36.txt": b"Name: Ada Lovelace",
+    }
     plan = collect(zip_of(tmp_path / "class.zip", files | extra), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format(10)]
-    assert [(hand_in.student, hand_in.exercise) for hand_in, _ in plan.chosen] == [("al1", "01-qkv")]
+    assert [(hand_in.student, hand_in.exercise) for hand_in, _ in plan.chosen] == [
+        ("al1", "01-qkv")
+    ]
 
 
 ATTEMPTS = {
@@ -573,7 +660,9 @@ def test_an_answer_is_one_wherever_it_was_written(collect, tmp_path):
 @pytest.mark.usefixtures("given_answers")
 def test_no_blank_notebook_replaces_an_answer_whichever_is_collected_first(collect, tmp_path):
     older = zip_of(tmp_path / "monday.zip", {"al1_01-qkv.ipynb": WRITTEN})
-    blank = zip_of(tmp_path / "tuesday.zip", {"al1_01-qkv.ipynb": GIVEN}, date_time=(2026, 11, 3, 9, 0, 0))
+    blank = zip_of(
+        tmp_path / "tuesday.zip", {"al1_01-qkv.ipynb": GIVEN}, date_time=(2026, 11, 3, 9, 0, 0)
+    )
     there = tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb"
     assert [collect(path).chosen[0][1] for path in (older, blank)] == [Fate.NEW, Fate.BLANK]
     assert there.read_bytes() == WRITTEN
@@ -584,19 +673,32 @@ def test_no_blank_notebook_replaces_an_answer_whichever_is_collected_first(colle
 
 def test_a_revision_in_openolat_is_newer_and_a_tutors_file_is_no_submission(collect, tmp_path):
     path = "HW1/Lovelace_Ada_al1/{}/01-qkv.ipynb"
-    files = {path.format(step): notebook("project", note=step) for step in ("2_submissions", "4_revisions")}
-    files |= {path.format(step): QKV for step in ("1_tasks", "3_corrections", "5_revisions_corrections")}
+    files = {
+        path.format(step): notebook("project", note=step)
+        for step in ("2_submissions", "4_revisions")
+    }
+    files |= {
+        path.format(step): QKV for step in ("1_tasks", "3_corrections", "5_revisions_corrections")
+    }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [path.format("4_revisions")]
-    assert "OpenOLAT has no submissions" in reasons(plan)[path.format("3_corrections")] and len(plan.unplaced) == 4
+    assert (
+        "OpenOLAT has no submissions" in reasons(plan)[path.format("3_corrections")]
+        and len(plan.unplaced) == 4
+    )
 
 
 def test_of_what_canvas_counts_the_last_is_kept(collect, tmp_path):
     names = ["01-qkv.ipynb", "01-qkv-1.ipynb", "01-qkv-2.ipynb", "01-qkv-10.ipynb"]
-    files = {f"lovelaceada_5_{90 + at}_{name}": notebook("project", note=name) for at, name in enumerate(names)}
+    files = {
+        f"lovelaceada_5_{90 + at}_{name}": notebook("project", note=name)
+        for at, name in enumerate(names)
+    }
     files = dict(sorted(files.items()))
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
-    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == ["lovelaceada_5_93_01-qkv-10.ipynb"]
+    assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [
+        "lovelaceada_5_93_01-qkv-10.ipynb"
+    ]
     assert len(plan.unplaced) == 3
 
 
@@ -609,7 +711,8 @@ def test_what_is_there_is_replaced_by_a_newer_one_alone(collect, tmp_path):
     assert fates == [Fate.NEW, Fate.NEWER, Fate.OLDER, Fate.SAME]
     there = tmp_path / "course/submitted/al1/01-qkv"
     assert (there / "01-qkv.ipynb").read_bytes() == newer
-    assert not (there / "timestamp.txt").exists()  # the time of a download is not when it was handed in
+    # the time of a download is not when it was handed in
+    assert not (there / "timestamp.txt").exists()
     (there / "timestamp.txt").write_text("2026-11-20 10:00:00 UTC")
     zip_of(first, {"al1_01-qkv.ipynb": QKV}, date_time=(2026, 11, 10, 9, 0, 0))
     assert collect(first).chosen[0][1] == Fate.OLDER
@@ -623,19 +726,31 @@ def test_a_second_run_changes_nothing(collect, tmp_path):
     }
     collect(zip_of(tmp_path / "all.zip", files))
     before = tree(tmp_path / "course/submitted")
-    assert before["al1/01-qkv/timestamp.txt"][0] == b"2026-11-02 10:00:00.000000 UTC" and len(before) == 3
-    assert collect(tmp_path / "all.zip").to_write == [] and tree(tmp_path / "course/submitted") == before
+    assert (
+        before["al1/01-qkv/timestamp.txt"][0] == b"2026-11-02 10:00:00.000000 UTC"
+        and len(before) == 3
+    )
+    assert (
+        collect(tmp_path / "all.zip").to_write == []
+        and tree(tmp_path / "course/submitted") == before
+    )
 
 
 def test_a_time_that_is_told_later_is_written_and_nothing_else_is_touched(collect, tmp_path):
-    archive = zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV})
-    sheet = "Identifier,Full name,ID number,Last modified (submission)\nParticipant 1,Ada Lovelace,al1,"
+    archive = zip_of(
+        tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
+    )
+    sheet = (
+        "Identifier,Full name,ID number,Last modified (submission)\nParticipant 1,Ada Lovelace,al1,"
+    )
     there = tmp_path / "course/submitted/al1/01-qkv"
     fates = [collect(archive, people=PEOPLE).chosen[0][1]]
     (there / "01-qkv.zh.ipynb").write_bytes(QKV)
     before = tree(there)
     for day in (2, 2, 3):
-        fates.append(collect(archive, people=f'{sheet}"{day} November 2026, 10:11 AM"\n').chosen[0][1])
+        fates.append(
+            collect(archive, people=f'{sheet}"{day} November 2026, 10:11 AM"\n').chosen[0][1]
+        )
         local = datetime(2026, 11, day, 10, 11).astimezone(UTC)
         assert (there / "timestamp.txt").read_text() == f"{local:%Y-%m-%d %H:%M}:00.000000 UTC"
     assert fates == [Fate.NEW, Fate.STAMPED, Fate.SAME, Fate.STAMPED]
@@ -653,7 +768,9 @@ def test_what_lies_in_no_exercises_folder_is_placed_in_one(collect, tmp_path):
     assert {hand_in.student: fate for hand_in, fate in plan.chosen} == {
         "gus": Fate.NEW, "hal": Fate.NEW, "ida": Fate.SAME,
     }  # fmt: skip
-    assert (submitted / "gus/01-qkv/01-qkv.ipynb").exists() and (submitted / "hal/01-qkv/01-qkv.ipynb").exists()
+    assert (submitted / "gus/01-qkv/01-qkv.ipynb").exists() and (
+        submitted / "hal/01-qkv/01-qkv.ipynb"
+    ).exists()
 
 
 def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_path, monkeypatch):
@@ -685,7 +802,9 @@ def test_a_run_that_fails_or_is_killed_leaves_nothing_half_written(collect, tmp_
     [
         "\ufeffID;Name;E-Mail\njm3;Müller, Jörg;jm@example.edu\n".encode(),
         "Matrikelnummer;Vorname;Nachname;E-Mail\njm3;Jörg;Müller;jm@example.edu\n".encode("cp1252"),
-        "student_id\tfirst_name\tlast_name\temail\njm3\tJörg\tMüller\tjm@example.edu\n".encode("utf-16"),
+        "student_id\tfirst_name\tlast_name\temail\njm3\tJörg\tMüller\tjm@example.edu\n".encode(
+            "utf-16"
+        ),
         'Identifier,"Full name","ID number"\r\n"Participant 77","Jörg Müller",jm3\r\n'.encode(),
         'Student,ID,SIS User ID,Section\n"    Points Possible",,,\n"Müller, Jörg",77,jm3,A\n'.encode(),
         "id,first name,last name,email\njm3,Jörg,Müller,jm@example.edu\n".encode("utf-16-le"),
@@ -737,7 +856,10 @@ def test_the_encoding_of_a_list_is_found(tmp_path, encoding, names):
         (b"id\n../ada\n", "row 2: the id '../ada' cannot be a folder's name"),
         (b"id\n.\n", "cannot be a folder's name"),
         (b"id\nnul\n", "Windows has a device"),
-        (b"PK\x03\x04\x00\x00", "is a spreadsheet or another zip file, not a CSV file. Save the list as CSV"),
+        (
+            b"PK\x03\x04\x00\x00",
+            "is a spreadsheet or another zip file, not a CSV file. Save the list as CSV",
+        ),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00\x00", "is not a CSV file. Save the list as CSV"),
         (b'id,name\n"' + b"x" * 200_000, "is not a CSV file"),
     ],
@@ -766,7 +888,9 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
 )
 def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(listed, said):
     first, last = listed.split()
-    people = roster.Roster([roster.Person("x1", first, last), roster.Person("x2", "Ada", "Lovelace")])
+    people = roster.Roster(
+        [roster.Person("x1", first, last), roster.Person("x2", "Ada", "Lovelace")]
+    )
     for name in (said, listed, said.upper(), unicodedata.normalize("NFD", listed)):
         assert people.find(Clues(names=(name,))) == (people.people[0], ""), name
     numbered = roster.Roster([roster.Person("x1", first, last, numbers=(("moodle", "7"),))])
@@ -776,21 +900,29 @@ def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(lis
 def test_blanks_in_place_of_letters_make_nobody_another():
     people = roster.Roster([roster.Person("a", "Zoë", "Lind"), roster.Person("b", "Zo", "Lind")])
     assert (
-        people.find(Clues(names=("Zo Lind",)))[0].id == "b" and people.find(Clues(names=("Zoë Lind",)))[0].id == "a"
+        people.find(Clues(names=("Zo Lind",)))[0].id == "b"
+        and people.find(Clues(names=("Zoë Lind",)))[0].id == "a"
     )
     people = roster.Roster([roster.Person("a", "Åö", "Li"), roster.Person("b", "Éü", "Li")])
     assert people.find(Clues(names=("Li",)))[0] is None
-    people = roster.Roster([roster.Person("a", "Jörg", "Weber"), roster.Person("b", "Jürg", "Weber")])
+    people = roster.Roster(
+        [roster.Person("a", "Jörg", "Weber"), roster.Person("b", "Jürg", "Weber")]
+    )
     assert people.find(Clues(names=("J rg Weber",))) == (None, "may be a or b")
 
 
 def test_nobody_is_taken_for_one_of_several():
     people = roster.Roster(
-        [roster.Person("a1", "Ada", "Lovelace"), roster.Person("a2", "Ada", "Lovelace"), roster.Person("bob")]
+        [
+            roster.Person("a1", "Ada", "Lovelace"),
+            roster.Person("a2", "Ada", "Lovelace"),
+            roster.Person("bob"),
+        ]
     )
     assert people.find(Clues(names=("lovelaceada",))) == (None, "may be a1 or a2")
     assert people.find(Clues(ids=("a2",), names=("Ada Lovelace",)))[0].id == "a2"
-    assert people.find(Clues(ids=("bob",), names=("Ada Lovelace",)))[0] is None  # bob named a file after Ada
+    # bob named a file after Ada
+    assert people.find(Clues(ids=("bob",), names=("Ada Lovelace",)))[0] is None
     assert people.find(Clues(ids=("", "ada"), names=("Ada",))) == (None, "not in the roster")
 
 
@@ -799,7 +931,9 @@ def test_two_of_one_name_are_told_apart_by_the_systems_number_alone(collect, tmp
     archive = zip_of(tmp_path / "all.zip", files)
     for people in ("", PEOPLE):
         plan = collect(archive, people=people)
-        assert not plan.chosen and all("several students" in reason for reason in reasons(plan).values())
+        assert not plan.chosen and all(
+            "several students" in reason for reason in reasons(plan).values()
+        )
     sheet = "Identifier,Full name,Email address,Last modified (submission)\n"
     sheet += 'Participant 1,Ada Lovelace,a@example.edu,"Monday, 2 November 2026, 10:11 AM"\n'
     sheet += "Participant 2,Ada Lovelace,b@example.edu,-\n"
@@ -812,7 +946,9 @@ def test_two_of_one_name_are_told_apart_by_the_systems_number_alone(collect, tmp
 
 
 @pytest.mark.parametrize("other", ["ada lovelace", "\u200bAda Lovelace", "Ada\u00ad Lovelace"])
-def test_without_a_list_a_name_that_looks_like_anothers_is_refused_and_says_what_to_do(collect, tmp_path, other):
+def test_without_a_list_a_name_that_looks_like_anothers_is_refused_and_says_what_to_do(
+    collect, tmp_path, other
+):
     moodle = "{}_{}_assignsubmission_file_/01-qkv.ipynb"
     files = {
         moodle.format("Ada Lovelace", 1): QKV,
@@ -820,11 +956,18 @@ def test_without_a_list_a_name_that_looks_like_anothers_is_refused_and_says_what
         moodle.format("Ada-Lovelace", 3): QKV,
     }
     plan = collect(zip_of(tmp_path / "all.zip", files))
-    assert set(placed(plan)) == {("Ada-Lovelace", "01-qkv")}  # another folder, which nobody confuses
+    # another folder, which nobody confuses
+    assert set(placed(plan)) == {("Ada-Lovelace", "01-qkv")}
     assert len(plan.unplaced) == 2 and all("--roster" in reason for _, reason in plan.unplaced)
-    plan = collect(zip_of(tmp_path / "loose.zip", {"Ada Lovelace/01-qkv.ipynb": QKV, f"{other}/01-qkv.ipynb": QKV}))
+    plan = collect(
+        zip_of(
+            tmp_path / "loose.zip", {"Ada Lovelace/01-qkv.ipynb": QKV, f"{other}/01-qkv.ipynb": QKV}
+        )
+    )
     assert not plan.chosen and len(plan.unplaced) == 2
-    assert all("look like one name: name a roster with --roster" in reason for _, reason in plan.unplaced)
+    assert all(
+        "look like one name: name a roster with --roster" in reason for _, reason in plan.unplaced
+    )
 
 
 def test_the_worksheet_of_another_assignment_places_nobody(collect, tmp_path):
@@ -838,9 +981,15 @@ def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(cour
     people = [roster.Person("al1", "Ada", "Lovelace", "ada@example.edu"), roster.Person("cb2")]
     people = roster.Roster(people).columns()
     assert gradebook.enroll(course, people) == 2 and gradebook.enroll(course, people) == 0
-    assert gradebook.enroll(course, {"al1": {"first_name": "Ada", "last_name": "King"}, "cb2": {}}) == 1
+    assert (
+        gradebook.enroll(course, {"al1": {"first_name": "Ada", "last_name": "King"}, "cb2": {}})
+        == 1
+    )
     with gradebook.opened(course) as book:
-        found = {student.id: (student.first_name, student.last_name, student.email) for student in book.students}
+        found = {
+            student.id: (student.first_name, student.last_name, student.email)
+            for student in book.students
+        }
     assert found == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
 
 
@@ -849,12 +998,17 @@ def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(cour
 
 def link(path):
     return zip_of(
-        path, {"al1_01-qkv.ipynb": "/etc/passwd"}, create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16
+        path,
+        {"al1_01-qkv.ipynb": "/etc/passwd"},
+        create_system=3,
+        external_attr=(stat.S_IFLNK | 0o777) << 16,
     )
 
 
 def device(path):
-    return zip_of(path, {"al1_01-qkv.ipynb": b""}, create_system=3, external_attr=(stat.S_IFCHR | 0o666) << 16)
+    return zip_of(
+        path, {"al1_01-qkv.ipynb": b""}, create_system=3, external_attr=(stat.S_IFCHR | 0o666) << 16
+    )
 
 
 def encrypted(path):
@@ -966,8 +1120,12 @@ HOSTILE_TARS = {
     "a link or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.LNKTYPE),
     "link or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.CHRTYPE),
     "or device, 01-qkv": lambda: tar_of({NAME: b""}, tarfile.FIFOTYPE),
-    "device, 01-qkv": lambda: tar_of({NAME: bytes(512)}, tarfile.GNUTYPE_SPARSE, tarfile.GNU_FORMAT),
-    "two files named": lambda: gzip.compress(gzip.decompress(tar_of({NAME: QKV}))[:-10240].rstrip(b"\0") + b"\0"),
+    "device, 01-qkv": lambda: tar_of(
+        {NAME: bytes(512)}, tarfile.GNUTYPE_SPARSE, tarfile.GNU_FORMAT
+    ),
+    "two files named": lambda: gzip.compress(
+        gzip.decompress(tar_of({NAME: QKV}))[:-10240].rstrip(b"\0") + b"\0"
+    ),
     "has more than 3 files": lambda: tar_of({f"{n}.txt": b"" for n in range(4)}),
     "unpacks to more than 1 MB": lambda: tar_of({"zeros": bytes(2_000_000)}),
     "cut off, or has more": lambda: tar_of({NAME: QKV})[:-30],
@@ -999,7 +1157,11 @@ def test_a_students_hostile_tar_is_theirs_alone(collect, tmp_path, monkeypatch, 
 
 
 def test_a_tar_and_a_gzipped_notebook_are_unpacked_and_a_tar_of_data_stays(collect, tmp_path):
-    inner = {"./work/01-qkv.ipynb": QKV, "./work/data/numbers.csv": b"1,2", "./._01-qkv.ipynb": b"x"}
+    inner = {
+        "./work/01-qkv.ipynb": QKV,
+        "./work/data/numbers.csv": b"1,2",
+        "./._01-qkv.ipynb": b"x",
+    }
     data = tar_of({"numbers.csv": b"1,2"})
     files = {
         "397063-6203 - Ada Lovelace - Sep 14, 2018 926 PM/01-qkv.tar.gz": tar_of(inner),
@@ -1016,7 +1178,9 @@ def test_a_tar_and_a_gzipped_notebook_are_unpacked_and_a_tar_of_data_stays(colle
     ]  # fmt: skip
     assert there["al1/01-qkv/01-qkv.ipynb"][0] == there["cb2/01-qkv/01-qkv.ipynb"][0] == QKV
     assert there["jm3/01-qkv/data.tgz"][0] == data
-    plan = collect(zip_of(tmp_path / "loose.zip", {"gus_01-qkv.tgz": tar_of({"hal_01-qkv.ipynb": QKV})}))
+    plan = collect(
+        zip_of(tmp_path / "loose.zip", {"gus_01-qkv.tgz": tar_of({"hal_01-qkv.ipynb": QKV})})
+    )
     assert set(placed(plan)) == {("gus", "01-qkv")}
 
 
@@ -1038,11 +1202,16 @@ def test_a_packed_file_is_unpacked_once(collect, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "limit, reason", [("MOST_MB_OF_ONE", "10 MB in all"), ("MOST_ENTRIES_OF_ONE", "5 files in all")]
 )
-def test_one_student_with_many_packed_files_takes_the_room_of_nobody(tmp_path, monkeypatch, limit, reason):
+def test_one_student_with_many_packed_files_takes_the_room_of_nobody(
+    tmp_path, monkeypatch, limit, reason
+):
     monkeypatch.setattr(archives, limit, 1)
     inner = zipped({"zeros": bytes(900_000)})
     files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)}
-    files |= {"lovelaceada_1_99_01-qkv.ipynb": QKV, "zbabbagecharles_2_7_work.zip": zipped({NAME: QKV})}
+    files |= {
+        "lovelaceada_1_99_01-qkv.ipynb": QKV,
+        "zbabbagecharles_2_7_work.zip": zipped({NAME: QKV}),
+    }
     with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
         refused = dict(source.refused)
         assert len(source.files) == 7  # five of hers, and two notebooks
@@ -1052,7 +1221,13 @@ def test_one_student_with_many_packed_files_takes_the_room_of_nobody(tmp_path, m
 @pytest.mark.parametrize(
     ("paths", "rooms"),
     [
-        ([ATTEMPT + name for name in ("w.zip", "a_1_1_w.zip", "c_1_assignsubmission_file_w.zip")], {"al1"}),
+        (
+            [
+                ATTEMPT + name
+                for name in ("w.zip", "a_1_1_w.zip", "c_1_assignsubmission_file_w.zip")
+            ],
+            {"al1"},
+        ),
         (["al1/a_1_1_w.zip", "al1/x/w.zip", "al1/y/w.zip", "cb2/w.zip"], {"al1", "cb2"}),
         (["01-qkv/al1/w.zip", "01-qkv/cb2/w.zip", "02-scaling/al1/x/w.zip"], {"al1", "cb2"}),
     ],
@@ -1065,7 +1240,9 @@ def test_packed_files_that_are_refused_are_counted_too(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "MOST_ENTRIES_OF_ONE", 2)
     monkeypatch.setattr(archives, "MOST_ATTEMPTS", 2)
     inner = zipped({f"{n}.txt": b"" for n in range(3)})
-    files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)} | {"babbagecharles_2_7_01-qkv.ipynb": QKV}
+    files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)} | {
+        "babbagecharles_2_7_01-qkv.ipynb": QKV
+    }
     with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
         assert [reason for _, reason in source.refused].count("has more than 2 files") == 3
         assert len(source.refused) == 9 and len(source.files) == 1
@@ -1088,9 +1265,14 @@ def in_tar(description):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (in_tar(described(tarfile.XHDTYPE, b"1" * 4000)), "descriptions are too long"),  # searched in quadratic time
-        (in_tar(described(tarfile.XHDTYPE, *[b"1000 a=" + b"x" * 992 + b"\n"] * 5)), "descriptions are too long"),
-        (in_tar(described(tarfile.XGLTYPE, b"10 00000=\n")), "description of all its files"),  # each gets a copy
+        # searched in quadratic time
+        (in_tar(described(tarfile.XHDTYPE, b"1" * 4000)), "descriptions are too long"),
+        (
+            in_tar(described(tarfile.XHDTYPE, *[b"1000 a=" + b"x" * 992 + b"\n"] * 5)),
+            "descriptions are too long",
+        ),
+        # each gets a copy
+        (in_tar(described(tarfile.XGLTYPE, b"10 00000=\n")), "description of all its files"),
         (in_tar(described(tarfile.XGLTYPE, b"12 comment=\n")), ""),  # as Git writes it
     ],
     ids=["digits", "many", "global", "comment"],
@@ -1110,22 +1292,40 @@ def empty_blocks(size):
 
 
 def raw_zip(data, sizes, size):
-    """Return a zip of entries that all lead to the same deflated data, and say that they unpack to `size` bytes."""
-    local = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 8, 0, 33, 0, len(data), size, 1, 0) + b"0" + data
+    """Return a zip of entries that all lead to the same deflated data, and say that they unpack
+    to `size` bytes.
+    """
+    local = (
+        struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 8, 0, 33, 0, len(data), size, 1, 0) + b"0" + data
+    )
     listed = b"".join(
-        struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 8, 0, 33, 0, len(data), size, 1, 0, 0, 0, 0, 0, 0)
+        struct.pack(
+            "<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 8, 0, 33, 0, len(data), size, 1, 0, 0, 0, 0, 0, 0
+        )
         + b"%d" % n
         for n in range(sizes)
     )
-    return local + listed + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, sizes, sizes, len(listed), len(local), 0)
+    return (
+        local
+        + listed
+        + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, sizes, sizes, len(listed), len(local), 0)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
         ("w.zip", raw_zip(empty_blocks(200_000), 1, 1), "unpack to only"),
-        ("w.zip", raw_zip(zlib.compress(bytes(100_000), wbits=-15), 9, 100_000), "share their bytes"),
-        ("w.ipynb.gz", gzip.compress(b"")[:10] + empty_blocks(200_000) + bytes(8), "unpack to only"),
+        (
+            "w.zip",
+            raw_zip(zlib.compress(bytes(100_000), wbits=-15), 9, 100_000),
+            "share their bytes",
+        ),
+        (
+            "w.ipynb.gz",
+            gzip.compress(b"")[:10] + empty_blocks(200_000) + bytes(8),
+            "unpack to only",
+        ),
     ],
     ids=["empty", "shared", "gzip"],
 )
@@ -1158,24 +1358,35 @@ def test_a_backslash_in_a_students_file_name_is_theirs_alone(collect, tmp_path):
 
 def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "MOST_MB", 1)
-    files = {f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED) for n in range(3)}
+    files = {
+        f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED)
+        for n in range(3)
+    }
     with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
         assert [path for path, _ in source.refused] == ["al1_work.zip", "al2_work.zip"]
-        assert all("collect it separately" in reason for _, reason in source.refused) and len(source.files) == 1
+        assert (
+            all("collect it separately" in reason for _, reason in source.refused)
+            and len(source.files) == 1
+        )
 
 
 def test_very_many_notebooks_of_one_student_are_not_read(collect, tmp_path, monkeypatch):
     monkeypatch.setattr(hand_ins, "MOST_NOTEBOOKS", 3)
-    files = {f"lovelaceada_1_{n}_01-qkv.ipynb": QKV for n in range(4)} | {"babbagecharles_2_7_01-qkv.ipynb": QKV}
+    files = {f"lovelaceada_1_{n}_01-qkv.ipynb": QKV for n in range(4)} | {
+        "babbagecharles_2_7_01-qkv.ipynb": QKV
+    }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert set(placed(plan)) == {("cb2", "01-qkv")}
-    assert list(reasons(plan).values()) == ["is one of 4 notebooks of lovelaceada_1; at most 3 are read"]
+    assert list(reasons(plan).values()) == [
+        "is one of 4 notebooks of lovelaceada_1; at most 3 are read"
+    ]
 
 
 def test_a_packed_file_in_a_packed_file_is_not_opened(collect, tmp_path):
     inner = zipped({"more.zip": zipped({"01-qkv.ipynb": QKV})})
     plan = collect(
-        zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}), people=PEOPLE
+        zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}),
+        people=PEOPLE,
     )
     where = "all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip/more.zip"
     why = "is packed twice, and is not opened: unpack it, and collect the folder"
@@ -1184,8 +1395,12 @@ def test_a_packed_file_in_a_packed_file_is_not_opened(collect, tmp_path):
     assert reasons(plan) == {"al1_01-qkv.zip/more.zip": why} and len(plan.chosen) == 1
 
 
-@pytest.mark.parametrize("path", ["Ada Lovelace_1_assignsubmission_file_/{}", "al1_{}", "lovelaceada_5_6_{}"])
-@pytest.mark.parametrize("name", ["01-qkv.rar", "01-qkv.7z", "01-qkv.tar.xz", "01-qkv.html", "01-qkv.pdf"])
+@pytest.mark.parametrize(
+    "path", ["Ada Lovelace_1_assignsubmission_file_/{}", "al1_{}", "lovelaceada_5_6_{}"]
+)
+@pytest.mark.parametrize(
+    "name", ["01-qkv.rar", "01-qkv.7z", "01-qkv.tar.xz", "01-qkv.html", "01-qkv.pdf"]
+)
 def test_what_is_handed_in_without_a_notebook_is_named(collect, tmp_path, path, name):
     files = {path.format(name): b"x", "Charles Babbage_2_assignsubmission_file_/01-qkv.ipynb": QKV}
     ((where, reason),) = reasons(collect(zip_of(tmp_path / "all.zip", files))).items()
@@ -1197,8 +1412,16 @@ def test_what_is_handed_in_without_a_notebook_is_named(collect, tmp_path, path, 
 
 
 def test_what_macos_adds_to_a_zip_is_passed_over(collect, tmp_path):
-    inner = {"01-qkv.ipynb": QKV, "__MACOSX/._01-qkv.ipynb": b"x", "__MACOSX/work/._own.py": b"x", ".DS_Store": b"x"}
-    files = {"Ada Lovelace_1_assignsubmission_file_/work.zip": zipped(inner), "__MACOSX/._Ada Lovelace_1": b"x"}
+    inner = {
+        "01-qkv.ipynb": QKV,
+        "__MACOSX/._01-qkv.ipynb": b"x",
+        "__MACOSX/work/._own.py": b"x",
+        ".DS_Store": b"x",
+    }
+    files = {
+        "Ada Lovelace_1_assignsubmission_file_/work.zip": zipped(inner),
+        "__MACOSX/._Ada Lovelace_1": b"x",
+    }
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert set(placed(plan)) == {("al1", "01-qkv")} and not plan.unplaced
     assert list(tree(tmp_path / "course/submitted")) == ["al1/01-qkv/01-qkv.ipynb"]
@@ -1207,8 +1430,12 @@ def test_what_macos_adds_to_a_zip_is_passed_over(collect, tmp_path):
 def test_a_bomb_of_many_entries_is_refused_before_it_is_listed(collect, tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "MOST_ENTRIES_OF_ONE", 3)
     inner = zipped({f"{n}.txt": b"" for n in range(4)})
-    plan = collect(zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner}))
-    assert plan.unplaced == [("all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip", "has more than 3 files")]
+    plan = collect(
+        zip_of(tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/work.zip": inner})
+    )
+    assert plan.unplaced == [
+        ("all.zip: Ada Lovelace_1_assignsubmission_file_/work.zip", "has more than 3 files")
+    ]
 
 
 def test_a_notebook_that_is_too_large_is_not_placed(collect, tmp_path, monkeypatch):
@@ -1216,7 +1443,10 @@ def test_a_notebook_that_is_too_large_is_not_placed(collect, tmp_path, monkeypat
     collector_limits = Limits(notebook_mb=2)
     monkeypatch.setattr("test_collect.Limits", lambda: collector_limits)
     plan = collect(zip_of(tmp_path / "all.zip", files))
-    assert set(placed(plan)) == {("cb2", "01-qkv")} and "at most 2 MB" in reasons(plan)["al1_01-qkv.ipynb"]
+    assert (
+        set(placed(plan)) == {("cb2", "01-qkv")}
+        and "at most 2 MB" in reasons(plan)["al1_01-qkv.ipynb"]
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
@@ -1227,7 +1457,11 @@ def test_links_and_pipes_in_a_folder_are_never_read(collect, tmp_path):
     (folder / "more").symlink_to(tmp_path)
     os.mkfifo(folder / "cb2_01-qkv.ipynb")
     plan = collect(folder)
-    assert not plan.chosen and set(reasons(plan).values()) == {"is a link or device"} and len(plan.unplaced) == 3
+    assert (
+        not plan.chosen
+        and set(reasons(plan).values()) == {"is a link or device"}
+        and len(plan.unplaced) == 3
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
@@ -1236,7 +1470,8 @@ def test_names_that_are_no_text(collect, tmp_path):
     Path(os.fsdecode(folder)).mkdir(parents=True)
     Path(os.fsdecode(folder + b"/01-qkv.ipynb")).write_bytes(QKV)
     raw = zip_of(tmp_path / "latin.zip", {"Muller_01-qkv.ipynb": QKV}).read_bytes()
-    (tmp_path / "latin.zip").write_bytes(raw.replace(b"Muller", b"M\x81ller"))  # cp437, as Windows writes it
+    # cp437, as Windows writes it
+    (tmp_path / "latin.zip").write_bytes(raw.replace(b"Muller", b"M\x81ller"))
     assert set(placed(collect(tmp_path / "all", tmp_path / "latin.zip"))) == {
         ("M%FCller", "01-qkv"),
         ("Müller", "01-qkv"),
@@ -1276,7 +1511,12 @@ def test_whatever_a_path_is_it_stays_within(parts):
         return
     for file in files:
         read = PurePosixPath(file.path)
-        assert not read.is_absolute() and ".." not in read.parts and "\\" not in file.path and "\0" not in file.path
+        assert (
+            not read.is_absolute()
+            and ".." not in read.parts
+            and "\\" not in file.path
+            and "\0" not in file.path
+        )
         assert file.path == text.name(file.path)
 
 
@@ -1284,7 +1524,10 @@ def test_whatever_a_path_is_it_stays_within(parts):
 @given(st.text(max_size=20) | st.sampled_from(["..", "a/b", "a\\b", "C:", "\0"]))
 def test_a_name_that_fits_is_one_folder_below(name):
     if not text.unfit(name):
-        assert Path("submitted", name).parent == Path("submitted") and PurePosixPath("x", name).name == name
+        assert (
+            Path("submitted", name).parent == Path("submitted")
+            and PurePosixPath("x", name).name == name
+        )
         assert PureWindowsPath("x", name).parts == ("x", name)
 
 
@@ -1300,11 +1543,15 @@ class Typed(io.StringIO):
 
 @pytest.fixture
 def command(course, tmp_path, monkeypatch, capsys):
-    """Return a function that runs the command, and returns its status and what it said on both ways out."""
+    """Return a function that runs the command, and returns its status and what it said on both
+    ways out.
+    """
 
     def run(*arguments, typed=""):
         monkeypatch.setattr(
-            sys, "argv", ["autograder", "collect", *map(str, arguments), "--course", str(course.root)]
+            sys,
+            "argv",
+            ["autograder", "collect", *map(str, arguments), "--course", str(course.root)],
         )
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.chdir(tmp_path)
@@ -1330,13 +1577,17 @@ def test_the_command_shows_asks_writes_and_enters_the_class(command, course, tmp
     assert (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
     with gradebook.opened(course) as book:
         assert {student.id for student in book.students} == {"al1", "cb2", "jm3"}
-    assert command(archive, "--roster", tmp_path / "class.csv")[0] == 0  # nothing to write, nobody to be asked
+    # nothing to write, nobody to be asked
+    assert command(archive, "--roster", tmp_path / "class.csv")[0] == 0
 
 
 def test_somebody_at_a_terminal_is_asked(command, course, tmp_path):
     archive = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV})
     assert command(archive, typed="n\n")[0] == 1 and not course.submitted.exists()
-    assert command(archive, typed="y\n")[0] == 0 and (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
+    assert (
+        command(archive, typed="y\n")[0] == 0
+        and (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,16 @@ SYSTEMS = ("linux", "darwin", "win32")
 
 @pytest.fixture
 def done(monkeypatch, tmp_path):
-    """What course.py would run, in order, in a folder of its own with an environment that is there."""
+    """What course.py would run, in order, in a folder of its own with an environment that is
+    there.
+    """
     commands = []
     monkeypatch.setattr(course, "ROOT", tmp_path)
     monkeypatch.setattr(course, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(course, "BUILD", tmp_path / "_build")
-    monkeypatch.setattr(course, "run", lambda *command, failure: commands.append(" ".join(map(str, command))))
+    monkeypatch.setattr(
+        course, "run", lambda *command, failure: commands.append(" ".join(map(str, command)))
+    )
     monkeypatch.setattr(course, "has", lambda what: True)
     for name in ("requirements.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).touch()
@@ -38,7 +42,9 @@ def done(monkeypatch, tmp_path):
 
 def test_it_needs_nothing_but_python():
     tree = ast.parse((ROOT / "course.py").read_text(encoding="utf-8"))
-    names = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    names = [
+        name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+    ]
     names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert names and all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
     assert not {"fcntl", "resource", "pwd", "grp"} & set(names)
@@ -50,7 +56,11 @@ def test_an_old_python_reads_it_as_far_as_its_refusal():
 
 def test_where_python_is():
     assert course.python_of(Path("v"), "win32") == Path("v/Scripts/python.exe")
-    assert course.python_of(Path("v"), "darwin") == course.python_of(Path("v"), "linux") == Path("v/bin/python")
+    assert (
+        course.python_of(Path("v"), "darwin")
+        == course.python_of(Path("v"), "linux")
+        == Path("v/bin/python")
+    )
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -70,7 +80,12 @@ def test_what_needs_linux_says_so_in_one_line_and_is_left_out(system, done, monk
     ("system", "machine", "has", "lacks"),
     [
         ("linux", "x86_64", list(course.WITHOUT), []),
-        ("linux", "x86_64", ["bubblewrap", "namespaces", "libseccomp", "Chromium"], ["an NVIDIA GPU"]),
+        (
+            "linux",
+            "x86_64",
+            ["bubblewrap", "namespaces", "libseccomp", "Chromium"],
+            ["an NVIDIA GPU"],
+        ),
         ("linux", "x86_64", [], ["an NVIDIA GPU", "bubblewrap", "libseccomp", "Chromium"]),
         ("linux", "riscv64", ["bubblewrap", "libseccomp", "Chromium"], ["Triton", "namespaces"]),
         ("darwin", "arm64", ["Chromium"], ["Linux", "Triton"]),
@@ -91,10 +106,16 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
     machine, python, found, lack, *rest = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\w+ on \w+, \d+ GB free, and the first run needs about 9.*", machine)
     assert python.startswith("Python 3.12.4 from .venv")
-    assert found.startswith("Found: ") and found.endswith("libseccomp, Chromium.") and "bubblewrap" not in found
+    assert (
+        found.startswith("Found: ")
+        and found.endswith("libseccomp, Chromium.")
+        and "bubblewrap" not in found
+    )
     assert lack.startswith("Without bubblewrap: the sample class is graded without a sandbox")
     assert not any("Without" in line for line in rest)
-    assert course.main([]) == 0 and "needs about" not in capsys.readouterr().out, "what is installed needs no room"
+    assert course.main([]) == 0 and "needs about" not in capsys.readouterr().out, (
+        "what is installed needs no room"
+    )
     assert course.main(["lists"]) == 0 and "Python" not in capsys.readouterr().out
 
 
@@ -108,7 +129,11 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
             (3, 11, 2),
             "Python 3.11.2 from .venv, not 3.13.0 (/p): to change it, delete .venv.",
         ),
-        ((3, 15, 0), (), "Python 3.15.0 (/p); the newest tested version is 3.14, so this may not work."),
+        (
+            (3, 15, 0),
+            (),
+            "Python 3.15.0 (/p); the newest tested version is 3.14, so this may not work.",
+        ),
         ((3, 11, 2), (3, 15, 1), "; the newest tested version is 3.14, so this may not work."),
     ],
 )
@@ -120,10 +145,15 @@ def test_which_python_is_used_is_one_line(version, venv, said):
 def test_an_environment_of_an_old_python_is_named(done, capsys):
     (course.VENV / "pyvenv.cfg").write_text("version_info = 3.10.13.final.0\n", encoding="utf-8")
     assert course.main(["install"]) == 1 and not done
-    assert "has Python 3.10.13, but this course needs 3.11 or newer. Delete that folder" in capsys.readouterr().err
+    assert (
+        "has Python 3.10.13, but this course needs 3.11 or newer. Delete that folder"
+        in capsys.readouterr().err
+    )
 
 
-def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_says_so(done, monkeypatch, capsys):
+def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_says_so(
+    done, monkeypatch, capsys
+):
     def failing():
         raise course.Refused("The book was not built (status 1).")
 
@@ -165,7 +195,8 @@ def test_it_takes_paths_that_are_odd_and_work():
 
 
 def test_it_installs_what_is_used_and_for_tests_the_rest(done, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # what is not kept is better compiled once
+    # what is not kept is better compiled once
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     course.install()
     assert done[0] == "-m pip install -r requirements.txt" and "--editable ." in done[1]
     done.clear()
@@ -255,13 +286,20 @@ def test_elsewhere_the_exercises_are_tried_in_place_of_the_tests(done, monkeypat
     monkeypatch.setattr(course, "python", lambda: course.python_of(course.VENV, "linux"))
     monkeypatch.setattr(sys, "platform", "darwin")
     assert course.main(["test"]) == 0
-    assert done[-1] == "tests/student.py exercises solutions" and course.ELSEWHERE["test"] in capsys.readouterr().out
+    assert (
+        done[-1] == "tests/student.py exercises solutions"
+        and course.ELSEWHERE["test"] in capsys.readouterr().out
+    )
 
 
 def test_what_is_missing_is_one_line(done, capsys):
     assert course.main(["serve"]) == 1 and course.main(["test-exercise"]) == 1
     said = capsys.readouterr().err
-    assert "not built yet. Run: python course.py" in said and "Name the exercise" in said and said.count("\n") == 2
+    assert (
+        "not built yet. Run: python course.py" in said
+        and "Name the exercise" in said
+        and said.count("\n") == 2
+    )
     assert course.main(["test-exercise", "14-nope"]) == 1
     assert capsys.readouterr().err.startswith("There is no exercise 14-nope; there are: ")
     assert not any("pytest" in own for own in done)

@@ -1,4 +1,6 @@
-"""Fingerprints that are stored, or compared between machines, are the same on every Python, and wherever it is."""
+"""Fingerprints that are stored, or compared between machines, are the same on every Python, and
+wherever it is.
+"""
 
 import json
 import os
@@ -26,7 +28,9 @@ TEXTS = {".md", ".py", ".toml", ".js", ".css", ".yml"}
 
 
 def version(python):
-    """The version of a Python, such as 3.13.0; an empty text for what is none, such as pyenv's stand-in for one."""
+    """The version of a Python, such as 3.13.0; an empty text for what is none, such as pyenv's
+    stand-in for one.
+    """
     try:
         done = subprocess.run(
             [python, "-c", "import platform; print(platform.python_version())"], capture_output=True
@@ -55,7 +59,11 @@ def cells():
     found = {page.stem: run_pages.read(page).cells for page in run_pages.pages()}
     return json.dumps(
         {
-            name: [(cell.source, sorted(records.tags(cell))) for cell in own if cell.cell_type == "code"]
+            name: [
+                (cell.source, sorted(records.tags(cell)))
+                for cell in own
+                if cell.cell_type == "code"
+            ]
             for name, own in found.items()
         }
     )
@@ -63,7 +71,9 @@ def cells():
 
 def digests(python, cells, root=ROOT, **more):
     """What a Python says of a checkout, with nothing installed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | more
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    } | more
     done = subprocess.run(
         [python, "-s", "-S", str(ROOT / "tests" / "digests.py"), str(root)],
         input=cells,
@@ -86,7 +96,9 @@ def ours(cells):
 
 def differences(ours, theirs):
     """What two say otherwise."""
-    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return sorted(
+        name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)
+    )
 
 
 @pytest.mark.slow
@@ -101,22 +113,31 @@ def test_every_other_python_says_the_same(ours, cells):
 
 @pytest.mark.slow
 def test_neither_hashes_nor_locale_nor_place_nor_line_endings_matter(ours, cells, tmp_path):
-    """In a copy elsewhere, as git for Windows checks it out; a release is as it was made there, too."""
+    """In a copy elsewhere, as git for Windows checks it out; a release is as it was made there,
+    too.
+    """
     root = tmp_path / "a course ü"
     for name in COPIED:
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        shutil.copytree(
+            ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+        )
     for path in root.rglob("*"):
         if path.suffix in TEXTS and path.is_file() and "exercises" not in path.parts:
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     for name in ("nbgrader_config.py", "_toc.yml"):
         shutil.copy(ROOT / name, root)
     plain_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert differences(ours, digests(sys.executable, cells, root, PYTHONHASHSEED="2", **plain_locale)) == []
+    assert (
+        differences(ours, digests(sys.executable, cells, root, PYTHONHASHSEED="2", **plain_locale))
+        == []
+    )
 
 
 @pytest.mark.slow
 def test_what_is_stored_is_what_is_compared(ours, cells):
-    """The digest of each page's record is among those that are compared, and so is that of the compiled kernels."""
+    """The digest of each page's record is among those that are compared, and so is that of the
+    compiled kernels.
+    """
     for page in json.loads(cells):
         if kept := records.read(page):
             assert kept["digest"] == ours[f"record of {page}"]
@@ -175,16 +196,23 @@ def test_what_is_cut_short_is_no_code():
 
 
 def test_nothing_is_a_fingerprint_of_how_python_writes_a_tree():
-    """What is hashed is no `ast.dump`, no `ast.unparse` and no `repr`, but what `digests.py` compares, or names here.
+    """What is hashed is no `ast.dump`, no `ast.unparse` and no `repr`, but what `digests.py`
+    compares, or names here.
 
-    `records.fingerprint` is of one process. The mutants of answers are named by what Python writes: compared there.
+    `records.fingerprint` is of one process. The mutants of answers are named by what Python writes:
+    compared there.
     """
     bad = re.compile(r"sha256\(.*(unparse|dump\(|repr\()|\bhash\(")
-    paths = [path for folder in ("autograder", "benchmarks", "book") for path in (ROOT / folder).rglob("*.py")]
+    paths = [
+        path
+        for folder in ("autograder", "benchmarks", "book")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
     lines = [
         f"{path.name}: {line.strip()}" for path in paths for line in path.read_text(encoding="utf8").splitlines()
         if "node_modules" not in path.parts and bad.search(line)
     ]  # fmt: skip
     assert lines == [
-        "records.py: return hashlib.sha256(value.tobytes() if numbers else repr(value).encode()).hexdigest()"
+        "records.py: return hashlib.sha256(value.tobytes() if numbers else "
+        "repr(value).encode()).hexdigest()"
     ]

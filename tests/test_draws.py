@@ -1,4 +1,6 @@
-"""The same answer gets the same grade: what is drawn are numbers, and not whether a check has a certain case."""
+"""The same answer gets the same grade: what is drawn are numbers, and not whether a check has a
+certain case.
+"""
 
 import os
 import tomllib
@@ -20,11 +22,15 @@ def test_each_exception_is_of_a_function_and_has_a_reason():
     for name, functions in EXCEPTIONS.items():
         (folder,) = (folder for folder in loader.FOLDERS if folder.name == name)
         assert functions.keys() <= set(subjects_of(folder))
-        assert all(reason.endswith(".") for answers in functions.values() for reason in answers.values())
+        assert all(
+            reason.endswith(".") for answers in functions.values() for reason in answers.values()
+        )
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(os.environ.get("CI")), reason="an hour of computing for all: run it after changing a check")
+@pytest.mark.skipif(
+    bool(os.environ.get("CI")), reason="an hour of computing for all: run it after changing a check"
+)
 @pytest.mark.parametrize(("folder", "subject"), SUBJECTS, ids=lambda own: getattr(own, "name", own))
 def test_points_and_the_first_cause_do_not_depend_on_the_draw(folder, subject):
     """Of each wrong answer, listed or written without sight of the lists, with 12 seeds."""

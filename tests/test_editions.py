@@ -1,4 +1,6 @@
-"""Exercises in another language: the same cells with other texts, the same grade, and feedback in that language."""
+"""Exercises in another language: the same cells with other texts, the same grade, and feedback
+in that language.
+"""
 
 import ast
 import json
@@ -125,7 +127,9 @@ def write(path, notebook, answers=None):
 
 def test_the_notebook_is_the_same_but_for_its_texts(exercise):
     english, other = read(exercise.notebook), read(exercise.edition("zh_CN"))
-    assert exercise.edition("zh_CN").name == "01-toy.zh.ipynb" and exercise.editions == [exercise.edition("zh_CN")]
+    assert exercise.edition("zh_CN").name == "01-toy.zh.ipynb" and exercise.editions == [
+        exercise.edition("zh_CN")
+    ]
     assert [cell.id for cell in other.cells] == [cell.id for cell in english.cells]
     for ours, theirs in zip(english.cells, other.cells, strict=True):
         kept = {**theirs.metadata.get("nbgrader", {}), "checksum": ""}
@@ -155,12 +159,16 @@ def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
         shutil.copy(exercise.released / name, tmp_path)
     command = [sys.executable, "-m", "nbgrader", "validate", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert "have changed" not in said.stdout + said.stderr and "VALIDATION FAILED" in said.stdout, said.stderr
+    assert "have changed" not in said.stdout + said.stderr and "VALIDATION FAILED" in said.stdout, (
+        said.stderr
+    )
 
 
 def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise, tmp_path):
     state, version = verified.state(exercise.solution), seeds.version_of(exercise)
-    assert any(name.endswith("zh_CN/LC_MESSAGES/checking.mo") for name in archive.read(exercise.archive))
+    assert any(
+        name.endswith("zh_CN/LC_MESSAGES/checking.mo") for name in archive.read(exercise.archive)
+    )
     bare = toy_course(tmp_path / "bare")
     bare.sources()[0].text.write_text(exercise.text.read_text(encoding="utf-8"), encoding="utf-8")
     release(bare, bare.sources()[0])
@@ -181,12 +189,15 @@ def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise,
 def test_a_stale_or_fuzzy_entry_stays_english(exercise, tmp_path):
     path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
     path.parent.mkdir(parents=True)
-    path.write_text('#, fuzzy\nmsgid "Toy"\nmsgstr "玩具"\n\nmsgid "Tea"\nmsgstr "茶"\n\nmsgid "Four."\nmsgstr ""\n')
+    path.write_text(
+        '#, fuzzy\nmsgid "Toy"\nmsgstr "玩具"\n\nmsgid "Tea"\nmsgstr "茶"\n\nmsgid '
+        '"Four."\nmsgstr ""\n'
+    )
     assert catalogues.of_texts(tmp_path, "zh_CN", "01-toy") == {"Tea": "茶"}
     made = translations.edition(exercise.notebook, "zh_CN", {"Tea": "茶", "An answer": "答案"})
-    assert made.cells[0].source == read(exercise.notebook).cells[0].source.replace("An answer", "答案").replace(
-        "then twice, in `01-toy.ipynb`.", "then twice, in `01-toy.zh.ipynb`."
-    )
+    assert made.cells[0].source == read(exercise.notebook).cells[0].source.replace(
+        "An answer", "答案"
+    ).replace("then twice, in `01-toy.ipynb`.", "then twice, in `01-toy.zh.ipynb`.")
 
 
 def test_a_broken_catalogue_is_one_line(course, tmp_path):
@@ -221,10 +232,14 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     release(course, course.sources()[0])
     (exercise,) = course.exercises()
     cells = {cell.id: cell for cell in read(exercise.edition("zh_CN")).cells}
-    assert cells["fetch_files"].source.endswith('os.environ["LANGUAGE"] = "zh_CN"  # of the feedback')
+    assert cells["fetch_files"].source.endswith(
+        'os.environ["LANGUAGE"] = "zh_CN"  # of the feedback'
+    )
     assert compile(cells["fetch_files"].source, "cell", "exec")
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
-    done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False
+    )
     assert "6 of 6 points" in done.output and "restored" not in done.output
 
 
@@ -244,12 +259,27 @@ def with_given(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_notebook_answers_in_its_language_however_it_is_run(with_given, tmp_path):
-    """No editor names the notebook here, as under nbconvert and papermill: its first code cell says the language."""
+    """No editor names the notebook here, as under nbconvert and papermill: its first code cell
+    says the language.
+    """
     folder = shutil.copytree(with_given.released, tmp_path / "01-toy")
     path = write(folder / CHINESE, read(folder / CHINESE), WRONG)
     unset = dict.fromkeys([*words.SETTINGS, "JPY_SESSION_NAME", "PYTHONPATH"], "")
-    command = ["nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--inplace", str(path)]
-    subprocess.run([sys.executable, "-m", *command], env={**os.environ, **unset}, capture_output=True, check=True)
+    command = [
+        "nbconvert",
+        "--to",
+        "notebook",
+        "--execute",
+        "--allow-errors",
+        "--inplace",
+        str(path),
+    ]
+    subprocess.run(
+        [sys.executable, "-m", *command],
+        env={**os.environ, **unset},
+        capture_output=True,
+        check=True,
+    )
     (check,) = [cell for cell in read(path).cells if grade_id(cell) == "check_add"]
     said = [out.data["text/plain"] for out in check.outputs if out.output_type == "display_data"]
     assert "※subtracted instead of added" in said[0], check.outputs
@@ -260,7 +290,10 @@ def test_the_line_that_names_the_language_is_no_change(with_given, kept):
     """Whatever an editor leaves of the metadata, and with it of the language."""
     released, theirs = read(with_given.notebook), read(with_given.edition("zh_CN"))
     given = next(cell for cell in theirs.cells if grade_id(cell) == "given")
-    assert given.source.startswith("import math\n") and 'os.environ["LANGUAGE"] = "zh_CN"' in given.source
+    assert (
+        given.source.startswith("import math\n")
+        and 'os.environ["LANGUAGE"] = "zh_CN"' in given.source
+    )
     theirs.metadata = {}
     for cell in theirs.cells if kept != "all" else ():
         cell.metadata = {}
@@ -268,7 +301,9 @@ def test_the_line_that_names_the_language_is_no_change(with_given, kept):
             del cell["id"]
     restored = restore(parse(json.dumps(theirs).encode(), CHINESE), released)
     assert not restored.evidence and "given" not in " ".join(str(note) for note in restored.repairs)
-    assert [cell.source for cell in restored.notebook.cells if grade_id(cell) == "given"] == ["import math"]
+    assert [cell.source for cell in restored.notebook.cells if grade_id(cell) == "given"] == [
+        "import math"
+    ]
 
 
 # In the student's own Jupyter.
@@ -288,7 +323,12 @@ def checked(folder, name, **environment):
     unset = dict.fromkeys(words.SETTINGS, "")
     environment = {**os.environ, **unset, "PYTHONPATH": "", "JPY_SESSION_NAME": name, **environment}
     done = subprocess.run(
-        [sys.executable, "-c", CHECK], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", CHECK],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
@@ -296,10 +336,16 @@ def checked(folder, name, **environment):
 def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
     folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
     said = checked(folder, str(folder / "01-toy.zh.ipynb"))
-    assert "※FAILED" in said and "※Each element is the sum of the two." in said and f" {NOT_YET}" in said
+    assert (
+        "※FAILED" in said
+        and "※Each element is the sum of the two." in said
+        and f" {NOT_YET}" in said
+    )
     assert "※subtracted instead of added" in said and "※To repeat these inputs:" in said
     (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
-    assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(folder, "RTC:elsewhere/张三.ipynb")
+    assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(
+        folder, "RTC:elsewhere/张三.ipynb"
+    )
     assert "※" not in checked(folder, str(folder / "01-toy.ipynb"))
     assert "※" not in checked(folder, str(folder / "none.ipynb"))
     assert "※" in checked(folder, str(folder / "01-toy.ipynb"), LANGUAGE="zh_CN.UTF-8")
@@ -307,8 +353,18 @@ def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
 
 @pytest.mark.parametrize(
     "metadata",
-    [{}, {"checking": {}}, {"checking": "zh_CN"}, {"checking": {"language": ["zh_CN"]}}, {"checking": None}, []]
-    + [{"checking": {"language": said}} for said in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")],
+    [
+        {},
+        {"checking": {}},
+        {"checking": "zh_CN"},
+        {"checking": {"language": ["zh_CN"]}},
+        {"checking": None},
+        [],
+    ]
+    + [
+        {"checking": {"language": said}}
+        for said in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")
+    ],
 )
 def test_whatever_stands_for_a_language_falls_back(exercise, metadata):
     language = words.language_of({"metadata": metadata})
@@ -338,7 +394,10 @@ def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
     with words.use("zh_CN", tmp_path):
         assert str(Message("{what} is {found}.", what="K", found="`x`")) == "K 是 `x`。"
         assert str(Message("{what} is {found}.", what="结果", found="（2）")) == "结果是（2）。"
-        assert str(Message("{left}; {right}", left="一。", right="二")) == "一。；二" and words.gap() == ""
+        assert (
+            str(Message("{left}; {right}", left="一。", right="二")) == "一。；二"
+            and words.gap() == ""
+        )
         assert str(Message("{a} {b}", a="一。", b="二。")) == "一。二。"
         assert words.lead("Read:") == "请读：" and words.enumerated(["一。", "二。"]) == "一；二"
     assert words.lead("Read:") == "Read: " and words.enumerated(["One.", "two."]) == "One; two"
@@ -372,13 +431,27 @@ def taken(course, exercise, files):
     [
         ({CHINESE: ("zh_CN", WRONG, 9)}, CHINESE, ""),
         ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "graded all the same"),
-        ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", {}, 9)}, CHINESE, ""),  # as given out, though saved later
+        # as given out, though saved later
+        ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", {}, 9)}, CHINESE, ""),
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", WRONG, 5)}, ENGLISH, ""),
         ({CHINESE: ("zh_CN", {}, 9), ENGLISH: ("", {}, 5)}, ENGLISH, ""),
-        ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("", RIGHT, 5)}, CHINESE, f"{CHINESE}, which was saved last"),
-        ({CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", RIGHT, 9)}, ENGLISH, f"{ENGLISH}, which was saved last"),
-        ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("zh_CN", WRONG, 5)}, CHINESE, ""),  # one and the same
-        ({"张三.ipynb": ("zh_CN", WRONG, 9)}, "张三.ipynb", "张三.ipynb; it was graded all the same"),
+        (
+            {CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("", RIGHT, 5)},
+            CHINESE,
+            f"{CHINESE}, which was saved last",
+        ),
+        (
+            {CHINESE: ("zh_CN", WRONG, 5), ENGLISH: ("", RIGHT, 9)},
+            ENGLISH,
+            f"{ENGLISH}, which was saved last",
+        ),
+        # one and the same
+        ({CHINESE: ("zh_CN", WRONG, 9), ENGLISH: ("zh_CN", WRONG, 5)}, CHINESE, ""),
+        (
+            {"张三.ipynb": ("zh_CN", WRONG, 9)},
+            "张三.ipynb",
+            "张三.ipynb; it was graded all the same",
+        ),
     ],
 )
 def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, said):
@@ -400,7 +473,9 @@ def test_a_file_says_its_language(name, whose):
 
 
 def collected(course, tmp_path, files):
-    """Return what `collect` makes of a zip: students' notebooks by name, and what could not be placed."""
+    """Return what `collect` makes of a zip: students' notebooks by name, and what could not be
+    placed.
+    """
     path = tmp_path / "handed.zip"
     with zipfile.ZipFile(path, "w") as made:
         for name, (source, answers) in files.items():
@@ -410,7 +485,10 @@ def collected(course, tmp_path, files):
     with opened(path) as source:
         plan = collector.plan([source])
         collector.write(plan.to_write)
-    found = {path.relative_to(submitted).as_posix(): path.read_text("utf-8") for path in submitted.rglob("*.ipynb")}
+    found = {
+        path.relative_to(submitted).as_posix(): path.read_text("utf-8")
+        for path in submitted.rglob("*.ipynb")
+    }
     return found, plan.unplaced
 
 
@@ -422,7 +500,9 @@ def test_collect_takes_it_for_the_exercise(course, exercise, tmp_path):
         "cai/01-toy.zh (1).ipynb": (zh, WRONG),
     })  # fmt: skip
     assert sorted(found) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")]
-    assert [path for path, _ in unplaced] == ["handed.zip: bob/01-toy.ipynb"] and "has no answer" in unplaced[0][1]
+    assert [path for path, _ in unplaced] == [
+        "handed.zip: bob/01-toy.ipynb"
+    ] and "has no answer" in unplaced[0][1]
     assert all(words.language_of(json.loads(text)) == "zh_CN" for text in found.values())
 
 
@@ -431,7 +511,9 @@ def test_collect_takes_it_for_the_exercise(course, exercise, tmp_path):
 
 @pytest.fixture(scope="module")
 def graded(course, exercise, tmp_path_factory):
-    """A class whose students write in one language or the other; by student, the page and the record."""
+    """A class whose students write in one language or the other; by student, the page and the
+    record.
+    """
     into = tmp_path_factory.mktemp("graded")
     submitted = into / "submitted"
     zh, en = exercise.edition("zh_CN"), exercise.notebook
@@ -446,13 +528,28 @@ def graded(course, exercise, tmp_path_factory):
             path.write_text(path.read_text("utf-8").replace('"zh_CN"', '"<script>"'), "utf-8")
     (submitted / "bad" / "01-toy").mkdir(parents=True)
     (submitted / "bad" / "01-toy" / CHINESE).write_text("no notebook")
-    arguments = ["grade", "--course", str(course.root), "--into", str(into), "--submitted", str(submitted)]
-    done = CliRunner().invoke(cli.app, [*arguments, "--no-sandbox", "--jobs", "1"], catch_exceptions=False)
+    arguments = [
+        "grade",
+        "--course",
+        str(course.root),
+        "--into",
+        str(into),
+        "--submitted",
+        str(submitted),
+    ]
+    done = CliRunner().invoke(
+        cli.app, [*arguments, "--no-sandbox", "--jobs", "1"], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return {
         student: (
-            BeautifulSoup((into / "feedback" / student / "01-toy" / "01-toy.html").read_text("utf-8"), "html.parser"),
-            json.loads((into / "autograded" / student / "01-toy" / "grade.json").read_text("utf-8")),
+            BeautifulSoup(
+                (into / "feedback" / student / "01-toy" / "01-toy.html").read_text("utf-8"),
+                "html.parser",
+            ),
+            json.loads(
+                (into / "autograded" / student / "01-toy" / "grade.json").read_text("utf-8")
+            ),
         )
         for student in (*hand_ins, "bad")
     }
@@ -479,7 +576,10 @@ def test_each_student_reads_their_own_language(graded):
 
 @pytest.mark.slow
 def test_what_says_no_language_by_its_cells_does_by_its_name(graded):
-    assert graded["odd"][0].html["lang"] == "zh-CN" and graded["odd"][1]["repairs"] == graded["wen"][1]["repairs"]
+    assert (
+        graded["odd"][0].html["lang"] == "zh-CN"
+        and graded["odd"][1]["repairs"] == graded["wen"][1]["repairs"]
+    )
     assert graded["bad"][0].html["lang"] == "zh-CN" and graded["bad"][0].h1.text == "※Toy"
 
 
@@ -489,14 +589,30 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
     write(tmp_path / "submitted" / "eve" / "01-toy" / ENGLISH, read(exercise.notebook), WRONG)
     (tmp_path / "submitted" / "non" / "01-toy").mkdir(parents=True)
 
-    def run(command, *arguments):  # a process of its own: workers have the language with which their server began
-        line = [sys.executable, "-m", "autograder", command, "--course", str(course.root), "--into", str(tmp_path)]
+    # a process of its own: workers have the language with which their server began
+    def run(command, *arguments):
+        line = [
+            sys.executable,
+            "-m",
+            "autograder",
+            command,
+            "--course",
+            str(course.root),
+            "--into",
+            str(tmp_path),
+        ]
         return subprocess.run([*line, *arguments], cwd=ROOT, capture_output=True, text=True).stdout
 
     monkeypatch.setenv("LANGUAGE", "zh_CN")
     grade = ("grade", "--submitted", str(tmp_path / "submitted"), "--no-sandbox", "--jobs", "1")
     table = " ".join(run(*grade).replace("│", " ").split())  # whatever the width of the console
-    for said in ("※Student", "※Lost to", "※likely cause: ※subtracted instead of added", "※malformed", "※Graded 2"):
+    for said in (
+        "※Student",
+        "※Lost to",
+        "※likely cause: ※subtracted instead of added",
+        "※malformed",
+        "※Graded 2",
+    ):
         assert said in table
     assert "※" not in run(*grade, "--json") and "※" not in run("report", "--json")
     page = BeautifulSoup((tmp_path / "report.html").read_text("utf-8"), "html.parser")
@@ -504,7 +620,9 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
     assert page.find("th", attrs={"data-by": "who"}).text == "※Student"
     columns = json.loads(page.find(id="data").string)["parts"][0]["columns"]
     assert "※Each element is the sum of the two." in [title for _, _, title in columns]
-    missing = BeautifulSoup((tmp_path / "feedback/non/01-toy/01-toy.html").read_text("utf-8"), "html.parser")
+    missing = BeautifulSoup(
+        (tmp_path / "feedback/non/01-toy/01-toy.html").read_text("utf-8"), "html.parser"
+    )
     said = missing.get_text(" ", strip=True)
     assert missing.h1.text == "※Toy" and f"{ENGLISH} or {CHINESE}" in said.replace("※", "")
     assert "※Submit your notebook again" in said and "Open your notebook" not in said
@@ -512,8 +630,14 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
 
 def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), WRONG)
-    done = CliRunner().invoke(cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False)
-    assert done.exit_code == 0 and "※subtracted instead of added" in done.output and "3 of 6 points" in done.output
+    done = CliRunner().invoke(
+        cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False
+    )
+    assert (
+        done.exit_code == 0
+        and "※subtracted instead of added" in done.output
+        and "3 of 6 points" in done.output
+    )
     assert "※Running your cells" in done.output and "※Toy" in done.output
     monkeypatch.chdir(course.root)
     notebooks = [str(path)]
@@ -537,14 +661,25 @@ def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
     write(submitted / "bob" / "01-toy" / ENGLISH, read(en))
     write(submitted / "cai" / "01-toy" / ENGLISH, read(en), WRONG)
     for command in ("autograde", "generate_feedback"):
-        subprocess.run([sys.executable, "-m", "nbgrader", command, "01-toy"], cwd=own.root, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "nbgrader", command, "01-toy"], cwd=own.root, check=True
+        )
     with Gradebook(own.db_url, own.course_id) as book:
-        assert [notebook.name for notebook in book.find_assignment("01-toy").notebooks] == ["01-toy"]
+        assert [notebook.name for notebook in book.find_assignment("01-toy").notebooks] == [
+            "01-toy"
+        ]
         assert {who: book.find_submission("01-toy", who).score for who in ("ada", "bob", "cai")} == {
             "ada": 3.0, "bob": 6.0, "cai": 3.0,
         }  # fmt: skip
-    pages = {path.parents[1].name: path.read_text("utf-8") for path in own.root.glob("feedback/*/*/*.html")}
-    assert {who: 'lang="zh-CN"' in page for who, page in pages.items()} == {"ada": True, "bob": True, "cai": False}
+    pages = {
+        path.parents[1].name: path.read_text("utf-8")
+        for path in own.root.glob("feedback/*/*/*.html")
+    }
+    assert {who: 'lang="zh-CN"' in page for who, page in pages.items()} == {
+        "ada": True,
+        "bob": True,
+        "cai": False,
+    }
 
 
 # The catalogues of this course.
@@ -560,19 +695,30 @@ SEVERAL = {"context", "memory", "value"}
 @pytest.mark.slow
 @pytest.mark.parametrize("language", catalogues.languages(ROOT))
 def test_one_thing_has_one_term(language):
-    """Where English has a term in words, its translation has the one of terms.toml, but for turns of phrase."""
-    terms = tomllib.loads((ROOT / "locale" / language / "terms.toml").read_text(encoding="utf-8"))["terms"]
+    """Where English has a term in words, its translation has the one of terms.toml, but for
+    turns of phrase.
+    """
+    terms = tomllib.loads((ROOT / "locale" / language / "terms.toml").read_text(encoding="utf-8"))[
+        "terms"
+    ]
     pairs = []
     for path in CATALOGUES:
         if path.parents[2].name == language:
             with path.open("rb") as file:
                 pairs += [
-                    (str(own.id), str(own.string)) for own in read_po(file, locale=language) if own.id and own.string
+                    (str(own.id), str(own.string))
+                    for own in read_po(file, locale=language)
+                    if own.id and own.string
                 ]
-    plain = [(re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), said.lower()) for text, said in pairs]
+    plain = [
+        (re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), said.lower())
+        for text, said in pairs
+    ]
     for term, wanted in terms.items():
         if "(" not in term and term not in SEVERAL:
-            found = [said for text, said in plain if re.search(rf"\b{re.escape(term.lower())}s?\b", text)]
+            found = [
+                said for text, said in plain if re.search(rf"\b{re.escape(term.lower())}s?\b", text)
+            ]
             without = [said for said in found if wanted.lower() not in said]
             assert len(without) <= max(3, len(found) // 10), (term, wanted, without)
 
@@ -617,7 +763,14 @@ def test_a_text_is_in_one_catalogue():
 @pytest.mark.slow
 def test_what_the_engine_says_is_found():
     said = translations.texts(ROOT)["feedback/autograder"]
-    for text in ("right", "FAILED", "expected", "returns nothing", "Your notebook", "it ended Python."):
+    for text in (
+        "right",
+        "FAILED",
+        "expected",
+        "returns nothing",
+        "Your notebook",
+        "it ended Python.",
+    ):
         assert text in said
     assert ("{count} number", "{count} numbers") in said
     assert str(CellResult(0.0, 1.0).error) == ""

@@ -1,4 +1,6 @@
-"""The engine: what crosses between guest and judge, what a check cell is worth, and what limits do."""
+"""The engine: what crosses between guest and judge, what a check cell is worth, and what limits
+do.
+"""
 
 import contextlib
 import json
@@ -54,7 +56,9 @@ def guests(request, toy):
 
 @contextlib.contextmanager
 def asking(guests, toy):
-    """A judge with a guest, as a function: `asked(source)` runs a cell in the guest and returns the judge."""
+    """A judge with a guest, as a function: `asked(source)` runs a cell in the guest and returns
+    the judge.
+    """
     own = judge_with(toy, guests.guest())
     own.notebook.guest.request({"op": "start", "seed": 1, "files": []})
 
@@ -75,7 +79,9 @@ def asked(guests, toy):
 
 @pytest.fixture(scope="module")
 def asked_on(guests, toy):
-    """`asking`, with one guest for all tests that leave it alive: an ordinary process takes a second to start."""
+    """`asking`, with one guest for all tests that leave it alive: an ordinary process takes a
+    second to start.
+    """
     with asking(guests, toy) as run:
         yield run
 
@@ -90,27 +96,41 @@ def judge_with(course, guest):
 
 def run_notebook(cells, course, guests, seed=2):
     """Run a notebook's cells as grading does; return what `execute` does."""
-    unit = Unit("ada", "01-toy", "01-toy.ipynb", b"", Message(""), None, {}, seed=1, guest_seed=seed)
+    unit = Unit(
+        "ada", "01-toy", "01-toy.ipynb", b"", Message(""), None, {}, seed=1, guest_seed=seed
+    )
     return execute(cells, Judge(course.exercises()[0], LIMITS), guests, unit, LIMITS)
 
 
 # Values.
 
 VALUES = [
-    None, True, 3, -(2**70), 2.5, float("inf"), 1 + 2j, "text", "", [], (), {}, [1, (2.0, "a"), {"k": None}],
+    None, True, 3, -(2**70), 2.5, float("inf"), 1 + 2j, "text", "", [], (), {},
+    [1, (2.0, "a"), {"k": None}],
     np.float32(1.5), np.int8(-3), np.array(2.0), np.zeros((0, 3)), np.arange(6).reshape(2, 3),
-    np.arange(24.0).reshape(4, 6)[::2, ::-3], np.arange(6.0).reshape(2, 3).T, np.array([True, False]),
-    np.broadcast_to(np.float32(2), (3, 4)), np.array([np.nan, -np.inf]), np.arange(3, dtype=np.float16),
-    torch.arange(6).reshape(2, 3).float().T, torch.ones(3, dtype=torch.bfloat16), torch.tensor(1.5), torch.float16,
+    np.arange(24.0).reshape(4, 6)[::2, ::-3], np.arange(6.0).reshape(2, 3).T,
+    np.array([True, False]),
+    np.broadcast_to(np.float32(2), (3, 4)), np.array([np.nan, -np.inf]),
+    np.arange(3, dtype=np.float16),
+    torch.arange(6).reshape(2, 3).float().T, torch.ones(3, dtype=torch.bfloat16),
+    torch.tensor(1.5), torch.float16,
 ]  # fmt: skip
 
 
 def same(a, b):
     if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+        return (
+            isinstance(b, torch.Tensor)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and torch.equal(a, b)
+        )
     if isinstance(a, (np.ndarray, np.generic)):
         return (
-            type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and np.array_equal(a, b, equal_nan=True)
         )
     return type(a) is type(b) and (a == b or repr(a) == repr(b))
 
@@ -124,7 +144,8 @@ def test_a_value_is_the_same_after_both_crossings(asked_on, value):
 def test_layout_crosses_and_is_told_apart(asked):
     own = asked(
         "def look(x):\n"
-        "    return x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, x.flags.owndata"
+        "    return x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, "
+        "x.flags.owndata"
     )
     look = own.lookup("look")
     view = np.arange(24.0).reshape(4, 6)[::2, ::-3]
@@ -153,7 +174,9 @@ def test_a_change_in_place_comes_back(asked):
 
 
 def test_a_new_shape_in_place_comes_back(asked):
-    own = asked("def turn(a, b):\n    a.shape = (3, 2)\n    a[0] = 7\n    b.resize((4,), refcheck=False)")
+    own = asked(
+        "def turn(a, b):\n    a.shape = (3, 2)\n    a[0] = 7\n    b.resize((4,), refcheck=False)"
+    )
     a, b = np.zeros((2, 3)), np.ones((2, 2))
     own.lookup("turn")(a, b)
     assert a.tolist() == [[7, 7], [0, 0], [0, 0]] and b.shape == (4,)
@@ -183,7 +206,8 @@ def test_exceptions_come_as_type_and_text(asked):
 
 def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
     own = asked(
-        "def use(f, x):\n    try:\n        f(-1)\n    except ValueError as error:\n        return f(x), str(error)"
+        "def use(f, x):\n    try:\n        f(-1)\n    except ValueError as error:\n        return "
+        "f(x), str(error)"
     )
 
     def f(x):
@@ -198,9 +222,12 @@ def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
 def test_generators_and_modules_are_built_again_in_the_guest(asked):
     own = asked(
         "import torch\ndef draw(rng):\n    return rng.normal(size=3)\n"
-        "def spawned(rng):\n    return rng.spawn(1)[0].normal(size=3)\ndef run(m, x):\n    return m(x, x, x)[0]"
+        "def spawned(rng):\n    return rng.spawn(1)[0].normal(size=3)\ndef run(m, x):\n    return "
+        "m(x, x, x)[0]"
     )
-    assert np.array_equal(own.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3))
+    assert np.array_equal(
+        own.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3)
+    )
     seed = np.random.default_rng(5).integers(2**62)  # a number of NumPy's, as checks draw it
     children = np.random.default_rng(seed).spawn(2)
     rng = np.random.default_rng(seed)
@@ -238,7 +265,9 @@ def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
     upstream = torch.randn(4, 2)
     mine, his = backward(layer, x, upstream=upstream), backward(twin, x, upstream=upstream)
     assert torch.allclose(mine[0], his[0]) and torch.allclose(mine[1][0], his[1][0])
-    assert torch.allclose(mine[2]["W.weight"], his[2]["weight"]) and torch.allclose(mine[2]["W.bias"], his[2]["bias"])
+    assert torch.allclose(mine[2]["W.weight"], his[2]["weight"]) and torch.allclose(
+        mine[2]["W.bias"], his[2]["bias"]
+    )
     with pytest.raises(ValueError, match="n"):
         own.lookup("Layer")(0, 2)
 
@@ -321,7 +350,9 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
             )
         layer.load(values, torch.bfloat16, training=False)
         assert layer.run_remote(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
-        assert layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
+        assert (
+            layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
+        )
         with pytest.raises(Failed, match=r"Layer\(3, 2\).doubled raised IndexError"):
             layer.run_remote(doubled, [], 1)
     assert requests == ["run", "run", "call", "run"], "one request each"
@@ -371,7 +402,11 @@ def test_a_module_of_the_checks_own_class_is_called_back(asked):
         given = subject.given(model, "model")
         assert given.read("training") is True
         once, more, *rest = subject(given, torch.tensor([1.0, 2.0]))
-        assert once.tolist() == [3, 6] and more.tolist() == [4, 7] and rest == [4, 2.0, True, "too many"]
+        assert (
+            once.tolist() == [3, 6]
+            and more.tolist() == [4, 7]
+            and rest == [4, 2.0, True, "too many"]
+        )
         assert given.read("training") is False and model.training
         if hasattr(function, "_notebook"):
             assert seen == [([1.0, 2.0], 0), ([1.0, 2.0], 1)], "the judge's own was asked"
@@ -385,13 +420,17 @@ def test_a_name_means_what_it_means_when_it_is_used(asked):
 
 
 ODD_RESULTS = [
-    "object()", "(i for i in ())", "lambda: 1", "[[]] * 3 + [print]", "np.array([object()])", "10**5000",
+    "object()", "(i for i in ())", "lambda: 1", "[[]] * 3 + [print]", "np.array([object()])",
+    "10**5000",
     "'x' * 10**7", "np.ma.array([1.0], mask=[True])", "np.matrix([[1]])",
     "type('F', (float,), {'__eq__': lambda *a: True})(2)",
-    "np.ones(2).view(type('A', (np.ndarray,), {'__array_function__': None}))", "torch.nn.Parameter(torch.ones(2))",
-    "np.lib.stride_tricks.as_strided(np.ones(3), (10**6, 10**6), (0, 0))", "np.array(['a'])", "{1, 2}", "range(3)",
+    "np.ones(2).view(type('A', (np.ndarray,), {'__array_function__': None}))",
+    "torch.nn.Parameter(torch.ones(2))",
+    "np.lib.stride_tricks.as_strided(np.ones(3), (10**6, 10**6), (0, 0))", "np.array(['a'])",
+    "{1, 2}", "range(3)",
     "['x' * 99_000] * 90",
-    "torch.ones(2).to_sparse()", "iter([])", "np.datetime64('2020')", "deep()", "loop()", "float('nan')",
+    "torch.ones(2).to_sparse()", "iter([])", "np.datetime64('2020')", "deep()", "loop()",
+    "float('nan')",
 ]  # fmt: skip
 ODD = """
 import numpy as np, torch
@@ -423,7 +462,8 @@ def test_an_array_without_real_numbers_is_named_by_what_it_has(asked_on, express
 def test_the_seconds_that_a_guest_computes_count_and_those_that_it_sleeps_hardly(asked_on):
     own = asked_on(
         "import time\n"
-        "def computes():\n    begun = time.process_time()\n    while time.process_time() - begun < 0.6: pass\n"
+        "def computes():\n    begun = time.process_time()\n    while time.process_time() - begun "
+        "< 0.6: pass\n"
         "def sleeps():\n    time.sleep(0.6)"
     )
     seconds = {}
@@ -455,8 +495,11 @@ FRAMES = [
     wire.HEAD.pack(2, 0) + b"[]",
     wire.pack({"op": "nothing"}),
     wire.HEAD.pack(4, 8) + b"null" + b"x" * 8,
-    wire.pack({"op": "callback", "callback": 0, "arguments": {"t": "tuple", "v": []}, "keywords": {}}),
-    wire.HEAD.pack(len(b'{"op": "done", "blobs": [-8, 8]}'), 0) + b'{"op": "done", "blobs": [-8, 8]}',
+    wire.pack(
+        {"op": "callback", "callback": 0, "arguments": {"t": "tuple", "v": []}, "keywords": {}}
+    ),
+    wire.HEAD.pack(len(b'{"op": "done", "blobs": [-8, 8]}'), 0)
+    + b'{"op": "done", "blobs": [-8, 8]}',
     wire.HEAD.pack(200_000, 0) + b"[" * 200_000,
     wire.HEAD.pack(20_000, 0) + b'{"op":' + b"9" * 19_993 + b"}",
 ]
@@ -492,7 +535,9 @@ VALUES_FORGED = [
 def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
     """Return a judge's guest whose other end sends these frames, whatever it is asked."""
     ours, theirs = socket.socketpair()
-    threading.Thread(target=lambda: [theirs.sendall(frame) for frame in frames], daemon=True).start()
+    threading.Thread(
+        target=lambda: [theirs.sendall(frame) for frame in frames], daemon=True
+    ).start()
     guest = Guest(ours, LIMITS, usage, lambda: None)
     guest.other = theirs
     return guest
@@ -508,17 +553,23 @@ def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
 
 @pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
 def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
-    own = judge_with(toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])]))
+    own = judge_with(
+        toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])])
+    )
     with pytest.raises(Ended, match="forged") as caught:
         own.notebook.ask("call", {"name_of": "add"})
     assert caught.value.kind == Kind.HOSTILE and own.notebook.guest.ended
 
 
 @pytest.mark.parametrize(
-    "changed", [{"0": 7}, {"9": 0}, {"x": 0}, {"0": 0}, [0], {"0": None}, "0"], ids=lambda own: json.dumps(own)
+    "changed",
+    [{"0": 7}, {"9": 0}, {"x": 0}, {"0": 0}, [0], {"0": None}, "0"],
+    ids=lambda own: json.dumps(own),
 )
 def test_a_forged_change_is_noticed(toy, changed):
-    own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])]))
+    own = judge_with(
+        toy, against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])])
+    )
     x = np.ones(3)
     with pytest.raises(Ended) as caught:
         own.notebook.ask("call", {"name_of": "add"}, (x,))
@@ -526,7 +577,8 @@ def test_a_forged_change_is_noticed(toy, changed):
 
 
 @pytest.mark.parametrize(
-    "shape", [{"0": [7]}, {"9": [3]}, {"x": [3]}, {"0": [-3, -1]}, {"0": [1.5, 2]}, [3], {"0": 3}, {"1": [6]}],
+    "shape",
+    [{"0": [7]}, {"9": [3]}, {"x": [3]}, {"0": [-3, -1]}, {"0": [1.5, 2]}, [3], {"0": 3}, {"1": [6]}],
     ids=lambda own: json.dumps(own),
 )  # fmt: skip
 def test_a_forged_shape_is_noticed(toy, shape):
@@ -548,10 +600,23 @@ def test_half_a_message_is_not_waited_for_without_end(toy, monkeypatch):
 
 
 def worth(toy, guests, source, before="def f(x):\n    return 2 * x", points=4):
-    """Return the points of one check cell after one cell of a student's, and its outputs as text."""
+    """Return the points of one check cell after one cell of a student's, and its outputs as
+    text.
+    """
     notebook = nbformat.v4.new_notebook()
-    mark = {"nbgrader": {"grade": True, "solution": False, "points": points, "grade_id": "check", "locked": True}}
-    notebook.cells = [nbformat.v4.new_code_cell(before), nbformat.v4.new_code_cell(source, metadata=mark)]
+    mark = {
+        "nbgrader": {
+            "grade": True,
+            "solution": False,
+            "points": points,
+            "grade_id": "check",
+            "locked": True,
+        }
+    }
+    notebook.cells = [
+        nbformat.v4.new_code_cell(before),
+        nbformat.v4.new_code_cell(source, metadata=mark),
+    ]
     ended = run_notebook(notebook, toy, guests).stops
     return points_of(notebook.cells[1]), nbformat.writes(notebook), ended
 
@@ -572,7 +637,11 @@ def worth(toy, guests, source, before="def f(x):\n    return 2 * x", points=4):
         ("False", 0),
         ("True", 4),
         ("print('fine')", 4),
-        ("def helper(x):\n    return f(x) + 1\nassert helper(1) == 3 and [f(i) for i in (1, 2)] == [2, 4]", 4),
+        (
+            "def helper(x):\n    return f(x) + 1\nassert helper(1) == 3 and [f(i) for i in (1, 2)] "
+            "== [2, 4]",
+            4,
+        ),
         ("assert len([1]) == 1 and abs(f(-1)) == 2", 4),
         ("f.__class__ = 3", 0),
         ("g(1)", 0),
@@ -585,8 +654,10 @@ def test_what_a_check_cell_is_worth(toy, guests, source, points):
 
 def test_a_check_cell_uses_its_own_builtins_and_its_own_imports(toy, guests):
     before = (
-        "import builtins, numpy\nabs = max = len = lambda *a: 7\nnumpy.testing.assert_allclose = print\n"
-        "numpy.allclose = lambda *a, **k: True\nbuiltins.AssertionError = ValueError\ndef f(x):\n    return 3"
+        "import builtins, numpy\nabs = max = len = lambda *a: 7\nnumpy.testing.assert_allclose = "
+        "print\n"
+        "numpy.allclose = lambda *a, **k: True\nbuiltins.AssertionError = ValueError\ndef f(x):\n "
+        "   return 3"
     )
     source = "import numpy as np\nassert len([]) == 0\nnp.testing.assert_allclose(f(1), 4)"
     assert worth(toy, guests, source, before)[0] == 0
@@ -605,7 +676,15 @@ def four(source):
     notebook = nbformat.v4.new_notebook()
 
     def mark(name):
-        return {"nbgrader": {"grade": True, "solution": False, "points": 1, "grade_id": name, "locked": True}}
+        return {
+            "nbgrader": {
+                "grade": True,
+                "solution": False,
+                "points": 1,
+                "grade_id": name,
+                "locked": True,
+            }
+        }
 
     notebook.cells = [
         nbformat.v4.new_code_cell("def one():\n    return 1", id="one"),
@@ -633,7 +712,10 @@ DEADLY = {
     "crash": ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
     "loop": (STUBBORN, "computed for more than 6 seconds"),
     "wait": ("import threading; threading.Event().wait()", "idle for more than 3 seconds"),
-    "lock": ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "idle for more"),
+    "lock": (
+        "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "idle for more",
+    ),
 }
 
 
@@ -652,7 +734,8 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     for own in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # one that ends while it is looked at
             ours = "bwrap" in own.name() or "parent.main" in own.cmdline()
-            browsers = "chrom" in own.name()  # starts and ends processes as it likes, if a test before had one
+            # starts and ends processes as it likes, if a test before had one
+            browsers = "chrom" in own.name()
             if own.pid not in before and not ours and not browsers:
                 left.append(own)
     assert not psutil.wait_procs(left, timeout=3)[1]
@@ -662,7 +745,13 @@ def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
     notebook = four("def one():\n    import os\n    os._exit(3)")
     notebook.cells.insert(3, nbformat.v4.new_code_cell("assert one() == 1", id="again"))
     notebook.cells[3].metadata = {
-        "nbgrader": {"grade": True, "solution": False, "points": 1, "grade_id": "again", "locked": True}
+        "nbgrader": {
+            "grade": True,
+            "solution": False,
+            "points": 1,
+            "grade_id": "again",
+            "locked": True,
+        }
     }
     notebook.cells[-1].source = "assert 1 + 1 == 2"
     ended = run_notebook(notebook, toy, guests).stops
@@ -672,14 +761,19 @@ def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
 
 def test_every_cell_deadly_still_ends(toy, guests):
     notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)]
+    notebook.cells = [
+        nbformat.v4.new_code_cell("import os; os._exit(1)", id=f"c{i}") for i in range(20)
+    ]
     ended = run_notebook(notebook, toy, guests).stops
     assert len(ended) == LIMITS.deaths and "was not run" in nbformat.writes(notebook)
 
 
 def test_a_students_random_numbers_are_the_same_at_each_grading_and_differ_by_seed(toy, guests):
     def drawn(seed):
-        source = "import random, numpy, torch\nprint(random.random(), numpy.random.rand(), torch.rand(1))"
+        source = (
+            "import random, numpy, torch\nprint(random.random(), numpy.random.rand(), "
+            "torch.rand(1))"
+        )
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
         run_notebook(notebook, toy, guests, seed)
         return notebook.cells[0].outputs[0].text
@@ -692,19 +786,30 @@ def test_an_exception_of_a_cell_is_an_output_of_its_own(toy, guests):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     run_notebook(notebook, toy, guests)
     (output,) = notebook.cells[0].outputs
-    assert (output.output_type, output.ename, output.evalue) == ("error", "ZeroDivisionError", "division by zero")
+    assert (output.output_type, output.ename, output.evalue) == (
+        "error",
+        "ZeroDivisionError",
+        "division by zero",
+    )
 
 
 # What notebooks normally do.
 
 WORKS = {
-    "rich output": ("from IPython.display import display, Markdown\ndisplay(Markdown('*hi*'))", "*hi*"),
+    "rich output": (
+        "from IPython.display import display, Markdown\ndisplay(Markdown('*hi*'))",
+        "*hi*",
+    ),
     "a plot": ("import matplotlib.pyplot as plt\nplt.plot([1, 2]);", "image/png"),
     "an svg": (
-        "%config InlineBackend.figure_formats = ['svg']\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "%config InlineBackend.figure_formats = ['svg']\nimport matplotlib.pyplot as "
+        "plt\nplt.plot([1, 2]);",
         "image/svg+xml;base64",
     ),
-    "a table": ("from IPython.display import HTML\nHTML('<table><tr><td>1</td></tr></table>')", "<td>1</td>"),
+    "a table": (
+        "from IPython.display import HTML\nHTML('<table><tr><td>1</td></tr></table>')",
+        "<td>1</td>",
+    ),
     "magics": ("%timeit -n1 -r1 1", "loop"),
     "a magic without its mark": ("pwd", "/"),
     "a pasted prompt": ("In [1]: pasted = 7\n   ...: print(pasted)", "7"),
@@ -716,7 +821,8 @@ WORKS = {
     "a widget": ("import ipywidgets\nipywidgets.IntSlider(3)", "IntSlider"),
     "await": ("import asyncio\nawait asyncio.sleep(0.01)\nprint('awaited')", "awaited"),
     "threads": (
-        "import threading\nt = threading.Thread(target=print, args=('threaded',)); t.start(); t.join()",
+        "import threading\nt = threading.Thread(target=print, args=('threaded',)); t.start(); "
+        "t.join()",
         "threaded",
     ),
     "processes": (
@@ -730,7 +836,10 @@ WORKS = {
     "stdout's buffer": ("import sys\nsys.stdout.buffer.write(b'bytes')", "bytes"),
     "its own checks": ("from checks import run\nrun('add', points=4)", "when a notebook is graded"),
     "torch threads": ("import torch\nprint('threads', torch.get_num_threads())", "threads 1"),
-    "default dtype": ("import torch\nprint(torch.get_default_dtype(), torch.is_grad_enabled())", "float32 True"),
+    "default dtype": (
+        "import torch\nprint(torch.get_default_dtype(), torch.is_grad_enabled())",
+        "float32 True",
+    ),
 }
 
 
@@ -738,7 +847,8 @@ WORKS = {
 def test_what_notebooks_normally_do_works(toy, guests, name):
     source, says = WORKS[name]
     if isinstance(guests, sandbox.UnsandboxedGuests) and name == "torch threads":
-        source, says = "print('threads 1')", "threads 1"  # an ordinary process has as many as the machine
+        # an ordinary process has as many as the machine
+        source, says = "print('threads 1')", "threads 1"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     assert not run_notebook(notebook, toy, guests).stops
     text = nbformat.writes(notebook)
@@ -855,9 +965,13 @@ def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
     own = asked(
         "import numpy as np\ndef f(g):\n"
         "    big = np.lib.stride_tricks.as_strided(np.ones(1), (9_000,), (0,))\n"
-        "    try:\n        g(big)\n    except Exception as error:\n        return type(error).__name__"
+        "    try:\n        g(big)\n    except Exception as error:\n        return "
+        "type(error).__name__"
     )
-    assert own.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in ("MemoryError", "_ArrayMemoryError")
+    assert own.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in (
+        "MemoryError",
+        "_ArrayMemoryError",
+    )
 
 
 def test_what_a_keeper_said_last_is_heard_though_a_question_was_left_unread():

@@ -1,4 +1,7 @@
-"""The linter of English: what it refuses and lets through, and which texts it finds. `make lint` runs it on all."""
+"""The linter of English: what it refuses and lets through, and which texts it finds.
+
+`make lint` runs it on all.
+"""
 
 import importlib.util
 
@@ -25,7 +28,10 @@ spec.loader.exec_module(english)
         ("These bring no points.", "These are not graded."),
         ("It takes some ten seconds.", "It takes about ten seconds."),
         ("Rows are normalised.", "Rows are normalized, by `normalise`."),
-        (" ".join(["word"] * 46) + ".", " ".join(["word"] * 20) + ". " + "Word " + " ".join(["word"] * 30) + "."),
+        (
+            " ".join(["word"] * 46) + ".",
+            " ".join(["word"] * 20) + ". " + "Word " + " ".join(["word"] * 30) + ".",
+        ),
     ],
 )
 def test_an_odd_sentence_is_refused_and_a_plain_one_passes(odd, plain):
@@ -42,5 +48,11 @@ def test_texts_are_found_with_their_lines_and_code_is_not():
     checks += '\n\ndef f():\n    """A check of f here."""\n'
     assert [text for _, text in english.of_program(checks, with_help=False)] == ["one two three"]
     assert len([*english.of_program(checks, with_help=True)]) == 3
-    notebook = "# %% ask [markdown]\n# Write `f`\n# now.\n\n# %% f\nx = 1  # no text\n# a comment of three\n"
-    assert [text for _, text in english.of_notebook(notebook)] == ["Write `f` now.", "a comment of three"]
+    notebook = (
+        "# %% ask [markdown]\n# Write `f`\n# now.\n\n# %% f\nx = 1  # no text\n# a comment "
+        "of three\n"
+    )
+    assert [text for _, text in english.of_notebook(notebook)] == [
+        "Write `f` now.",
+        "a comment of three",
+    ]

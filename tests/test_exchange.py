@@ -1,4 +1,6 @@
-"""nbgrader's exchange, from end to end: two students' folders, the course's, and the engine in between."""
+"""nbgrader's exchange, from end to end: two students' folders, the course's, and the engine in
+between.
+"""
 
 import os
 import shutil
@@ -37,7 +39,9 @@ def run(folder, *command):
         "HOME": str(folder),
         "JUPYTER_DATA_DIR": str(folder / "data"),
     }
-    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, env=own, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=own, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
 
@@ -54,7 +58,9 @@ def places(tmp_path):
     for student in ("ada", "bob"):
         students.append(tmp_path / student)
         students[-1].mkdir()
-        (students[-1] / "nbgrader_config.py").write_text(OF_A_STUDENT.format(student=student) + exchange)
+        (students[-1] / "nbgrader_config.py").write_text(
+            OF_A_STUDENT.format(student=student) + exchange
+        )
     return course, *students
 
 
@@ -74,7 +80,10 @@ def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, 
     for folder in (ada, bob):
         run(folder, "nbgrader", "submit", NAME)
     run(course, "nbgrader", "collect", NAME)
-    stamps = {name: (course / "submitted" / name / NAME / "timestamp.txt").read_text() for name in ("ada", "bob")}
+    stamps = {
+        name: (course / "submitted" / name / NAME / "timestamp.txt").read_text()
+        for name in ("ada", "bob")
+    }
     run(course, "autograder", "grade", "--course", str(course), "--jobs", "1")
     with Gradebook(Course(root=course).db_url, "attention-by-hand") as book:
         scores = {found.student.id: found.score for found in book.find_assignment(NAME).submissions}

@@ -1,4 +1,6 @@
-"""Exercise 11: a mistake is told whatever students choose, and the layer of the model answer is fit for use."""
+"""Exercise 11: a mistake is told whatever students choose, and the layer of the model answer is
+fit for use.
+"""
 
 import types
 
@@ -22,13 +24,21 @@ def test_a_mistake_is_told_however_the_projections_are_kept(fault):
     """The listed layers have one fused projection; many students keep three."""
     exercise = loader.load(FOLDER)
     layer = exercise.answers[0].layer_of(fault, fused=False)
-    found = [own for own in exercise.suite.examine("MultiHeadLayer", layer).results if own.status == "failed"]
-    assert found and found[0].cause == f"MultiHeadLayer_{fault}", [(own.name, own.cause) for own in found]
+    found = [
+        own
+        for own in exercise.suite.examine("MultiHeadLayer", layer).results
+        if own.status == "failed"
+    ]
+    assert found and found[0].cause == f"MultiHeadLayer_{fault}", [
+        (own.name, own.cause) for own in found
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 5])
 def test_new_tokens_beside_a_cache_cost_the_models_layer_no_copy_of_it(n):
-    """Eight query heads share one of 2000 keys, 64 kB: a copy for each, or a query for each key, takes 512 kB."""
+    """Eight query heads share one of 2000 keys, 64 kB: a copy for each, or a query for each key,
+    takes 512 kB.
+    """
     text = (FOLDER / "11-gpu.py").read_text(encoding="utf-8")
     names = {"torch": torch, "nn": nn, "functional": functional}
     exec(text.partition("# %% MultiHeadLayer\n")[2].partition("# %% ")[0], names)

@@ -1,4 +1,5 @@
-"""Every exercise is held to its promises: wrong answers fail and are recognised, right ones pass, always.
+"""Every exercise is held to its promises: wrong answers fail and are recognised, right ones pass,
+always.
 
 Whatever folder appears in `solutions/` is tested here without a change.
 """
@@ -32,7 +33,9 @@ from autograder.course.config import ROOT
 FEW_WRONG, MANY_WRONG = range(1), range(1, 5)
 FEW_RIGHT, MANY_RIGHT = range(2), range(2, 30)
 FEWER = 14
-"""Of an exercise with PyTorch, whose checks take ten times as long, every fourteenth seed is tried."""
+"""Of an exercise with PyTorch, whose checks take ten times as long, every fourteenth seed is
+tried.
+"""
 LEAST_MARGIN = 100
 IN_THE_SANDBOX = {"right_for": 5, "wrong_for": 1}
 MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
@@ -67,7 +70,9 @@ each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda fol
 
 
 def with_torch(folder):
-    return bool(re.search(r"^import torch", (folder / "checks.py").read_text(encoding="utf8"), re.M))
+    return bool(
+        re.search(r"^import torch", (folder / "checks.py").read_text(encoding="utf8"), re.M)
+    )
 
 
 def slow_but_first(folder):
@@ -77,15 +82,19 @@ def slow_but_first(folder):
 
 each_subject = pytest.mark.parametrize(
     ("folder", "subject"),
-    [pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_but_first(own[0])) for own in SUBJECTS],
+    [
+        pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_but_first(own[0]))
+        for own in SUBJECTS
+    ],
 )
 
 
 def on_seeds(few, many):
-    """Parametrize a test of each function with `seeds`: a few for the first exercise, many in the long tests.
+    """Parametrize a test of each function with `seeds`: a few for the first exercise, many in the
+    long tests.
 
-    `release` tried the listed answers of each exercise. Of many seeds, an exercise with PyTorch gets every
-    fourteenth, or else a few.
+    `release` tried the listed answers of each exercise. Of many seeds, an exercise with PyTorch
+    gets every fourteenth, or else a few.
     """
     params = []
     for folder, subject in SUBJECTS:
@@ -93,13 +102,17 @@ def on_seeds(few, many):
         if folder == loader.FOLDERS[0]:
             params.append(pytest.param(folder, subject, few, id=f"{name}-few"))
         seeds = (many[FEWER::FEWER] or few) if with_torch(folder) else many
-        params.append(pytest.param(folder, subject, seeds, id=f"{name}-many", marks=pytest.mark.long))
+        params.append(
+            pytest.param(folder, subject, seeds, id=f"{name}-many", marks=pytest.mark.long)
+        )
     return pytest.mark.parametrize(("folder", "subject", "seeds"), params)
 
 
 @functools.cache
 def caught(folder, subject, seed):
-    """Return each listed wrong answer, with the name and the cause of each check that it fails, in order."""
+    """Return each listed wrong answer, with the name and the cause of each check that it fails,
+    in order.
+    """
     found = loader.caught(loaded(folder), subject, seed)
     return [(wrong, [(result.name, result.cause) for result in failed]) for wrong, failed in found]
 
@@ -115,7 +128,9 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
 
 @on_seeds(FEW_WRONG, MANY_WRONG)
 def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
-    """The first check that fails names the answer's own hint, and its values lie far outside the tolerance."""
+    """The first check that fails names the answer's own hint, and its values lie far outside the
+    tolerance.
+    """
     exercise, unlike = loaded(folder), []
     for seed in seeds:
         for wrong, failed in caught(folder, subject, seed):
@@ -127,13 +142,19 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
                 unlike.append(f"{wrong.__name__}, seed {seed}: taken for {cause or 'nothing'}")
             check = next(check for check in exercise.suite.of(subject) if check.__name__ == name)
             failure = attempt(check, wrong, seed).failure
-            if failure.expected is not None and not getattr(wrong, "on", ""):  # a GPU's roundings are small
-                got, expected = (np.asarray(own, dtype=float) for own in (failure.got, failure.expected))
+            # a GPU's roundings are small
+            if failure.expected is not None and not getattr(wrong, "on", ""):
+                got, expected = (
+                    np.asarray(own, dtype=float) for own in (failure.got, failure.expected)
+                )
                 with np.errstate(all="ignore"):
                     unit = np.abs(expected).max() or 1 if failure.unit is None else failure.unit
                     distance = np.max(np.abs(got - expected) / unit)
                 if distance <= LEAST_MARGIN * RTOL:  # NaN and inf are as far as can be
-                    unlike.append(f"{wrong.__name__}, seed {seed}: off by {distance / RTOL:.0f} tolerances only")
+                    unlike.append(
+                        f"{wrong.__name__}, seed {seed}: off by {distance / RTOL:.0f} "
+                        "tolerances only"
+                    )
     assert not unlike, "\n".join(unlike)
 
 
@@ -143,7 +164,9 @@ def test_right_answers_get_full_points(folder, subject, seeds):
     for right in suite.listed("right_for", subject):
         for seed in seeds:
             report = suite.examine(subject, right, points=1, seed=seed)
-            messages = [f"{result.name}: {result.message}" for result in report.results if result.message]
+            messages = [
+                f"{result.name}: {result.message}" for result in report.results if result.message
+            ]
             assert report.score + report.pending == 1, f"{right.__name__}, seed {seed}: {messages}"
 
 
@@ -171,7 +194,9 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_
     }
     held = all_that_its_author_has(folder)
     for number in range(max(map(len, answers.values()))):
-        notebook = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
+        notebook = nbformat.read(
+            ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4
+        )
         for cell in notebook.cells:
             subject = cell.metadata.get("nbgrader", {}).get("grade_id")
             if subject in answers and number < len(answers[subject]):
@@ -185,12 +210,18 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_
         nbformat.write(notebook, place / f"{folder.name}.ipynb")
         (place / "listed.zip").write_bytes(held)
     into = tmp_path / "graded"
-    done = CliRunner().invoke(cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)])
+    done = CliRunner().invoke(
+        cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)]
+    )
     assert done.exit_code == 0, done.output[-2000:]
     for (student, subject), answer in handed_in.items():
-        record = json.loads((into / "autograded" / student / folder.name / "grade.json").read_text(encoding="utf8"))
+        record = json.loads(
+            (into / "autograded" / student / folder.name / "grade.json").read_text(encoding="utf8")
+        )
         cell = record["cells"][f"check_{subject}"]
-        (function,) = [own for kind in KINDS for own in listed(kind, subject) if own.__name__ == answer]
+        (function,) = [
+            own for kind in KINDS for own in listed(kind, subject) if own.__name__ == answer
+        ]
         report = exercise.suite.examine(subject, function, cell["max_points"], record["seed"])
         found = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
         assert found == [(r.name, r.status, r.cause) for r in report.results], answer
@@ -212,7 +243,9 @@ def test_an_unwritten_stub_gets_nothing_and_is_not_called_wrong(folder, subject)
 
 @functools.cache
 def recorded(folder):
-    """Return what `release` found of an exercise's listed answers, function by function; found now if it changed."""
+    """Return what `release` found of an exercise's listed answers, function by function; found
+    now if it changed.
+    """
     return {own.subject: own for own in answer_trials.of(folder)}
 
 
@@ -223,7 +256,11 @@ def test_every_check_is_earned(folder, subject):
     checks = [check for check in loaded(folder).suite.of(subject) if not machine.lacks(check.on)]
     failed = {name for wrong in recorded(folder)[subject].wrong for name, _title in wrong.failed}
     if any(check.on in answer_trials.GPU for check in checks):
-        failed |= {name for _wrong, found in caught(folder, subject, FEW_WRONG[0]) for name, _cause in found}
+        failed |= {
+            name
+            for _wrong, found in caught(folder, subject, FEW_WRONG[0])
+            for name, _cause in found
+        }
     assert {check.__name__ for check in checks} <= failed
 
 
@@ -239,7 +276,8 @@ def test_checks_that_measure_say_so(folder):
     for function in tree.body:
         function.decorator_list = []  # they name other checks
     for check in loaded(folder).suite.checks:
-        body = check.__name__.removeprefix(f"{check.subject}_")  # of one that several functions have
+        # of one that several functions have
+        body = check.__name__.removeprefix(f"{check.subject}_")
         defined = helpers.definitions([tree], check.__name__) or helpers.definitions([tree], body)
         assert defined, check.__name__
         code = [part for node in defined for part in ast.walk(node)]
@@ -252,7 +290,9 @@ def test_each_function_has_a_check_cell_of_its_name(folder):
     exercise = loaded(folder)
     cells = exercise.cells(grade=True, solution=False)
     assert [call_of(cell).subject for cell in cells] == exercise.subjects
-    assert [cell.metadata.nbgrader.grade_id for cell in cells] == [f"check_{name}" for name in exercise.subjects]
+    assert [cell.metadata.nbgrader.grade_id for cell in cells] == [
+        f"check_{name}" for name in exercise.subjects
+    ]
 
 
 @each_exercise
@@ -264,17 +304,25 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
     headings = re.findall(r"^#+ (.+)$", "\n".join(pages), re.M)
     for subject, place in exercise.suite.read.items():
         named, _, heading = place.partition(", ")
-        assert named == f"chapter {int(folder.name[:2])}" and heading in headings, f"{subject}: {place}"
+        assert named == f"chapter {int(folder.name[:2])}" and heading in headings, (
+            f"{subject}: {place}"
+        )
 
 
 @each_exercise
 def test_time_and_difficulty_stand_below_each_heading(folder):
-    """Of the exercise and of all that it asks; the times of its parts add up, without that of the stretch task."""
+    """Of the exercise and of all that it asks; the times of its parts add up, without that of
+    the stretch task.
+    """
     exercise, found = loaded(folder), {}
     for cell in exercise.cells(grade=False, solution=False):
         if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
             (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
-    asked = {f"ask_{cell.id.partition('_')[0]}" for cell in exercise.cells(solution=True) if cell.cell_type != "code"}
+    asked = {
+        f"ask_{cell.id.partition('_')[0]}"
+        for cell in exercise.cells(solution=True)
+        if cell.cell_type != "code"
+    }
     asked |= {f"ask_{subject}" for subject in exercise.subjects}
     assert set(found) == {"title", "think", "stretch"} | asked
     minutes = {name: int(mark[0]) for name, mark in found.items()}
@@ -294,11 +342,15 @@ def test_cells_to_write_have_one_solution_and_cells_to_play_with_do_nothing_yet(
     written = [cell for cell in exercise.cells(solution=True) if cell.cell_type == "code"]
     assert written
     for cell in written:
-        functions = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)]
+        functions = [
+            node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.FunctionDef)
+        ]
         assert cell.source.count(source.BEGIN) == len(functions), cell.source
     for cell in exercise.notebook.cells:
         if "nbgrader" not in cell.metadata:
-            assert all(line.startswith("#") for line in cell.source.splitlines() if line), cell.source
+            assert all(line.startswith("#") for line in cell.source.splitlines() if line), (
+                cell.source
+            )
 
 
 @pytest.mark.long
@@ -322,6 +374,8 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) pending)?$"
     earned = re.findall(pattern, done.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercise.programs
-    assert all(round(float(s) + float(wait or 0), 2) == float(points) for _, s, points, wait in earned), done.stdout
+    assert all(
+        round(float(s) + float(wait or 0), 2) == float(points) for _, s, points, wait in earned
+    ), done.stdout
     held = re.findall(r"^(\w+): (?:passed|partly pending), ungraded$", done.stdout, re.M)
     assert set(held) == exercise.without_points

@@ -1,4 +1,6 @@
-"""`explain` shows what a check drew and what came of it, of a notebook and of a grade; a seed repeats inputs."""
+"""`explain` shows what a check drew and what came of it, of a notebook and of a grade; a seed
+repeats inputs.
+"""
 
 import ast
 import json
@@ -50,9 +52,9 @@ def run(course, *arguments):
 
 def notebook(course, folder, add=MINUS):
     """Write a notebook with this answer into a folder of its own."""
-    return Case("own", 0, "", {}, Kind.WRONG, cells={"add": add}).write(course.exercises()[0].notebook, folder) / (
-        "01-toy.ipynb"
-    )
+    return Case("own", 0, "", {}, Kind.WRONG, cells={"add": add}).write(
+        course.exercises()[0].notebook, folder
+    ) / ("01-toy.ipynb")
 
 
 @pytest.fixture
@@ -65,12 +67,19 @@ def test_a_notebook_is_explained(course, tmp_path, bare):
     done = run(course, "explain", notebook(course, tmp_path), "--seed", 7, "--check", "adds")
     assert done.exit_code == 0, done.output
     assert "add: 1 of 4 points, seed 7" in done.output and "keeps_shape" not in done.output
-    a, b, returned, expected, got = (values(done.output, name) for name in ("a", "b", "returned", "expected", "got"))
+    a, b, returned, expected, got = (
+        values(done.output, name) for name in ("a", "b", "returned", "expected", "got")
+    )
     assert np.allclose(a - b, returned, atol=2e-4) and np.allclose(a + b, expected, atol=2e-4)
     assert np.array_equal(returned, got) and "First wrong element [0, 0]" in done.output
     assert "does the same here as these listed answers: subtracted instead of added" in done.output
-    again = run(course, "explain", notebook(course, tmp_path / "again"), "--seed", 7, "--check", "add")
-    assert np.array_equal(values(again.output.partition("  adds")[2], "a"), a) and "keeps_shape" in again.output
+    again = run(
+        course, "explain", notebook(course, tmp_path / "again"), "--seed", 7, "--check", "add"
+    )
+    assert (
+        np.array_equal(values(again.output.partition("  adds")[2], "a"), a)
+        and "keeps_shape" in again.output
+    )
 
 
 def test_the_checks_are_the_exercises_whatever_this_process_has_loaded(course, tmp_path, bare):
@@ -94,12 +103,17 @@ def test_a_seed_repeats_what_check_shows(course, tmp_path):
 
 @pytest.mark.slow
 def test_a_grade_is_explained(graded):
-    """With the seed, the files and the points that it had; and still when what was handed in is gone."""
+    """With the seed, the files and the points that it had; and still when what was handed in is
+    gone.
+    """
     path = graded.graded("minus", "01-toy").record
     record = json.loads(path.read_text(encoding="utf-8"))
     done = run(graded, "explain", path)
     assert done.exit_code == 0, done.output
-    assert f"add: 1 of 4 points, seed {record['seed']}\n" in done.output and "twice: 2 of 2" in done.output
+    assert (
+        f"add: 1 of 4 points, seed {record['seed']}\n" in done.output
+        and "twice: 2 of 2" in done.output
+    )
     helped = graded.graded("helped", "01-toy").record
     assert "add: 4 of 4 points" in run(graded, "explain", helped, "--check", "add").output
     kept = graded.submitted.rename(graded.root / "elsewhere")
@@ -131,7 +145,11 @@ def test_what_others_wrote_does_not_run_without_a_sandbox(graded, bare):
 
 def test_arguments_are_shown_as_drawn_and_nothing_acts_on_the_terminal(course, tmp_path, bare):
     done = run(course, "explain", notebook(course, tmp_path, CHANGES), "--check", "keeps_shape")
-    assert done.exit_code == 0 and "\x1b" not in done.output and "returned: '\\x1b[31mxx" in done.output
+    assert (
+        done.exit_code == 0
+        and "\x1b" not in done.output
+        and "returned: '\\x1b[31mxx" in done.output
+    )
     assert np.abs(values(done.output, "a")).min() >= 0.5
     assert max(map(len, done.output.splitlines())) < 500
 

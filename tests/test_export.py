@@ -1,4 +1,6 @@
-"""Grades and feedback go back to a school's system: its columns and names, what changed alone, and without names."""
+"""Grades and feedback go back to a school's system: its columns and names, what changed alone,
+and without names.
+"""
 
 import csv
 import io
@@ -39,9 +41,13 @@ CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,01-qkv: projections (77)
 
 @pytest.fixture
 def course(tmp_path):
-    """A course with an exercise of ten points, a gradebook with a class of four, and their pages."""
+    """A course with an exercise of ten points, a gradebook with a class of four, and their
+    pages.
+    """
     root = tmp_path / "course"
-    shutil.copytree(ROOT / "exercises/01-qkv", root / "exercises/01-qkv", ignore=shutil.ignore_patterns("*.zip"))
+    shutil.copytree(
+        ROOT / "exercises/01-qkv", root / "exercises/01-qkv", ignore=shutil.ignore_patterns("*.zip")
+    )
     (root / "exercises/01-qkv/checking.zip").touch()
     shutil.copy(ROOT / "nbgrader_config.py", root)
     own = Course(root=root)
@@ -80,10 +86,14 @@ def read(made, path):
 def test_moodles_worksheet_is_filled_in_and_no_comment_is_touched(course, sheet, tmp_path):
     made = exporting.to_moodle(records.rows(course), sheet(MOODLE), anonymous=False)
     head, *rows = read(made, tmp_path / "out.csv")
-    expected = "Identifier,Full name,ID number,Email address,Status,Grade,Maximum grade,Last modified (grade)"
+    expected = (
+        "Identifier,Full name,ID number,Email address,Status,Grade,Maximum grade,Last "
+        "modified (grade)"
+    )
     assert ",".join(head) == expected
     assert [(row[0], row[5], row[7]) for row in rows] == [
-        ("Participant 901", "7.5", "-"), ("Participant 902", "10", "-"), ("Participant 903", "0.33", "-"),
+        ("Participant 901", "7.5", "-"), ("Participant 902", "10", "-"),
+        ("Participant 903", "0.33", "-"),
     ]  # fmt: skip
     assert made.missing == [("=evil", "not in sheet.csv")]
 
@@ -98,27 +108,45 @@ def test_canvas_gets_who_they_are_and_the_exercises_column_alone(course, sheet, 
         ["Müller, Jörg", "503", "", "jm3", "A", "0.33"],
     ]
     without = CANVAS.replace("01-qkv: projections (77)", "Another (77)")
-    assert exporting.to_canvas(rows, sheet(without), known, anonymous=False).headings[-1] == "01-qkv"  # a new one
+    # a new one
+    assert (
+        exporting.to_canvas(rows, sheet(without), known, anonymous=False).headings[-1] == "01-qkv"
+    )
     titled = CANVAS.replace("01-qkv: projections (77)", f'"{known.all["01-qkv"].title} (77)"')
-    assert exporting.to_canvas(rows, sheet(titled), known, anonymous=False).headings[-1].endswith("(77)")
+    assert (
+        exporting.to_canvas(rows, sheet(titled), known, anonymous=False)
+        .headings[-1]
+        .endswith("(77)")
+    )
 
 
 def test_a_student_whom_canvas_named_is_found_by_canvass_number(course, sheet):
     rows = [
-        {**records.rows(course)[0], "student_id": "someoneelse_501", "first_name": "", "last_name": "", "email": ""}
+        {
+            **records.rows(course)[0],
+            "student_id": "someoneelse_501",
+            "first_name": "",
+            "last_name": "",
+            "email": "",
+        }
     ]
     made = exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=False)
     assert [line.cells[1] for line in made.lines] == ["501"]
 
 
 def test_gradescopes_columns(course, tmp_path):
-    head, *rows = read(exporting.to_gradescope(records.rows(course), anonymous=False), tmp_path / "out.csv")
+    head, *rows = read(
+        exporting.to_gradescope(records.rows(course), anonymous=False), tmp_path / "out.csv"
+    )
     assert ",".join(head) == "First Name,Last Name,SID,Email,Total Score,Max Points,Status"
     assert ["Ada", "Lovelace", "al1", "ada@example.edu", "7.5", "10", "Graded"] in rows
 
 
 def test_no_cell_is_a_formula(course, sheet, tmp_path):
-    evil = MOODLE + "Participant 905,=cmd|' /C calc'!A0 Eve,=evil,eve@example.edu,Submitted,,10,Yes,-,-,\n"
+    evil = (
+        MOODLE + "Participant 905,=cmd|' /C calc'!A0 "
+        "Eve,=evil,eve@example.edu,Submitted,,10,Yes,-,-,\n"
+    )
     rows = records.rows(course)
     for made in (
         exporting.to_csv(rows, anonymous=False),
@@ -127,7 +155,12 @@ def test_no_cell_is_a_formula(course, sheet, tmp_path):
     ):
         found = read(made, tmp_path / "out.csv")
         assert any("calc" in cell for row in found for cell in row)
-        assert not [cell for row in found for cell in row if cell[:1] in ("=", "+", "@") or re.match("-.", cell)]
+        assert not [
+            cell
+            for row in found
+            for cell in row
+            if cell[:1] in ("=", "+", "@") or re.match("-.", cell)
+        ]
 
 
 @pytest.mark.parametrize("system", System)
@@ -137,8 +170,12 @@ def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, syst
         if system == System.MOODLE:
             return exporting.to_moodle(rows, sheet(MOODLE), anonymous=False)
         if system == System.CANVAS:
-            return exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=False)
-        return {System.CSV: exporting.to_csv, System.GRADESCOPE: exporting.to_gradescope}[system](rows, False)
+            return exporting.to_canvas(
+                rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=False
+            )
+        return {System.CSV: exporting.to_csv, System.GRADESCOPE: exporting.to_gradescope}[system](
+            rows, False
+        )
 
     read(made(), tmp_path / "first.csv")
     second = made()
@@ -157,7 +194,9 @@ def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, syst
 
 def test_anonymous_files_name_nobody(course, sheet, tmp_path):
     rows = records.rows(course)
-    people = {value for student, person in CLASS.items() for value in (student, *person[:3]) if value}
+    people = {
+        value for student, person in CLASS.items() for value in (student, *person[:3]) if value
+    }
     people |= {"Lovelace, Ada", "Ada Lovelace", "Müller, Jörg"}
     for made in (
         exporting.to_csv(rows, anonymous=True),
@@ -166,7 +205,9 @@ def test_anonymous_files_name_nobody(course, sheet, tmp_path):
         exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=True),
     ):
         cells = {cell for row in read(made, tmp_path / "out.csv") for cell in row}
-        assert not cells & people and not [cell for cell in cells if any(name in cell for name in ("Lovelace", "@"))]
+        assert not cells & people and not [
+            cell for cell in cells if any(name in cell for name in ("Lovelace", "@"))
+        ]
     assert cells >= {"501", "7.5"}  # Canvas's number is left, by which it takes the row
 
 
@@ -176,7 +217,8 @@ def test_feedback_for_moodle_is_named_as_its_importer_parts_it(course, sheet, tm
     with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
         names = pages.namelist()
         assert pages.read("al1_901_assignfeedback_file_01-qkv.html") == b"<p>al1</p>"
-    # Moodle takes the second of five parts as its number, the third and fourth as the plugin, the rest as the file.
+    # Moodle takes the second of five parts as its number, the third and fourth as the plugin, the
+    # rest as the file.
     assert [name.split("_", 4)[1:] for name in names] == [
         [number, "assignfeedback", "file", "01-qkv.html"] for number in ("901", "902", "903")
     ]
@@ -190,7 +232,11 @@ def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
         listed = list(csv.DictReader(io.StringIO(pages.read("mail-merge.csv").decode())))
         assert {row["Attachment"] for row in listed} == set(pages.namelist()) - {"mail-merge.csv"}
     (ada,) = (row for row in listed if row["Student"] == "al1")
-    assert (ada["Email"], ada["Points"], ada["Attachment"]) == ("ada@example.edu", "7.5", "al1_01-qkv.html")
+    assert (ada["Email"], ada["Points"], ada["Attachment"]) == (
+        "ada@example.edu",
+        "7.5",
+        "al1_01-qkv.html",
+    )
 
 
 def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
@@ -199,10 +245,15 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
         page = course.graded(row["student_id"], "01-qkv").page
         page.parent.mkdir(parents=True)
         page.write_text(row["student_id"])
-    exporting.feedback(course, exporting.to_csv(rows, anonymous=False), System.CSV, tmp_path / "feedback.zip")
+    exporting.feedback(
+        course, exporting.to_csv(rows, anonymous=False), System.CSV, tmp_path / "feedback.zip"
+    )
     with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
         listed = list(csv.DictReader(io.StringIO(pages.read("mail-merge.csv").decode())))
-        found = {row["Attachment"]: (row["Student"], pages.read(row["Attachment"]).decode()) for row in listed}
+        found = {
+            row["Attachment"]: (row["Student"], pages.read(row["Attachment"]).decode())
+            for row in listed
+        }
     assert found == {
         "a_b_01-qkv.html": ('a"b', 'a"b'),
         "a_b_01-qkv-2.html": ("a_b", "a_b"),
@@ -217,13 +268,20 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
             lambda rows, sheet, known: exporting.to_moodle(rows, sheet(CANVAS), False),
             "no columns Identifier and Grade",
         ),
-        (lambda rows, sheet, known: exporting.to_canvas(rows, sheet(MOODLE), known, False), "no columns Student, ID"),
         (
-            lambda rows, sheet, known: exporting.to_moodle(rows, sheet(MOODLE.replace("10.00", "100")), False),
+            lambda rows, sheet, known: exporting.to_canvas(rows, sheet(MOODLE), known, False),
+            "no columns Student, ID",
+        ),
+        (
+            lambda rows, sheet, known: exporting.to_moodle(
+                rows, sheet(MOODLE.replace("10.00", "100")), False
+            ),
             "Moodle's assignment has 100 points, but 01-qkv has 10",
         ),
         (
-            lambda rows, sheet, known: exporting.to_canvas(rows, sheet(CANVAS.replace("10.00", "8")), known, False),
+            lambda rows, sheet, known: exporting.to_canvas(
+                rows, sheet(CANVAS.replace("10.00", "8")), known, False
+            ),
             "Canvas's assignment has 8 points",
         ),
         (
@@ -260,10 +318,16 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(course, sheet, call, li
 
 @pytest.fixture
 def command(course, tmp_path, monkeypatch, capsys):
-    """Return a function that runs the command, and returns its status and what it said on both ways out."""
+    """Return a function that runs the command, and returns its status and what it said on both
+    ways out.
+    """
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["autograder", "export", *map(str, arguments), "--course", str(course.root)])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["autograder", "export", *map(str, arguments), "--course", str(course.root)],
+        )
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.chdir(tmp_path)
         try:
@@ -284,7 +348,11 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
     assert "=evil is not in the file" in wrong
     shutil.move(course.root / "grades-moodle.csv", tmp_path / "sent.csv")
     status, said, wrong = command(*moodle, "--since", "sent.csv")
-    assert status == 0 and "Nothing was written" in said and not (course.root / "grades-moodle.csv").exists()
+    assert (
+        status == 0
+        and "Nothing was written" in said
+        and not (course.root / "grades-moodle.csv").exists()
+    )
     status, said, wrong = command()
     assert status == 0 and "4 grades: grades.csv" in said
 
@@ -303,12 +371,24 @@ def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
             ["--since", "sent.csv", "--to", "./sent.csv"],
             "sent.csv is also the file of --since, and would be",
         ),
-        (["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"], "is also the file of --sheet"),
+        (
+            ["--for", "moodle", "--sheet", "worksheet.csv", "--to", "worksheet.csv"],
+            "is also the file of --sheet",
+        ),
         (["--feedback", "a.csv", "--to", "a.csv"], "is also the file of --feedback"),
-        (["--since", "sent.csv", "--feedback", "sent.csv"], "is also the file of --since, and would be overwritten."),
+        (
+            ["--since", "sent.csv", "--feedback", "sent.csv"],
+            "is also the file of --since, and would be overwritten.",
+        ),
         (["--to", "."], "is a folder. Name a file with --to."),
-        (["--to", "none/a.csv"], "There is no folder none for a.csv. Make it, or name another with --to."),
-        (["--to", "a.csv", "--feedback", "none/a.zip"], "Make it, or name another with --feedback."),
+        (
+            ["--to", "none/a.csv"],
+            "There is no folder none for a.csv. Make it, or name another with --to.",
+        ),
+        (
+            ["--to", "a.csv", "--feedback", "none/a.zip"],
+            "Make it, or name another with --feedback.",
+        ),
     ],
 )
 def test_a_users_mistake_is_one_line(command, sheet, tmp_path, arguments, line):
@@ -317,13 +397,22 @@ def test_a_users_mistake_is_one_line(command, sheet, tmp_path, arguments, line):
     before = sorted(path.name for path in tmp_path.iterdir())
     status, _, wrong = command(*arguments)
     assert status == 1 and line in wrong and len(wrong.splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == before and not (tmp_path / "sent.csv").stat().st_size
+    assert (
+        sorted(path.name for path in tmp_path.iterdir()) == before
+        and not (tmp_path / "sent.csv").stat().st_size
+    )
 
 
 def test_brackets_in_a_path_are_shown_as_they_are(command, tmp_path):
     (tmp_path / "w [ws26]").mkdir()
-    status, said, _ = command("--to", "w [ws26]/odd[" + "b].csv", "--feedback", "w [ws26]/f[bold].zip")
-    assert status == 0 and "4 grades: w [ws26]/odd[b].csv" in said and "4 pages: w [ws26]/f[bold].zip" in said
+    status, said, _ = command(
+        "--to", "w [ws26]/odd[" + "b].csv", "--feedback", "w [ws26]/f[bold].zip"
+    )
+    assert (
+        status == 0
+        and "4 grades: w [ws26]/odd[b].csv" in said
+        and "4 pages: w [ws26]/f[bold].zip" in said
+    )
     status, said, _ = command("--since", "w [ws26]/odd[b].csv", "--to", "new.csv")
     assert status == 0 and "since w [ws26]/odd[b].csv. Nothing" in said
 

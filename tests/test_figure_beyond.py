@@ -1,4 +1,6 @@
-"""The figure of chapter 12 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 12 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import re
 
@@ -32,7 +34,11 @@ def untrained(course, num_layers=2, num_heads=4, seed=0):
 def as_data(model):
     """A model as the figure has it."""
     numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
-    return {"num_heads": model.blocks[0].num_heads, "num_layers": len(model.blocks), "numbers": numbers}
+    return {
+        "num_heads": model.blocks[0].num_heads,
+        "num_layers": len(model.blocks),
+        "numbers": numbers,
+    }
 
 
 def check_equal(answer, expected):
@@ -44,7 +50,9 @@ def check_equal(answer, expected):
 def test_the_model_equals_the_chapters(course, tmp_path):
     models = [untrained(course, layers, heads) for layers, heads in ((1, 1), (2, 4), (3, 32))]
     images = course["pictures"](5, 4)[0].double()
-    cases = [(model, image, places) for model in models for image in images for places in (True, False)]
+    cases = [
+        (model, image, places) for model in models for image in images for places in (True, False)
+    ]
     answers = figure_tools.in_node(
         tmp_path, "beyond", "m.forward(m.patches(c.image, 4), c.model, c.places)",
         [{"model": as_data(model), "image": image.tolist(), "places": places} for model, image, places in cases],
@@ -71,7 +79,9 @@ def test_patches_of_pictures_that_are_not_square(course):
 
 
 def test_the_pictures_have_two_shapes_beside_each_other(course):
-    """What a picture is said to have on the left is there: drawn again, it covers pixels that are set."""
+    """What a picture is said to have on the left is there: drawn again, it covers pixels that
+    are set.
+    """
     images, left = course["pictures"](4, 50)
     again, same = course["pictures"](4, 50)
     assert torch.equal(images, again) and torch.equal(left, same)
@@ -109,12 +119,15 @@ def test_the_trained_model_names_the_left_shape(course, trained):
     assert course["share_right"](figure.train(1), course["patches"](images, 4).double(), left) < 0.5
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """The model of the page, as it is recorded: trained on another processor, it has other numbers."""
+    """The model of the page, as it is recorded: trained on another processor, it has other
+    numbers.
+    """
     return figure.rebuilt(records.load("12-beyond", 0)["numbers"])
 
 
@@ -213,7 +226,9 @@ def test_pixels_are_drawn_with_the_mouse(chapter, trained):
     box = chapter.locator(f"{FIGURE} .abh-board svg").bounding_box()
 
     def at(row, column):
-        return box["x"] + box["width"] * (column + 0.6) / 16.2, box["y"] + box["height"] * (row + 0.6) / 16.2
+        return box["x"] + box["width"] * (column + 0.6) / 16.2, box["y"] + box["height"] * (
+            row + 0.6
+        ) / 16.2
 
     chapter.mouse.move(*at(3, 2))
     chapter.mouse.down()
@@ -222,7 +237,9 @@ def test_pixels_are_drawn_with_the_mouse(chapter, trained):
     chapter.mouse.up()
     chapter.mouse.move(*at(9, 9))  # not pressed: nothing is drawn
     one = shown(chapter)
-    assert [place for place, dark in enumerate(one["dark"]) if dark] == [3 * 16 + column for column in (2, 3, 4, 5)]
+    assert [place for place, dark in enumerate(one["dark"]) if dark] == [
+        3 * 16 + column for column in (2, 3, 4, 5)
+    ]
     check_shown(trained, one)
     chapter.mouse.click(*at(3, 4))
     assert [place for place, dark in enumerate(shown(chapter)["dark"]) if dark] == [50, 51, 53]

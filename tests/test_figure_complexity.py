@@ -1,4 +1,6 @@
-"""The figure of chapter 09 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 09 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import json
 
@@ -30,8 +32,12 @@ def course():
 
 
 def in_python(course, state, machine):
-    """All that the figure shows of one state, from the chapter's functions, head by head and text by text."""
-    n, c, d, h, b, block = (state[name] for name in ("n", "context", "d_model", "num_heads", "batch", "block"))
+    """All that the figure shows of one state, from the chapter's functions, head by head and
+    text by text.
+    """
+    n, c, d, h, b, block = (
+        state[name] for name in ("n", "context", "d_model", "num_heads", "batch", "block")
+    )
     size, head = figure.DTYPES[state["dtype"]], d // h
 
     def alike(count, cost):
@@ -48,9 +54,14 @@ def in_python(course, state, machine):
     ]
     by_formula = (8 + 16 * block) * n * d**2 + 4 * n * (c + n) * d
     assert sum(operations for operations, _ in steps) == b * by_formula
-    floors = [course["floor"](*step, size, machine["speed"][state["dtype"]], machine["bandwidth"]) for step in steps]
+    floors = [
+        course["floor"](*step, size, machine["speed"][state["dtype"]], machine["bandwidth"])
+        for step in steps
+    ]
     least = [max(one) for one in floors]
-    parameters = sum(rows * columns for rows, columns in 4 * [(d, d)] + block * [(d, 4 * d), (4 * d, d)])
+    parameters = sum(
+        rows * columns for rows, columns in 4 * [(d, d)] + block * [(d, 4 * d), (4 * d, d)]
+    )
     biases = 4 * d + block * (4 * d + d)
     kept = [parameters + biases, 5 * b * n * d, 2 * b * h * n * (c + n), 2 * b * c * d]
     memory = [size * numbers for numbers in kept]
@@ -74,7 +85,9 @@ def check_equal(answer, expected):
     answer = dict(answer)
     answer["steps"] = [[step["operations"], step["numbers"]] for step in answer["steps"]]
     answer["floors"] = [[floor["arithmetic"], floor["traffic"]] for floor in answer["floors"]]
-    answer["memory"] = [answer["memory"][name] for name in ("parameters", "tokens", "weights", "cache")]
+    answer["memory"] = [
+        answer["memory"][name] for name in ("parameters", "tokens", "weights", "cache")
+    ]
     answer["shares"] = [answer["shares"][name] for name in ("parameters", "cache")]
     assert answer.pop("limit") == expected["limit"]
     for name, value in expected.items():
@@ -82,16 +95,24 @@ def check_equal(answer, expected):
             np.testing.assert_allclose(answer[name], value, rtol=1e-12, err_msg=name)
 
 
-# ---- under node ------------------------------------------------------------------------------------------
+# ---- under node
+# ------------------------------------------------------------------------------------------
 
 
 def test_costs_equal_the_chapters(course, tmp_path):
     rng, states = np.random.default_rng(9), []
     for _ in range(200):
         state = {name: int(rng.choice(stops)) for name, stops in figure.STOPS.items()}
-        states.append(state | {"dtype": str(rng.choice(list(figure.DTYPES))), "block": int(rng.integers(2))})
-    cases = [{"state": state, "bytes": figure.DTYPES[state["dtype"]], "machine": CARD} for state in states]
-    answers = figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, c.bytes, c.machine)", cases)
+        states.append(
+            state | {"dtype": str(rng.choice(list(figure.DTYPES))), "block": int(rng.integers(2))}
+        )
+    cases = [
+        {"state": state, "bytes": figure.DTYPES[state["dtype"]], "machine": CARD}
+        for state in states
+    ]
+    answers = figure_tools.in_node(
+        tmp_path, "complexity", "m.cost(c.state, c.bytes, c.machine)", cases
+    )
     for state, answer in zip(states, answers, strict=True):
         check_equal(answer, in_python(course, state, CARD))
     assert {answer["limit"] for answer in answers} == {"arithmetic", "traffic", "size"}
@@ -109,16 +130,26 @@ def test_products_cost_what_entry_by_entry_counting_finds(course, tmp_path):
 def test_the_costs_cross_at_twice_the_width(tmp_path):
     states = [figure.START | {"d_model": d, "n": 2 * d} for d in figure.STOPS["d_model"]]
     cases = [{"state": state, "machine": CARD} for state in states]
-    answers = figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", cases)
+    answers = figure_tools.in_node(
+        tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", cases
+    )
     assert answers == [1] * len(states)
-    whole = [{**case, "state": case["state"] | {"block": 1, "n": 6 * case["state"]["d_model"]}} for case in cases]
-    assert figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", whole) == answers
+    whole = [
+        {**case, "state": case["state"] | {"block": 1, "n": 6 * case["state"]["d_model"]}}
+        for case in cases
+    ]
+    assert (
+        figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).ratio", whole)
+        == answers
+    )
 
 
 def test_a_machine_whose_memory_is_unknown_never_runs_out(tmp_path):
     state = figure.START | {"n": figure.STOPS["n"][-1]}
     cases = [{"state": state, "machine": CARD | {"memory": memory}} for memory in (0, 1e9)]
-    answers = figure_tools.in_node(tmp_path, "complexity", "m.cost(c.state, 4, c.machine).limit", cases)
+    answers = figure_tools.in_node(
+        tmp_path, "complexity", "m.cost(c.state, 4, c.machine).limit", cases
+    )
     assert answers[0] != "size" and answers[1] == "size"
 
 
@@ -132,11 +163,19 @@ def test_numbers_have_units(tmp_path):
 
 
 def test_each_thing_to_try_is_what_the_page_says_of_it(course):
-    short, crossing, long, many, token, _card = (in_python(course, state, CARD) for state in figure.TRIES)
+    short, crossing, long, many, token, _card = (
+        in_python(course, state, CARD) for state in figure.TRIES
+    )
     assert (short["least"][0] + short["least"][4]) / short["total"] > 0.5
-    assert crossing["ratio"] == 1 and crossing["steps"][2][0] == 0 and crossing["least"][2] > crossing["floors"][1][0]
+    assert (
+        crossing["ratio"] == 1
+        and crossing["steps"][2][0] == 0
+        and crossing["least"][2] > crossing["floors"][1][0]
+    )
     assert long["ratio"] == 16 and long["memory"][2] > 50 * sum(long["memory"][:2])
-    assert many["memory"][2] == 8 * long["memory"][2] and sum(many["memory"][:2]) == sum(long["memory"][:2])
+    assert many["memory"][2] == 8 * long["memory"][2] and sum(many["memory"][:2]) == sum(
+        long["memory"][:2]
+    )
     assert sum(step[0] for step in many["steps"]) == sum(step[0] for step in long["steps"])
     assert token["limit"] == "traffic"
     parameters, cache = token["shares"]
@@ -150,14 +189,21 @@ def test_each_thing_to_try_is_what_the_page_says_of_it(course):
 
 def test_a_gpus_record_gives_what_is_in_it_and_nothing_else():
     assert gpu_record.card(RECORD) == CARD
-    assert gpu_record.read("data/nothing.json") == {} and gpu_record.read("data/gpu.json")["machine"]["device"]
+    assert (
+        gpu_record.read("data/nothing.json") == {}
+        and gpu_record.read("data/gpu.json")["machine"]["device"]
+    )
     unknown = {name: value for name, value in RECORD["machine"].items() if name != "memory_gb"}
     assert gpu_record.card({**RECORD, "machine": unknown})["memory"] == 0
     row = {"implementation": "naive", "n": 512, "direction": "forward", "milliseconds": 2.0}
     too_large = row | {"n": 1024, "milliseconds": None}
     found = gpu_record.rows({"attention": [row, too_large]}, "attention", direction="forward")
     assert found == {"naive": {512: row}}
-    for record in ({}, {"machine": RECORD["machine"]}, {"attention": [row | {"direction": "backward"}]}):
+    for record in (
+        {},
+        {"machine": RECORD["machine"]},
+        {"attention": [row | {"direction": "backward"}]},
+    ):
         assert gpu_record.card(record) is None
         assert gpu_record.rows(record, "attention", direction="forward") == {}
 
@@ -166,13 +212,21 @@ def test_a_table_of_a_record_has_no_line_with_a_gap():
     head = ["what", "tables", "fused"]
     assert gpu_record.table(head, [["time", 3, None], ["bytes", None, None]]) == ""
     made = gpu_record.table(head, [["time", 3, None], ["bytes", "1 GB", 0]])
-    assert made.splitlines() == ["| what | tables | fused |", "| --- | ---: | ---: |", "| bytes | 1 GB | 0 |"]
+    assert made.splitlines() == [
+        "| what | tables | fused |",
+        "| --- | ---: | ---: |",
+        "| bytes | 1 GB | 0 |",
+    ]
 
 
 def test_a_box_names_each_part_that_was_not_measured():
     parts = {"attention": "attention", "rnn": "a GRU", "layer": "a layer"}
     said = gpu_record.awaits({"attention": [], "layer": [1]}, parts)
-    assert "measures attention and a GRU," in said and gpu_record.COMMAND in said and "layer" not in said
+    assert (
+        "measures attention and a GRU," in said
+        and gpu_record.COMMAND in said
+        and "layer" not in said
+    )
     assert "measures attention, a GRU and a layer," in gpu_record.awaits({}, parts)
     assert said in gpu_record.box({"attention": [], "layer": [1]}, parts).data
     whole = {name: [1] for name in parts}
@@ -199,7 +253,8 @@ def test_the_last_crossing_counts(ratios, said):
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(64, "64 bytes"), (4.2e6, "4.2 MB"), (3.2e9, "3.2 GB"), (25.3e9, "25 GB"), (3.2e14, "320 TB")]
+    ("count", "said"),
+    [(64, "64 bytes"), (4.2e6, "4.2 MB"), (3.2e9, "3.2 GB"), (25.3e9, "25 GB"), (3.2e14, "320 TB")],
 )
 def test_sizes_in_sentences(count, said):
     assert figure.size(count) == said
@@ -221,7 +276,8 @@ def test_the_figure_refuses_what_it_cannot_show():
         figure.ComplexityFigure([CARD], state=figure.START | {"n": 1000})
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -245,8 +301,12 @@ def shown(page):
 @pytest.fixture
 def machines(chapter):
     """What the page was built with, read from the page itself."""
-    states = json.loads(chapter.locator('script[type="application/vnd.jupyter.widget-state+json"]').text_content())
-    (found,) = [one["state"]["machines"] for one in states["state"].values() if "machines" in one["state"]]
+    states = json.loads(
+        chapter.locator('script[type="application/vnd.jupyter.widget-state+json"]').text_content()
+    )
+    (found,) = [
+        one["state"]["machines"] for one in states["state"].values() if "machines" in one["state"]
+    ]
     return found
 
 
@@ -259,8 +319,12 @@ def check_shown(page, course, machines, **wanted):
     expected = in_python(course, state, machines[state["machine"]])
     check_equal(one["now"], expected)
     longest = max(expected["least"])
-    np.testing.assert_allclose(one["arithmetic"], [100 * a / longest for a, _ in expected["floors"]], atol=0.01)
-    np.testing.assert_allclose(one["traffic"], [100 * t / longest for _, t in expected["floors"]], atol=0.01)
+    np.testing.assert_allclose(
+        one["arithmetic"], [100 * a / longest for a, _ in expected["floors"]], atol=0.01
+    )
+    np.testing.assert_allclose(
+        one["traffic"], [100 * t / longest for _, t in expected["floors"]], atol=0.01
+    )
     assert one["outputs"] == [state[name] for name in figure.STOPS]
     assert one["off"] == ([] if state["block"] else ["MLP"])
     assert all(label and "{" not in label and "NaN" not in label for label in one["labels"])
@@ -285,7 +349,9 @@ def test_sliders_and_choices_show_pythons_numbers(chapter, course, machines):
     for number, (name, stops) in enumerate(figure.STOPS.items()):
         for at in (0, len(stops) - 1):
             chapter.locator(f"{FIGURE} input[type=range]").nth(number).evaluate(
-                "(input, at) => { input.value = at; input.dispatchEvent(new Event('input', { bubbles: true })); }", at
+                "(input, at) => { input.value = at; input.dispatchEvent(new Event('input', { "
+                "bubbles: true })); }",
+                at,
             )
             check_shown(chapter, course, machines, **{name: stops[at]})
     chapter.locator(f"{FIGURE} .abh-summary", has_text="can’t run").wait_for(timeout=3000)
@@ -293,7 +359,9 @@ def test_sliders_and_choices_show_pythons_numbers(chapter, course, machines):
     check_shown(chapter, course, machines, dtype="bfloat16")
     chapter.locator(FIGURE).get_by_role("radio", name="whole block").check(force=True)
     check_shown(chapter, course, machines, block=1)
-    chapter.locator(f"{FIGURE} .abh-summary", has_text="The block takes at least").wait_for(timeout=3000)
+    chapter.locator(f"{FIGURE} .abh-summary", has_text="The block takes at least").wait_for(
+        timeout=3000
+    )
 
 
 @pytest.mark.slow

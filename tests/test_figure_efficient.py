@@ -1,4 +1,6 @@
-"""The figure of chapter 10 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 10 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import re
 
@@ -64,11 +66,16 @@ def in_python(qkv, state):
 
 def check_equal(answer, expected):
     for name, values in expected.items():
-        found = answer["kept"] if name == "kept" else [answer["rows"][one][name] for one in figure.METHODS]
+        found = (
+            answer["kept"]
+            if name == "kept"
+            else [answer["rows"][one][name] for one in figure.METHODS]
+        )
         np.testing.assert_allclose(found, values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-# ---- under node ------------------------------------------------------------------------------------------
+# ---- under node
+# ------------------------------------------------------------------------------------------
 
 
 def random_qkv(seed):
@@ -80,7 +87,9 @@ def test_the_table_equals_pythons(tmp_path):
     rng, states = np.random.default_rng(10), list(figure.TRIES)
     for _ in range(20):
         state = {name: int(rng.choice(stops)) for name, stops in figure.STOPS.items()}
-        states.append(state | {"head": int(rng.integers(4)), "method": str(rng.choice(figure.METHODS))})
+        states.append(
+            state | {"head": int(rng.integers(4)), "method": str(rng.choice(figure.METHODS))}
+        )
     qkv = random_qkv(0)
     cases = [{"qkv": qkv.tolist(), "state": state} for state in states]
     answers = figure_tools.in_node(tmp_path, "efficient", "m.compare(c.qkv, c.state)", cases)
@@ -109,7 +118,9 @@ def test_windows_equal_a_mask_and_the_chapters_rows(tmp_path, course):
         S = (Q @ K.mT / 8**0.5).masked_fill((i - j).abs() > window, -torch.inf)
         expected = S.softmax(-1) @ V
         case = {"qkv": [Q.tolist(), K.tolist(), V.tolist()], "window": window}
-        (answer,) = figure_tools.in_node(tmp_path, "efficient", "m.local(...c.qkv, c.window)", [case])
+        (answer,) = figure_tools.in_node(
+            tmp_path, "efficient", "m.local(...c.qkv, c.window)", [case]
+        )
         np.testing.assert_allclose(answer["Z"], expected, atol=1e-12)
         np.testing.assert_allclose(answer["A"], S.softmax(-1), atol=1e-12)
         np.testing.assert_allclose(figure.windowed(Q, K, V, window), expected, atol=1e-12)
@@ -132,7 +143,9 @@ def test_averages_of_heads(tmp_path):
     heads = random_qkv(4)[0]
     for count in figure.STOPS["num_kv_heads"]:
         case = {"heads": heads.tolist(), "count": count}
-        (answer,) = figure_tools.in_node(tmp_path, "efficient", "m.pooled(c.heads, c.count)", [case])
+        (answer,) = figure_tools.in_node(
+            tmp_path, "efficient", "m.pooled(c.heads, c.count)", [case]
+        )
         np.testing.assert_allclose(answer, figure.averaged(heads, count), atol=1e-12)
 
 
@@ -174,7 +187,8 @@ def test_the_figure_refuses_what_it_cannot_show(model):
         figure.EfficientFigure(model, state=figure.START | {"chunk": 5})
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -202,11 +216,14 @@ def check_shown(page, model, **wanted):
     state = one["now"]["state"]
     assert {name: state[name] for name in wanted} == wanted
     expected = in_python(figure.inputs(model), state)
-    # The page was built elsewhere perhaps: what was trained may differ in a few digits, but counts may not.
+    # The page was built elsewhere perhaps: what was trained may differ in a few digits, but counts
+    # may not.
     assert one["pairs"] == expected["pairs"]
     assert one["outputs"] == [state[name] for name in figure.STOPS]
     assert one["chosen"] == [figure.TEXT["methods"][figure.METHODS.index(state["method"])]]
-    assert one["errors"][:2] == ["0", "0"] and all(text[-1] == "%" or text == "0" for text in one["errors"])
+    assert one["errors"][:2] == ["0", "0"] and all(
+        text[-1] == "%" or text == "0" for text in one["errors"]
+    )
     np.testing.assert_allclose(np.sum(np.reshape(one["opacities"], (24, 24)), -1), 1, atol=1e-3)
     assert one["out"] == (24**2 - expected["pairs"][2] if state["method"] == "window" else 0)
     assert "{" not in one["label"] and "NaN" not in one["label"]
@@ -232,7 +249,9 @@ def test_a_slider_chooses_its_method(chapter, model):
     for number, (name, stops) in enumerate(figure.STOPS.items()):
         for at in (0, len(stops) - 1):
             chapter.locator(f"{FIGURE} input[type=range]").nth(number).evaluate(
-                "(input, at) => { input.value = at; input.dispatchEvent(new Event('input', { bubbles: true })); }", at
+                "(input, at) => { input.value = at; input.dispatchEvent(new Event('input', { "
+                "bubbles: true })); }",
+                at,
             )
             check_shown(chapter, model, **{name: stops[at], "method": methods[name]})
     chapter.locator(FIGURE).get_by_role("radio", name="Linear").check(force=True)

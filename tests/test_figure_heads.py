@@ -1,4 +1,6 @@
-"""The figure of chapter 08 shows what the chapter's own model does without the heads that are cut."""
+"""The figure of chapter 08 shows what the chapter's own model does without the heads that are
+cut.
+"""
 
 import itertools
 import json
@@ -39,7 +41,9 @@ def trained(course):
 
 
 def without(course, model, cut, windows):
-    """Loss, far and past verbs, forms and weights without some heads, with the page's own functions, straight on."""
+    """Loss, far and past verbs, forms and weights without some heads, with the page's own
+    functions, straight on.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     for layer, block in enumerate(model.blocks):
@@ -49,7 +53,10 @@ def without(course, model, cut, windows):
 
     def forms(words):
         y = model(figure.numbers_of(words))[0, -1].softmax(-1)
-        return [sum(y[course["VOCABULARY"].index(verb[k])].item() for verb in course["VERBS"]) for k in range(3)]
+        return [
+            sum(y[course["VOCABULARY"].index(verb[k])].item() for verb in course["VERBS"])
+            for k in range(3)
+        ]
 
     shares = [
         np.mean([np.argmax(forms(words)) == right for words, right in verbs])
@@ -69,7 +76,9 @@ def without(course, model, cut, windows):
 
 
 def check_left(answer, expected):
-    """What the figure computes is what the page's functions say, to the digits that it was given."""
+    """What the figure computes is what the page's functions say, to the digits that it was
+    given.
+    """
     for name, exact in (("loss", 6e-5), ("far", 6e-5), ("past", 6e-5), ("forms", 6e-5)):
         np.testing.assert_allclose(answer[name], expected[name], atol=exact, err_msg=name)
     for mine, theirs in zip(answer["weights"], expected["weights"], strict=True):
@@ -90,14 +99,17 @@ def test_what_is_left_is_what_the_chapter_computes(course, untrained, tmp_path, 
 def test_a_cost_is_the_difference_to_the_whole(untrained, tmp_path):
     _, found = untrained
     shown = figure.HeadsFigure(found)
-    cases = [{"found": shown.found, "shape": shown.shape, "cut": cut} for cut in ([], [(0, 3)], HEADS)]
+    cases = [
+        {"found": shown.found, "shape": shown.shape, "cut": cut} for cut in ([], [(0, 3)], HEADS)
+    ]
     costs = figure_tools.in_node(tmp_path, "heads", "m.cost(c.found, c.shape, c.cut)", cases)
     loss = found["loss"].round(decimals=4)
     np.testing.assert_allclose(costs, (loss[[255, 255 - 16, 0]] - loss[255]).tolist(), atol=1e-9)
 
 
 def test_the_first_layer_looks_the_same_whatever_is_cut(untrained):
-    # So the figure is given one row of weights for each head there, and 16 for each of the last layer.
+    # So the figure is given one row of weights for each head there, and 16 for each of the last
+    # layer.
     for weights in untrained[1]["weights"]:
         assert torch.equal(weights[:, 0], weights[:1, 0].expand_as(weights[:, 0]))
         blocks = weights[:, 1].unflatten(0, (16, 16))
@@ -135,8 +147,13 @@ def test_picks_are_what_the_buttons_say():
     cost = dict(zip(HEADS, (0.05, 0.3, 0.2, 0.01, 0.4, 0.02, 0.03, 0.5), strict=True))
     for place, kept in enumerate(itertools.product((0, 1), repeat=8)):
         cut = [head for head, keep in zip(HEADS, kept, strict=True) if not keep]
-        loss[place] = 1 + sum(cost[head] for head in cut) + (0.2 if {(0, 0), (1, 2)} <= set(cut) else 0)
-    looks = [torch.zeros(256, 2, 4, len(words.split())) for words in (figure.FAR, figure.PAST, figure.NEAR)]
+        loss[place] = (
+            1 + sum(cost[head] for head in cut) + (0.2 if {(0, 0), (1, 2)} <= set(cut) else 0)
+        )
+    looks = [
+        torch.zeros(256, 2, 4, len(words.split()))
+        for words in (figure.FAR, figure.PAST, figure.NEAR)
+    ]
     looks[0][:, 1, 2, 2] = 0.9
     looks[1][:, 1, 0, 1], looks[1][:, 1, 3, 1] = 0.5, 0.7
     assert figure.picks({"loss": loss, "weights": looks}, [2, 4]) == {
@@ -154,7 +171,8 @@ def test_training_is_the_same_each_time_and_leaves_the_generator_alone():
         assert torch.equal(mine, theirs) and mine.dtype == torch.float64
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -198,7 +216,9 @@ def test_things_to_try_cut_what_they_say(chapter, course, trained):
     for name in ("past", "also", "subject", "pair", "idle", "none", "whole"):
         chapter.locator(FIGURE).get_by_role("button", name=TEXT[f"try_{name}"], exact=True).click()
         one = shown(chapter)
-        assert one["now"]["cut"] == picks.get(name, [list(head) for head in HEADS] if name == "none" else [])
+        assert one["now"]["cut"] == picks.get(
+            name, [list(head) for head in HEADS] if name == "none" else []
+        )
         check_shown(course, model, one)
 
 
@@ -225,8 +245,15 @@ def test_heads_are_cut_and_given_back_one_by_one(chapter, course, trained):
 def test_the_data_of_the_figure_is_small(site, page):
     page.goto(site + PAGE)
     page.locator(f"{FIGURE} input").first.wait_for(state="attached", timeout=30_000)
-    states = page.locator('script[type="application/vnd.jupyter.widget-state+json"]').all_inner_texts()
-    found = [data for state in states for data in json.loads(state)["state"].values() if "picks" in data["state"]]
+    states = page.locator(
+        'script[type="application/vnd.jupyter.widget-state+json"]'
+    ).all_inner_texts()
+    found = [
+        data
+        for state in states
+        for data in json.loads(state)["state"].values()
+        if "picks" in data["state"]
+    ]
     assert len(found) == 1 and len(json.dumps(found[0]["state"]["found"])) < 60_000
 
 

@@ -11,7 +11,11 @@ from servers import jupyter
 
 ROOT = Path(__file__).resolve().parent.parent
 # A figure is a module of Python and one of JavaScript, of one name.
-FIGURES = [path.stem for path in sorted((ROOT / "book" / "figures").glob("*.py")) if path.with_suffix(".js").exists()]
+FIGURES = [
+    path.stem
+    for path in sorted((ROOT / "book" / "figures").glob("*.py"))
+    if path.with_suffix(".js").exists()
+]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +24,10 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lab")
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     for name in FIGURES:
-        code = f"import sys\nsys.path.insert(0, {str(ROOT / 'book')!r})\nfrom figures import {name}\n{name}.demo()"
+        code = (
+            f"import sys\nsys.path.insert(0, {str(ROOT / 'book')!r})\nfrom figures import "
+            f"{name}\n{name}.demo()"
+        )
         cell = nbformat.v4.new_code_cell(code)
         notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
         nbformat.write(notebook, folder / f"{name}.ipynb")
@@ -29,7 +36,9 @@ def lab(tmp_path_factory):
 
 
 def answer(dialog):
-    """Say yes to a dialog of Lab, or close one that asks nothing; a failing test shows what it said."""
+    """Say yes to a dialog of Lab, or close one that asks nothing; a failing test shows what it
+    said.
+    """
     print("Lab asked:", dialog.inner_text())
     dialog.locator(".jp-Dialog-footer button").last.click()
 
@@ -37,18 +46,24 @@ def answer(dialog):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize(  # each opens Lab anew: one in `make test`, the others are long
-    "name", [pytest.param(name, marks=() if name == "qkv" else pytest.mark.long) for name in FIGURES]
+    "name",
+    [pytest.param(name, marks=() if name == "qkv" else pytest.mark.long) for name in FIGURES],
 )
 def test_the_figure_works_in_jupyterlab(lab, page, name):
     address, token = lab
-    # Lab asks now and then, on a busy machine: which kernel, or whether to go on without the server.
+    # Lab asks now and then, on a busy machine: which kernel, or whether to go on without the
+    # server.
     page.add_locator_handler(page.locator(".jp-Dialog"), answer)
-    page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")  # without the tabs of the test before
+    # without the tabs of the test before
+    page.goto(f"{address}lab/tree/{name}.ipynb?reset&token={token}")
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content").first
     cell.click(timeout=60_000)
     figure = page.locator(".jp-OutputArea .abh-figure")
-    runs = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").filter(has_text=re.compile(r"\[[*\d]+\]"))
-    for _ in range(6):  # Lab drops a run that comes before its kernel is ready; a run too many clears what it shows
+    runs = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").filter(
+        has_text=re.compile(r"\[[*\d]+\]")
+    )
+    # Lab drops a run that comes before its kernel is ready; a run too many clears what it shows
+    for _ in range(6):
         cell.click()
         page.keyboard.press("Control+Enter")
         with contextlib.suppress(TimeoutError):

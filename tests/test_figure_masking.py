@@ -1,4 +1,6 @@
-"""The figures of chapter 05 compute what the chapter's own Python computes, and round as NumPy and torch round."""
+"""The figures of chapter 05 compute what the chapter's own Python computes, and round as NumPy
+and torch round.
+"""
 
 import json
 
@@ -33,7 +35,9 @@ def course():
 
 
 def hard_numbers():
-    """Numbers where rounding goes wrong: ties, subnormals, the edges of each format, NaN and infinity."""
+    """Numbers where rounding goes wrong: ties, subnormals, the edges of each format, NaN and
+    infinity.
+    """
     rng = np.random.default_rng(20261122)
     x = rng.normal(size=4000) * 10.0 ** rng.uniform(-50, 42, size=4000)
     edges = []
@@ -41,9 +45,16 @@ def hard_numbers():
         for power in (low - bits, low - bits + 1, low - bits + 2, low - 1, low, 0, high, high + 1):
             for steps in range(5):  # halves, quarters and a hair beside them
                 tie = 2.0**power * (1 + steps * 2.0 ** (-bits - 1))
-                edges += [tie, np.nextafter(tie, np.inf), np.nextafter(tie, 0), 2 * tie - 2.0**power]
+                edges += [
+                    tie,
+                    np.nextafter(tie, np.inf),
+                    np.nextafter(tie, 0),
+                    2 * tie - 2.0**power,
+                ]
     edges = np.array(edges)
-    return np.concatenate([x, edges, -edges, [0.0, -0.0, np.inf, -np.inf, np.nan, -1e9, -1e6, -1e4, 65519.99, 65520]])
+    return np.concatenate(
+        [x, edges, -edges, [0.0, -0.0, np.inf, -np.inf, np.nan, -1e9, -1e6, -1e4, 65519.99, 65520]]
+    )
 
 
 def same(found, expected):
@@ -76,16 +87,26 @@ def random_rows(number=400):
         s = rng.normal(size=n) * 10 ** rng.uniform(-2, 7)
         allowed = rng.random(n) < rng.choice([0.0, 0.5, 1.0], p=[0.2, 0.6, 0.2])
         fill = figure.FILLS[i % len(figure.FILLS)]
-        cases.append({"s": s.tolist(), "allowed": allowed.tolist(), "fill": fill, "kind": KINDS[i % 3]})
-    cases.append({"s": [1e30, -1e30, 5.0], "allowed": [True, False, False], "fill": -np.inf, "kind": "bf16"})
+        cases.append(
+            {"s": s.tolist(), "allowed": allowed.tolist(), "fill": fill, "kind": KINDS[i % 3]}
+        )
+    cases.append(
+        {"s": [1e30, -1e30, 5.0], "allowed": [True, False, False], "fill": -np.inf, "kind": "bf16"}
+    )
     cases.append({"s": [1e6, 2.0], "allowed": [True, True], "fill": None, "kind": "fp16"})
     return cases
 
 
 def rows_in_node(tmp_path, cases):
-    sent = [{**c, "fill": None if c["fill"] is None else str(c["fill"]).replace("inf", "Infinity")} for c in cases]
+    sent = [
+        {**c, "fill": None if c["fill"] is None else str(c["fill"]).replace("inf", "Infinity")}
+        for c in cases
+    ]
     names = ", ".join(f"{name}: {WRITE % f'r.{name}'}" for name in ROWS[1:])
-    row = "m.filledRow(c.s, c.allowed, c.fill === null ? null : Number(c.fill), c.kind, c.shift ?? true)"
+    row = (
+        "m.filledRow(c.s, c.allowed, c.fill === null ? null : Number(c.fill), c.kind, c.shift "
+        "?? true)"
+    )
     return figure_tools.in_node(tmp_path, "masking", f"((r) => ({{ {names} }}))({row})", sent)
 
 
@@ -97,11 +118,19 @@ def test_rows_equal_the_chapter(course, tmp_path):
         s, allowed = np.array(case["s"]), np.array(case["allowed"])
         expected = course["filled_weights"](s, allowed, case["fill"], case["kind"])
         found = numbers(answer["weights"])
-        # exp of node and of NumPy may differ in a double's last bit: then a rounding may fall to the other side
+        # exp of node and of NumPy may differ in a double's last bit: then a rounding may fall to
+        # the other side
         exact += np.array_equal(found, expected, equal_nan=True)
         bits, low, _ = course["FORMATS"][case["kind"]]
-        np.testing.assert_allclose(found, expected, rtol=4 * 2.0**-bits, atol=2.0 ** (low - bits + 2))
-        seen |= {(case["kind"], "nan" if np.isnan(found).any() else "leak" if found[~allowed].any() else "fine")}
+        np.testing.assert_allclose(
+            found, expected, rtol=4 * 2.0**-bits, atol=2.0 ** (low - bits + 2)
+        )
+        seen |= {
+            (
+                case["kind"],
+                "nan" if np.isnan(found).any() else "leak" if found[~allowed].any() else "fine",
+            )
+        }
     assert exact >= len(cases) - 2
     assert len(seen) == 9, seen  # every outcome in every format
 
@@ -116,11 +145,13 @@ def test_rows_are_close_to_those_of_torch(course, tmp_path):
         closed = ~torch.tensor(case["allowed"])
         filled = torch.where(closed, score + torch.tensor(case["fill"], dtype=dtype), score)
         rounded = np.array_equal(numbers(answer["filled"]), filled.double().numpy(), equal_nan=True)
-        assert rounded or case["kind"] == "bf16"  # a double rounds once to bfloat16, torch goes through float32
+        # a double rounds once to bfloat16, torch goes through float32
+        assert rounded or case["kind"] == "bf16"
         theirs, ours = torch.softmax(filled.double(), -1).numpy(), numbers(answer["weights"])
         assert np.array_equal(np.isnan(theirs), np.isnan(ours))
         bits = course["FORMATS"][case["kind"]][0]
-        # the difference t - max is rounded, by up to half of 2**(1 - bits) times itself, 32 where weights are not 0
+        # the difference t - max is rounded, by up to half of 2**(1 - bits) times itself, 32 where
+        # weights are not 0
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=40 * 2.0**-bits)
 
 
@@ -136,7 +167,9 @@ def test_ours_is_softmax_over_the_allowed_keys(course, tmp_path):
 
 
 def test_with_doubles_the_guard_is_the_chapters_softmax(course, tmp_path):
-    """Without a shift, as the chapter does it by hand; the unguarded row is the same, or NaN where it is empty."""
+    """Without a shift, as the chapter does it by hand; the unguarded row is the same, or NaN
+    where it is empty.
+    """
     rng = np.random.default_rng(11)
     cases = []
     for _ in range(60):
@@ -158,13 +191,19 @@ def test_with_doubles_the_guard_is_the_chapters_softmax(course, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert not found[~allowed].any() or np.isnan(found).all()
         filled = numbers(answer["filled"])
-        assert np.array_equal(filled[allowed], np.array(case["s"])[allowed]) and (filled[~allowed] == -np.inf).all()
+        assert (
+            np.array_equal(filled[allowed], np.array(case["s"])[allowed])
+            and (filled[~allowed] == -np.inf).all()
+        )
 
 
 def test_doubles_are_not_rounded(tmp_path):
     x = hard_numbers()
     (answer,) = figure_tools.in_node(
-        tmp_path, "masking", WRITE % f"Array.from({READ}).map((v) => m.roundTo(v, 'fp64'))", [{"x": halves(x)}]
+        tmp_path,
+        "masking",
+        WRITE % f"Array.from({READ}).map((v) => m.roundTo(v, 'fp64'))",
+        [{"x": halves(x)}],
     )
     assert same(numbers(answer), x)
 
@@ -177,7 +216,9 @@ def test_verdicts(tmp_path):
         {"w": ["NaN", "NaN"], "a": [False, True], "kind": "nan", "leak": None},
     ]
     for case, answer in zip(
-        cases, figure_tools.in_node(tmp_path, "masking", "m.verdict(c.w.map(Number), c.a)", cases), strict=True
+        cases,
+        figure_tools.in_node(tmp_path, "masking", "m.verdict(c.w.map(Number), c.a)", cases),
+        strict=True,
     ):
         assert answer == {"kind": case["kind"], "leak": case["leak"]}
 
@@ -216,11 +257,16 @@ def test_presets_follow_the_chapter(course):
 def test_the_other_word_changes_its_own_row_column_and_value_only():
     assert np.array_equal(figure.OTHER_POWERS[:-1, :-1], figure.POWERS[:-1, :-1])
     assert (figure.OTHER_POWERS[:-1, -1] != figure.POWERS[:-1, -1]).all()
-    assert np.array_equal(figure.OTHER_V[:-1], figure.V[:-1]) and (figure.OTHER_V[-1] != figure.V[-1]).all()
+    assert (
+        np.array_equal(figure.OTHER_V[:-1], figure.V[:-1])
+        and (figure.OTHER_V[-1] != figure.V[-1]).all()
+    )
 
 
 def test_the_buttons_have_names():
-    assert len(TEXT["tries"]) == len(figure.TRIES) and len(TEXT["machine_tries"]) == len(figure.MACHINE_TRIES)
+    assert len(TEXT["tries"]) == len(figure.TRIES) and len(TEXT["machine_tries"]) == len(
+        figure.MACHINE_TRIES
+    )
 
 
 @pytest.mark.parametrize("page", ["05-masking", "05-masking-deeper"])
@@ -240,7 +286,8 @@ def test_the_figure_refuses_sizes_that_do_not_fit():
         figure.MaskingFigure(presets={"causal": np.ones((5, 4))})
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -262,7 +309,10 @@ def shown(page):
       };
     }""")
     exact = [
-        {name: np.array([float(x.replace("Infinity", "inf")) for x in row[name]]) for name in (*ROWS, "output")}
+        {
+            name: np.array([float(x.replace("Infinity", "inf")) for x in row[name]])
+            for name in (*ROWS, "output")
+        }
         for row in json.loads(found["rows"])
     ]
     return {**found, "rows": exact}
@@ -270,11 +320,15 @@ def shown(page):
 
 def number(text):
     """The number that is written in a square."""
-    return {"NaN": np.nan, "−∞": -np.inf, "<.001": 0.00025}.get(text) or float(text.replace("−", "-"))
+    return {"NaN": np.nan, "−∞": -np.inf, "<.001": 0.00025}.get(text) or float(
+        text.replace("−", "-")
+    )
 
 
 def check_shown(course, now, mask, fill=None, kind="fp64", exponent=0.0, other=False):
-    """Everything on show follows from the mask, the fill, the format, the scale and the last word."""
+    """Everything on show follows from the mask, the fill, the format, the scale and the last
+    word.
+    """
     mask = np.array(mask, dtype=bool)
     assert np.array_equal(now["mask"], mask)
     powers, values = (figure.OTHER_POWERS, figure.OTHER_V) if other else (figure.POWERS, figure.V)
@@ -284,7 +338,10 @@ def check_shown(course, now, mask, fill=None, kind="fp64", exponent=0.0, other=F
             expected = course["masked_weights"](scores[i], allowed)
             if fill is not None and not allowed.any():
                 expected = np.full(4, np.nan)
-            filled, exps = np.where(allowed, scores[i], -np.inf), np.where(allowed, np.exp(scores[i]), 0)
+            filled, exps = (
+                np.where(allowed, scores[i], -np.inf),
+                np.where(allowed, np.exp(scores[i]), 0),
+            )
             rtol = 1e-12
         else:
             expected = course["filled_weights"](scores[i], allowed, fill, kind)
@@ -301,7 +358,9 @@ def check_shown(course, now, mask, fill=None, kind="fp64", exponent=0.0, other=F
         assert now["states"][i] == state
         weighed = now["step"] >= 3
         assert now["framed"][i] == (leaks & weighed).tolist()
-        np.testing.assert_allclose(now["shades"][i], 100 * np.nan_to_num(expected) * weighed, atol=0.51)
+        np.testing.assert_allclose(
+            now["shades"][i], 100 * np.nan_to_num(expected) * weighed, atol=0.51
+        )
         on_show = [scores[i], filled, exps, expected, expected][now["step"]]
         if on_show is not None:
             for cell, x in zip(now["cells"][i], on_show, strict=True):
@@ -316,7 +375,9 @@ def opened(browser, site):
     for name in ("05-masking", "05-masking-deeper"):
         pages[name] = browser.new_page(viewport={"width": 1280, "height": 900})
         pages[name].goto(f"{site}/book/{name}.html")
-        pages[name].locator(f"{FIGURE} .abh-square").first.scroll_into_view_if_needed(timeout=20_000)
+        pages[name].locator(f"{FIGURE} .abh-square").first.scroll_into_view_if_needed(
+            timeout=20_000
+        )
     yield pages
     for page in pages.values():
         page.close()
@@ -359,7 +420,13 @@ def says(page, words):
 @pytest.mark.browser
 def test_five_steps_lead_from_scores_to_outputs(chapter, course):
     causal = figure.PRESETS["causal"]
-    words = ["How well each query", "6 of 16", "add nothing", "Closed squares have weight 0", "Each value times"]
+    words = [
+        "How well each query",
+        "6 of 16",
+        "add nothing",
+        "Closed squares have weight 0",
+        "Each value times",
+    ]
     for step, sentence in enumerate(words):
         says(chapter, sentence)
         now = check_shown(course, shown(chapter), causal)
@@ -414,7 +481,12 @@ def test_the_example_by_hand_is_in_it(chapter):
 def test_another_last_word_shows_whether_the_future_leaks(chapter, course):
     press(chapter, TEXT["swap"])
     now = check_shown(course, shown(chapter), figure.PRESETS["causal"], other=True)
-    assert now["names"][-1] == figure.OTHER and now["changes"] == ["same", "same", "same", "changed"]
+    assert now["names"][-1] == figure.OTHER and now["changes"] == [
+        "same",
+        "same",
+        "same",
+        "changed",
+    ]
     says(chapter, "“dog” changed; the rest is the same to the last bit")
     chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(1).locator("button").nth(3).click()
     assert shown(chapter)["changes"] == ["same", "changed", "same", "changed"]
@@ -463,16 +535,22 @@ def test_every_fill_and_format_shows_pythons_numbers(deeper, course):
 @pytest.mark.browser
 def test_things_to_try_on_the_page_that_goes_deeper(deeper, course):
     states = ["nan", "empty", "leaks", "nan", "leaks", "leaks", "leaks"]
-    for name, wanted, state in zip(TEXT["machine_tries"], figure.MACHINE_TRIES, states, strict=True):
+    for name, wanted, state in zip(
+        TEXT["machine_tries"], figure.MACHINE_TRIES, states, strict=True
+    ):
         press(deeper, name)
         fill, kind = figure.FILLS[wanted["fill"]], figure.FORMATS[wanted["kind"]]
-        now = check_shown(course, shown(deeper), figure.PRESETS["both"], fill, kind, wanted["exponent"])
+        now = check_shown(
+            course, shown(deeper), figure.PRESETS["both"], fill, kind, wanted["exponent"]
+        )
         assert now["states"][0] == state
     assert now["states"].count("leaks") >= 3  # padding and the future
     press(deeper, "−10⁹ in 32 bits")
     assert shown(deeper)["cells"][0] == ["0.25"] * 4
     press(deeper, "−10⁴ in 32 bits")
-    np.testing.assert_allclose([float(x) for x in shown(deeper)["cells"][0]], [0.5, 0.125, 0.25, 0.125], atol=1e-3)
+    np.testing.assert_allclose(
+        [float(x) for x in shown(deeper)["cells"][0]], [0.5, 0.125, 0.25, 0.125], atol=1e-3
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""The figure of chapter 06 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 06 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import figure_tools
 import numpy as np
@@ -25,8 +27,14 @@ def untrained(num_heads, seed=0):
 
 
 def in_python(course, model, letters, digits, silent=()):
-    """Everything the figure shows, by the chapter's functions; `model` is a dictionary of arrays."""
-    M = {name: torch.tensor(value, dtype=torch.float64) for name, value in model.items() if name not in ("correct",)}
+    """Everything the figure shows, by the chapter's functions; `model` is a dictionary of
+    arrays.
+    """
+    M = {
+        name: torch.tensor(value, dtype=torch.float64)
+        for name, value in model.items()
+        if name not in ("correct",)
+    }
     h = int(model["num_heads"])
     X = M["letters"][list(letters)] + M["digits"][list(digits)] + M["places"]
     Z, A = course["attend"](*(course["split"](X @ M[name], h) for name in ("W_q", "W_k", "W_v")))
@@ -49,7 +57,9 @@ def in_python(course, model, letters, digits, silent=()):
 
 def as_data(model):
     """A model as the figure has it."""
-    return {"num_heads": model.num_heads} | {name: value.tolist() for name, value in model.named_parameters()}
+    return {"num_heads": model.num_heads} | {
+        name: value.tolist() for name, value in model.named_parameters()
+    }
 
 
 def check_equal(answer, expected):
@@ -75,7 +85,10 @@ def test_the_layer_equals_the_chapter(course, tmp_path):
 
 def test_the_parts_of_the_heads_add_up_to_the_scores(tmp_path):
     letters, digits = (tensor.tolist() for tensor in figure.cards())
-    cases = [{"model": as_data(untrained(count)), "letters": letters, "digits": digits} for count in (1, 4)]
+    cases = [
+        {"model": as_data(untrained(count)), "letters": letters, "digits": digits}
+        for count in (1, 4)
+    ]
     expression = "m.layer(m.embed(c.letters, c.digits, c.model), c.model)"
     for answer in figure_tools.in_node(tmp_path, "multihead", expression, cases):
         np.testing.assert_allclose(np.sum(answer["parts"], axis=0), answer["scores"], atol=1e-9)
@@ -84,7 +97,9 @@ def test_the_parts_of_the_heads_add_up_to_the_scores(tmp_path):
 def test_split_and_merge_are_the_chapters(course, tmp_path):
     X = np.arange(24.0).reshape(3, 8)
     for count in (1, 2, 8):
-        (answer,) = figure_tools.in_node(tmp_path, "multihead", f"m.split(c, {count})", [X.tolist()])
+        (answer,) = figure_tools.in_node(
+            tmp_path, "multihead", f"m.split(c, {count})", [X.tolist()]
+        )
         np.testing.assert_array_equal(answer, course["split"](torch.tensor(X), count).numpy())
         (back,) = figure_tools.in_node(tmp_path, "multihead", "m.merge(c)", [answer])
         np.testing.assert_array_equal(back, X)
@@ -92,7 +107,9 @@ def test_split_and_merge_are_the_chapters(course, tmp_path):
 
 def test_twins_are_the_same_letter_in_the_other_size(tmp_path):
     letters = [figure.cards(one)[0].tolist() for one in (figure.DEAL, figure.NEIGHBOURS)]
-    for row, answer in zip(letters, figure_tools.in_node(tmp_path, "multihead", "m.twins(c)", letters), strict=True):
+    for row, answer in zip(
+        letters, figure_tools.in_node(tmp_path, "multihead", "m.twins(c)", letters), strict=True
+    ):
         names = [figure.LETTERS[letter] for letter in row]
         assert [names[place].swapcase() for place in answer] == names
     assert answer[2] == 1  # in the second deal the third card's twin is next door
@@ -100,7 +117,9 @@ def test_twins_are_the_same_letter_in_the_other_size(tmp_path):
 
 @pytest.fixture(scope="module")
 def models():
-    """The models of the page, as they are recorded: trained on another processor, they have other numbers."""
+    """The models of the page, as they are recorded: trained on another processor, they have
+    other numbers.
+    """
     numbers = records.load("06-multi-head", 0)["numbers"]
     return {count: figure.rebuilt(count, numbers[count]) for count in (1, 2, 4)}
 
@@ -135,7 +154,8 @@ def test_the_figure_refuses_no_model_and_two_alike(counts):
         figure.MultiHeadFigure([untrained(count) for count in counts])
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -182,8 +202,12 @@ def check_shown(course, models, one):
     assert one["bars"] == [figure.WIDTH, figure.WIDTH]
     parts = expected["parts"][:, at].reshape(one["heads"], 2, figure.DIGITS).transpose(1, 0, 2)
     np.testing.assert_allclose(one["parts"], parts, atol=0.0501)
-    assert one["shares"] == [[figure_tools.percent(p) for p in shares] for shares in now["answers"][at]]
-    names = [figure.LETTERS[x] + str(d + 1) for x, d in zip(now["letters"], now["digits"], strict=True)]
+    assert one["shares"] == [
+        [figure_tools.percent(p) for p in shares] for shares in now["answers"][at]
+    ]
+    names = [
+        figure.LETTERS[x] + str(d + 1) for x, d in zip(now["letters"], now["digits"], strict=True)
+    ]
     assert one["cards"] == names
     twin = [name[0] for name in names].index(names[at][0].swapcase())
     assert [i for i, mark in enumerate(one["marks"]) if TEXT["twin"] in mark] == [twin]
@@ -193,7 +217,9 @@ def check_shown(course, models, one):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_each_step_adds_its_part(chapter, course, models):
-    for step, words in enumerate(["wants two digits", "adds up the values", "side by side", "reads two digits"]):
+    for step, words in enumerate(
+        ["wants two digits", "adds up the values", "side by side", "reads two digits"]
+    ):
         says(chapter, words)
         assert shown(chapter)["unseen"] == [step < 1, step < 3, step < 3]
         if step < STEPS - 1:
@@ -244,7 +270,9 @@ def test_things_to_try_set_themselves_up(chapter, course, models):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_keys_move_the_choice(chapter):
-    chapter.locator(FIGURE).get_by_role("radio", name=shown(chapter)["cards"][4], exact=True).focus()
+    chapter.locator(FIGURE).get_by_role(
+        "radio", name=shown(chapter)["cards"][4], exact=True
+    ).focus()
     chapter.keyboard.press("ArrowRight")
     assert shown(chapter)["now"]["chosen"] == 5
     assert chapter.url.endswith(PAGE)  # the arrows turned no page

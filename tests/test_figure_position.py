@@ -1,4 +1,6 @@
-"""The figure of chapter 04 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 04 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import itertools
 import json
@@ -22,7 +24,9 @@ def course():
 
 
 def in_python(course, X, W_q, W_k, W_v, encoding, start):
-    """Words in the order they stand, by the chapter's functions for one position -> weights, outputs."""
+    """Words in the order they stand, by the chapter's functions for one position -> weights,
+    outputs.
+    """
     n, d_model = X.shape
     if encoding == "sinusoidal":
         X = X + [course["encode_position"](start + i, d_model) for i in range(n)]
@@ -46,7 +50,12 @@ def random_cases(number=200):
     rng = np.random.default_rng(20261121)
     cases = []
     for i in range(number):
-        n, d_model, d_k, d_v = rng.integers(1, 9), 2 * rng.integers(1, 5), 2 * rng.integers(1, 5), rng.integers(1, 5)
+        n, d_model, d_k, d_v = (
+            rng.integers(1, 9),
+            2 * rng.integers(1, 5),
+            2 * rng.integers(1, 5),
+            rng.integers(1, 5),
+        )
         size = 10 ** rng.uniform(-3, 1.5)  # up to scores that overflow an unprotected exp
         cases.append(
             {
@@ -93,7 +102,9 @@ def test_the_layer_equals_the_chapter(course, tmp_path):
     assert len(answers) == len(cases)
     for case, answer in zip(cases, answers, strict=True):
         X, *matrices = arrays(case)
-        weights, outputs = in_python(course, X[case["order"]], *matrices, case["encoding"], case["start"])
+        weights, outputs = in_python(
+            course, X[case["order"]], *matrices, case["encoding"], case["start"]
+        )
         np.testing.assert_allclose(answer["weights"], weights, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(answer["outputs"], outputs, rtol=1e-6, atol=1e-6)
 
@@ -101,10 +112,13 @@ def test_the_layer_equals_the_chapter(course, tmp_path):
 def test_changes_equal_numpy_and_vanish_where_the_chapter_says(course, tmp_path):
     cases = random_cases()
     expression = (
-        "m.changes(m.layer(c.X, c.W_q, c.W_k, c.W_v, c.encoding, 0).outputs,"
-        " m.layer(m.reorder(c.X, c.order), c.W_q, c.W_k, c.W_v, c.encoding, c.start).outputs, c.order)"
+        "m.changes(m.layer(c.X, c.W_q, c.W_k, c.W_v, c.encoding, 0).outputs, "
+        "m.layer(m.reorder(c.X, c.order), c.W_q, c.W_k, c.W_v, c.encoding, c.start).outputs, "
+        "c.order)"
     )
-    for case, answer in zip(cases, figure_tools.in_node(tmp_path, "position", expression, cases), strict=True):
+    for case, answer in zip(
+        cases, figure_tools.in_node(tmp_path, "position", expression, cases), strict=True
+    ):
         X, *matrices = arrays(case)
         before = in_python(course, X, *matrices, case["encoding"], 0)[1]
         now = in_python(course, X[case["order"]], *matrices, case["encoding"], case["start"])[1]
@@ -118,7 +132,9 @@ def test_changes_equal_numpy_and_vanish_where_the_chapter_says(course, tmp_path)
 def test_move_word_is_take_out_and_put_back(tmp_path):
     cases = [{"n": n, "a": a, "b": b} for n in range(1, 7) for a in range(n) for b in range(n)]
     expression = "m.moveWord(Array.from({ length: c.n }, (_, i) => i), c.a, c.b)"
-    for case, answer in zip(cases, figure_tools.in_node(tmp_path, "position", expression, cases), strict=True):
+    for case, answer in zip(
+        cases, figure_tools.in_node(tmp_path, "position", expression, cases), strict=True
+    ):
         expected = list(range(case["n"]))
         expected.insert(case["b"], expected.pop(case["a"]))
         assert answer == expected
@@ -132,7 +148,9 @@ def test_the_figure_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="permutation"):
         figure.PositionFigure(WORDS, figure.X, *MATRICES, order=[0, 1, 1])
     with pytest.raises(ValueError, match="permutation"):
-        figure.PositionFigure(WORDS, figure.X, *MATRICES, tries=[{"order": [1, 0], "encoding": 0, "start": 0}])
+        figure.PositionFigure(
+            WORDS, figure.X, *MATRICES, tries=[{"order": [1, 0], "encoding": 0, "start": 0}]
+        )
 
 
 def test_the_words_are_those_of_chapter_1():
@@ -153,18 +171,23 @@ def test_outputs_stay_on_their_lines_and_only_what_the_text_says_stays(course):
                 assert figure.REACH[0] < outputs.min() and outputs.max() < figure.REACH[1]
                 kept = abs(outputs - before[list(order)]).max() < 1e-9
                 ordered = list(order) == [0, 1, 2]
-                assert kept == (encoding == "none" or (ordered and (encoding == "rotary" or start == 0))), (
+                assert kept == (
+                    encoding == "none" or (ordered and (encoding == "rotary" or start == 0))
+                ), (
                     encoding,
                     order,
                     start,
                 )
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
-    """What the figure shows, by places: words, weights, changes, outputs, as exact numbers and as text."""
+    """What the figure shows, by places: words, weights, changes, outputs, as exact numbers and
+    as text.
+    """
     return page.evaluate("""() => {
       const root = document.querySelector(".abh-position");
       const rows = [...root.querySelectorAll(".abh-rows tbody tr")];
@@ -208,7 +231,9 @@ def check_shown(course, now, order, encoding="none", start=0):
     low, high = figure.REACH
     np.testing.assert_allclose(now["dots"], 100 * (outputs - low) / (high - low), atol=0.01)
     np.testing.assert_allclose(now["rings"], 100 * (before[order] - low) / (high - low), atol=0.01)
-    np.testing.assert_allclose(now["mean_dots"], 100 * (outputs.mean(0) - low) / (high - low), atol=0.01)
+    np.testing.assert_allclose(
+        now["mean_dots"], 100 * (outputs.mean(0) - low) / (high - low), atol=0.01
+    )
     np.testing.assert_allclose(now["output_text"], outputs, atol=0.00501)
     np.testing.assert_allclose(now["mean_text"], outputs.mean(0), atol=0.00501)
     each = abs(outputs - before[order]).max(axis=1)
@@ -224,7 +249,9 @@ def says(page, words):
 
 
 def choose(page, encoding):
-    page.locator(f"{FIGURE} input[type=radio]").nth(figure.ENCODINGS.index(encoding)).check(force=True)
+    page.locator(f"{FIGURE} input[type=radio]").nth(figure.ENCODINGS.index(encoding)).check(
+        force=True
+    )
 
 
 def grip(page, word):
@@ -236,7 +263,8 @@ def grip(page, word):
 def test_at_first_it_is_the_sentence_of_chapter_1(chapter, course):
     now = shown(chapter)
     check_shown(course, now, range(3))
-    assert now["weight_text"][1] == [0.58, 0.14, 0.28] and now["output_text"][1] == [2.87, 1.42]  # as in chapter 2
+    # as in chapter 2
+    assert now["weight_text"][1] == [0.58, 0.14, 0.28] and now["output_text"][1] == [2.87, 1.42]
     assert max(now["gaps"]) == 0 and now["tags"] == ["", "", ""]
     says(chapter, "Press a button")
     assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).is_disabled()
@@ -245,7 +273,10 @@ def test_at_first_it_is_the_sentence_of_chapter_1(chapter, course):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_things_to_try_set_themselves_up(chapter, course):
-    yes, no = ("equivariant", "not_invariant", "invariant"), ("not_equivariant", "not_invariant", "not_invariant")
+    yes, no = (
+        ("equivariant", "not_invariant", "invariant"),
+        ("not_equivariant", "not_invariant", "not_invariant"),
+    )
     sentences = [
         "move along with their words",
         "Order matters now",
@@ -290,7 +321,8 @@ def test_keys_and_buttons_move_a_word(chapter, course):
     for _ in range(3):  # beyond the first place nothing happens
         chapter.keyboard.press("ArrowUp")
     check_shown(course, shown(chapter), [2, 0, 1], "rotary")
-    assert chapter.evaluate("document.activeElement.lastChild.textContent") == "mouse"  # focus has come along
+    # focus has come along
+    assert chapter.evaluate("document.activeElement.lastChild.textContent") == "mouse"
     grip(chapter, "chased").click()
     assert shown(chapter)["selected"] == "chased"
     up, down = (chapter.locator(f"{FIGURE} [data-by='{by}']") for by in (-1, 1))
@@ -340,7 +372,9 @@ def test_a_finger_moves_a_word(browser, site, course):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_a_moved_word_keeps_its_name(chapter):
-    """After each thing to try, every output stands in the row of its word, and handles say where they are."""
+    """After each thing to try, every output stands in the row of its word, and handles say where
+    they are.
+    """
     for name in TEXT["tries"]:
         chapter.locator(FIGURE).get_by_role("button", name=name).click()
         now = shown(chapter)

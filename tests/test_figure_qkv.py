@@ -1,4 +1,6 @@
-"""The figure of chapter 01 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 01 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import figure_tools
 import numpy as np
@@ -19,7 +21,11 @@ def course():
 
 def in_python(course, q, K, V):
     scores = course["scores"](q, K)
-    return {"scores": scores, "weights": course["softmax"](scores), "output": course["soft_lookup"](q, K, V)}
+    return {
+        "scores": scores,
+        "weights": course["softmax"](scores),
+        "output": course["soft_lookup"](q, K, V),
+    }
 
 
 def random_cases(number=200):
@@ -52,7 +58,9 @@ def test_attend_equals_the_chapter(course, tmp_path):
 
 def test_partial_sums_end_at_the_output(course, tmp_path):
     cases = random_cases(50)
-    answers = figure_tools.in_node(tmp_path, "qkv", "m.partialSums(m.attend(c.q, c.K, c.V).weights, c.V)", cases)
+    answers = figure_tools.in_node(
+        tmp_path, "qkv", "m.partialSums(m.attend(c.q, c.K, c.V).weights, c.V)", cases
+    )
     for case, sums in zip(cases, answers, strict=True):
         expected = in_python(course, *(np.array(case[name]) for name in "qKV"))["output"]
         assert len(sums) == len(case["K"]) + 1
@@ -60,7 +68,8 @@ def test_partial_sums_end_at_the_output(course, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "match"), [({"X": figure.X[:2]}, "3 tokens need X"), ({"W_v": figure.W_v.T}, "needs W_v of shape")]
+    ("change", "match"),
+    [({"X": figure.X[:2]}, "3 tokens need X"), ({"W_v": figure.W_v.T}, "needs W_v of shape")],
 )
 def test_the_figure_refuses_sizes_that_do_not_fit(change, match):
     sizes = {"X": figure.X, "W_q": figure.W_q, "W_k": figure.W_k, "W_v": figure.W_v}
@@ -68,7 +77,8 @@ def test_the_figure_refuses_sizes_that_do_not_fit(change, match):
         figure.QKVFigure(figure.WORDS, **sizes | change)
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -100,11 +110,18 @@ def check_shown(course, now, q):
     expected = in_python(course, np.array(q, dtype=float), K, V)
     for name, value in expected.items():
         np.testing.assert_allclose(now[name], value, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose([float(text) for text in now["score_text"]], expected["scores"], atol=0.00501)
     np.testing.assert_allclose(
-        [number(text) for text in now["power_text"]], np.exp(expected["scores"]), rtol=1e-6, atol=0.00501
+        [float(text) for text in now["score_text"]], expected["scores"], atol=0.00501
     )
-    np.testing.assert_allclose([number(text) for text in now["weight_text"]], expected["weights"], atol=0.000501)
+    np.testing.assert_allclose(
+        [number(text) for text in now["power_text"]],
+        np.exp(expected["scores"]),
+        rtol=1e-6,
+        atol=0.00501,
+    )
+    np.testing.assert_allclose(
+        [number(text) for text in now["weight_text"]], expected["weights"], atol=0.000501
+    )
     np.testing.assert_allclose(now["bars"], 100 * expected["weights"], atol=0.01)
     np.testing.assert_allclose(
         [[float(x) for x in text.strip("()").split(", ")] for text in now["part_text"]],
@@ -125,9 +142,14 @@ def last_step(page):
 def test_each_step_fills_its_column_and_says_what_it_does(chapter):
     figure_ = chapter.locator(FIGURE)
     columns = ["key", "score", "power", "weight", "part"]
-    for step, words in enumerate(["x W_q = (2, 1)", "2·1 + 1·0 = 2", "cat 7.39", "cat 0.665", "= (3.15, 1.16)"]):
+    for step, words in enumerate(
+        ["x W_q = (2, 1)", "2·1 + 1·0 = 2", "cat 7.39", "cat 0.665", "= (3.15, 1.16)"]
+    ):
         figure_.locator(".abh-summary", has_text=words).wait_for(timeout=3000)
-        filled = [figure_.locator(f"tbody .abh-c-{name}").first.inner_text().strip() != "" for name in columns]
+        filled = [
+            figure_.locator(f"tbody .abh-c-{name}").first.inner_text().strip() != ""
+            for name in columns
+        ]
         assert filled == [number <= step for number in range(STEPS)]
         if step < STEPS - 1:
             figure_.get_by_role("button", name="Next").click()
@@ -149,10 +171,13 @@ def test_every_word_shows_pythons_numbers(chapter, course):
 @pytest.mark.browser
 def test_things_to_try_set_themselves_up(chapter, course):
     own = np.array(Q[1])
-    long, zero, turned, reset = (figure.TEXT[key] for key in ("try_long", "try_zero", "try_turned", "reset"))
+    long, zero, turned, reset = (
+        figure.TEXT[key] for key in ("try_long", "try_zero", "try_turned", "reset")
+    )
     for name, q, says, closed in [
         (turned, -own, "Most weight is on “chased”", []),
-        (long, -2 * own, "Most weight is on “chased”", [long]),  # twice as long again would leave the plane
+        # twice as long again would leave the plane
+        (long, -2 * own, "Most weight is on “chased”", [long]),
         (turned, 2 * own, "Most weight is on “cat”", [long]),
         (zero, 0 * own, "All weights are equal", [long, zero, turned]),
         (reset, own, "Most weight is on “cat”", [reset]),
@@ -161,7 +186,9 @@ def test_things_to_try_set_themselves_up(chapter, course):
         check_shown(course, shown(chapter), q)
         chapter.locator(f"{FIGURE} .abh-summary", has_text=says).wait_for(timeout=3000)
         for other in (long, zero, turned, reset):
-            assert chapter.locator(FIGURE).get_by_role("button", name=other).is_disabled() == (other in closed)
+            assert chapter.locator(FIGURE).get_by_role("button", name=other).is_disabled() == (
+                other in closed
+            )
 
 
 @pytest.mark.slow
@@ -174,9 +201,13 @@ def test_small_numbers_keep_their_digits(chapter):
     assert now["power_text"][0] == "0.135"
     plane = chapter.locator(f"{FIGURE} .abh-stage svg").first
     box = plane.bounding_box()
-    plane.click(position={"x": box["width"] * 0.94, "y": box["height"] * 0.94})  # (4, -4): far from "chased"
+    # (4, -4): far from "chased"
+    plane.click(position={"x": box["width"] * 0.94, "y": box["height"] * 0.94})
     now = shown(chapter)
-    assert min(now["weights"]) < 0.0005 and now["weight_text"][int(np.argmin(now["weights"]))] == "<0.001"
+    assert (
+        min(now["weights"]) < 0.0005
+        and now["weight_text"][int(np.argmin(now["weights"]))] == "<0.001"
+    )
 
 
 @pytest.mark.slow
@@ -207,12 +238,16 @@ def test_dragging_moves_the_query(chapter, course):
     handle = chapter.locator(f"{FIGURE} .abh-handle").bounding_box()
     chapter.mouse.move(handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2)
     chapter.mouse.down()
-    chapter.mouse.move(plane["x"] + plane["width"] * 0.3, plane["y"] + plane["height"] * 0.2, steps=5)
+    chapter.mouse.move(
+        plane["x"] + plane["width"] * 0.3, plane["y"] + plane["height"] * 0.2, steps=5
+    )
     now = shown(chapter)
     # 30 % across and 20 % down a plane from -4.5 to 4.5
     np.testing.assert_allclose(now["query"], [-4.5 + 0.3 * 9, 4.5 - 0.2 * 9], atol=0.05)
     check_shown(course, now, now["query"])
-    chapter.mouse.move(plane["x"] + plane["width"] * 1.5, plane["y"] + plane["height"] * 0.25, steps=5)
+    chapter.mouse.move(
+        plane["x"] + plane["width"] * 1.5, plane["y"] + plane["height"] * 0.25, steps=5
+    )
     chapter.mouse.up()
     outside = np.array([-4.5 + 1.5 * 9, 4.5 - 0.25 * 9])  # shortened along its own direction
     np.testing.assert_allclose(shown(chapter)["query"], outside * 4 / outside.max(), atol=0.05)
@@ -223,7 +258,10 @@ def test_dragging_moves_the_query(chapter, course):
 def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
     chapter.set_viewport_size({"width": 390, "height": 844})
     last_step(chapter)
-    boxes = [chapter.locator(f"{FIGURE} {part}").bounding_box() for part in (".abh-ask svg", ".abh-mix svg", "table")]
+    boxes = [
+        chapter.locator(f"{FIGURE} {part}").bounding_box()
+        for part in (".abh-ask svg", ".abh-mix svg", "table")
+    ]
     top, bottom = min(box["y"] for box in boxes), max(box["y"] + box["height"] for box in boxes)
     assert bottom - top < 600 and chapter.locator(FIGURE).bounding_box()["height"] <= 1000
     query = np.array(shown(chapter)["query"])

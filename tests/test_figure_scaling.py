@@ -1,4 +1,6 @@
-"""The figure of chapter 02 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 02 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import json
 
@@ -40,7 +42,8 @@ def in_python(course, d_k, size, kind, chosen):
     }
 
 
-# ---- under node ------------------------------------------------------------------------------------------
+# ---- under node
+# ------------------------------------------------------------------------------------------
 
 
 def test_rows_of_weights_equal_the_chapter(course, tmp_path):
@@ -51,7 +54,8 @@ def test_rows_of_weights_equal_the_chapter(course, tmp_path):
         q, K = rng.normal(size=d_k), rng.normal(size=(n, d_k))
         cases.append({"q": q.tolist(), "K": K.tolist(), "divisor": divisor, "d_k": int(d_k)})
     cases += [
-        {"q": [1.0], "K": [[1e4], [0.0], [-1e4]], "divisor": 1.0, "d_k": 1},  # one-hot to the last bit
+        # one-hot to the last bit
+        {"q": [1.0], "K": [[1e4], [0.0], [-1e4]], "divisor": 1.0, "d_k": 1},
         {"q": [0.0, 0.0], "K": [[1.0, 2.0]] * 7, "divisor": 0.1, "d_k": 2},  # even
         {"q": [3.0], "K": [[5.0]], "divisor": 2.0, "d_k": 1},  # a single key
     ]
@@ -76,8 +80,13 @@ def test_the_gradient_is_what_finite_differences_give(course):
     rng = np.random.default_rng(7)
     for n in (1, 2, 5, 16):
         s, step = rng.normal(size=n) * 2, 1e-5
-        slopes = [(course["softmax"](s + step * e) - course["softmax"](s - step * e)) / (2 * step) for e in np.eye(n)]
-        assert course["gradient_size"](course["softmax"](s)) == pytest.approx(np.linalg.norm(slopes), abs=1e-8)
+        slopes = [
+            (course["softmax"](s + step * e) - course["softmax"](s - step * e)) / (2 * step)
+            for e in np.eye(n)
+        ]
+        assert course["gradient_size"](course["softmax"](s)) == pytest.approx(
+            np.linalg.norm(slopes), abs=1e-8
+        )
 
 
 def test_scores_at_every_stop(course, tmp_path):
@@ -104,8 +113,13 @@ def test_divisors(tmp_path):
 
 def test_spread_median_and_bins(tmp_path):
     rng = np.random.default_rng(3)
-    cases = [(10 ** rng.uniform(-1, 1.5) * rng.normal(size=rng.integers(1, 60))).tolist() for _ in range(60)]
-    answers = figure_tools.in_node(tmp_path, "scaling", "[m.spread(c), m.median(c), m.histogram(c, 30)]", cases)
+    cases = [
+        (10 ** rng.uniform(-1, 1.5) * rng.normal(size=rng.integers(1, 60))).tolist()
+        for _ in range(60)
+    ]
+    answers = figure_tools.in_node(
+        tmp_path, "scaling", "[m.spread(c), m.median(c), m.histogram(c, 30)]", cases
+    )
     for case, (spread, median, counts) in zip(cases, answers, strict=True):
         np.testing.assert_allclose([spread, median], [np.std(case), np.median(case)], atol=1e-12)
         edges = np.concatenate([[-np.inf], np.arange(-29.5, 30), [np.inf]])
@@ -144,7 +158,8 @@ def test_the_figure_refuses_what_it_cannot_show(Q, K, more, message):
         figure.ScalingFigure(Q, K, **more)
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def state(page):
@@ -160,7 +175,10 @@ def check_shown(page, course, **wanted):
     for name, value in expected.items():
         np.testing.assert_allclose(now[name], value, rtol=1e-8, atol=1e-12, err_msg=name)
     texts = [text.replace("\u2212", "-") for text in page.locator(f"{FIGURE} dd").all_inner_texts()]
-    shown = [expected[name] for name in ("spread", "predicted")] + [expected["weights"].max(), expected["entropy"]]
+    shown = [expected[name] for name in ("spread", "predicted")] + [
+        expected["weights"].max(),
+        expected["entropy"],
+    ]
     for text, value in zip(texts[:4], shown, strict=True):
         digits = len(text.partition(".")[2])
         assert float(text) == pytest.approx(value, abs=0.501 * 10**-digits)
@@ -176,7 +194,8 @@ def check_shown(page, course, **wanted):
 def move(page, number, value):
     """Put a slider to a value, as dragging it does."""
     page.locator(f"{FIGURE} input[type=range]").nth(number).evaluate(
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { bubbles: true })); }",
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { "
+        "bubbles: true })); }",
         value,
     )
 
@@ -184,18 +203,27 @@ def move(page, number, value):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_buttons_go_from_short_vectors_to_larger_entries(chapter, course):
-    check_shown(chapter, course, d_k=4, size=1, kind=0, chosen=7)  # as the page opens it: the first of them
+    # as the page opens it: the first of them
+    check_shown(chapter, course, d_k=4, size=1, kind=0, chosen=7)
     buttons = chapter.locator(f"{FIGURE} .abh-tries button")
     most, gradients = [], []
     for i, wanted in enumerate(figure.TRIES):
         buttons.nth(i).click()
-        now = check_shown(chapter, course, d_k=wanted["d_k"], size=wanted["size"], kind=wanted["divisor"])
+        now = check_shown(
+            chapter, course, d_k=wanted["d_k"], size=wanted["size"], kind=wanted["divisor"]
+        )
         pressed = buttons.evaluate_all("(all) => all.map((b) => b.getAttribute('aria-pressed'))")
         assert [p == "true" for p in pressed] == [j == i for j in range(len(figure.TRIES))]
         most.append(max(now["weights"]))
         gradients.append(now["gradients"][now["kind"]])
-    assert most[0] < 0.5 and most[1] > 0.95 and 0.2 < most[2] < 0.3 and most[3] < 0.1 and most[4] > 0.8
-    assert gradients[1] < 0.5 * gradients[0] and gradients[2] > 2 * gradients[1] and gradients[4] < 0.5 * gradients[2]
+    assert (
+        most[0] < 0.5 and most[1] > 0.95 and 0.2 < most[2] < 0.3 and most[3] < 0.1 and most[4] > 0.8
+    )
+    assert (
+        gradients[1] < 0.5 * gradients[0]
+        and gradients[2] > 2 * gradients[1]
+        and gradients[4] < 0.5 * gradients[2]
+    )
     chapter.locator(f"{FIGURE} .abh-summary", has_text="length 64").wait_for(timeout=3000)
 
 
@@ -250,7 +278,9 @@ def test_other_queries_come_round(chapter, course):
     button = chapter.locator(f"{FIGURE} .abh-another")
     button.click()
     check_shown(chapter, course, chosen=8)
-    button.evaluate("(button, times) => { for (let i = 0; i < times; i++) button.click(); }", len(figure.Q) - 1)
+    button.evaluate(
+        "(button, times) => { for (let i = 0; i < times; i++) button.click(); }", len(figure.Q) - 1
+    )
     check_shown(chapter, course, chosen=7)
     assert chapter.locator(f"{FIGURE} h4").nth(1).inner_text() == "Weights of query 8"
 

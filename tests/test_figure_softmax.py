@@ -1,4 +1,6 @@
-"""The figure of chapter 03 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 03 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import figure_tools
 import numpy as np
@@ -58,15 +60,22 @@ def test_row_equals_the_chapter(course, tmp_path):
         for name, value in in_python(course, **case).items():
             assert np.shape(answer[name]) == np.shape(value)
             scale = largest if name in ("average", "above", "ds") else 1
-            np.testing.assert_allclose(answer[name], value, rtol=1e-9, atol=1e-12 * scale, err_msg=name)
+            np.testing.assert_allclose(
+                answer[name], value, rtol=1e-9, atol=1e-12 * scale, err_msg=name
+            )
 
 
 def test_small_gradients_keep_their_digits(course, tmp_path):
-    """Where the weights are nearly one-hot the figure still shows the right power of ten, for the sure word too."""
+    """Where the weights are nearly one-hot the figure still shows the right power of ten, for
+    the sure word too.
+    """
     gaps = (5.0, 20.0, 36.0, 100.0, 700.0)
     cases = [{"scores": [g, 0.0], "da": [0.0, 1.0]} for g in gaps]
     for gap, case, answer in zip(
-        gaps, cases, figure_tools.in_node(tmp_path, "softmax", "m.row(c.scores, c.da)", cases), strict=True
+        gaps,
+        cases,
+        figure_tools.in_node(tmp_path, "softmax", "m.row(c.scores, c.da)", cases),
+        strict=True,
     ):
         np.testing.assert_allclose(answer["ds"][1], in_python(course, **case)["ds"][1], rtol=1e-9)
         slope = np.exp(-gap) / (1 + np.exp(-gap)) ** 2
@@ -80,7 +89,9 @@ def test_grades_that_are_alike_give_exactly_nothing(tmp_path):
 
 
 def test_learning_is_gradient_descent(course, tmp_path):
-    cases = [{"scores": OWN.tolist(), "da": GRADES.tolist(), "steps": steps} for steps in (0, 1, 10)]
+    cases = [
+        {"scores": OWN.tolist(), "da": GRADES.tolist(), "steps": steps} for steps in (0, 1, 10)
+    ]
     answers = figure_tools.in_node(tmp_path, "softmax", "m.learn(c.scores, c.da, c.steps)", cases)
     for case, answer in zip(cases, answers, strict=True):
         scores = OWN
@@ -112,7 +123,8 @@ def test_the_figure_refuses_sizes_that_do_not_fit(change):
         figure.SoftmaxFigure(figure.WORDS, **{"scores": OWN, "grades": GRADES} | change)
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -159,7 +171,8 @@ def check_shown(course, now, scores, da=GRADES):
         np.testing.assert_allclose(np.array(written)[tiny], value[tiny], rtol=0.51, err_msg=column)
     assert [number(text) for text in now["texts"]["grade"]] == list(da)
     np.testing.assert_allclose(now["weight_bars"], 100 * expected["weights"], atol=0.01)
-    np.testing.assert_allclose(now["bars"], 50 * abs(expected["ds"]), atol=0.01)  # the grades span 4: full at 1
+    # the grades span 4: full at 1
+    np.testing.assert_allclose(now["bars"], 50 * abs(expected["ds"]), atol=0.01)
     assert now["rises"] == list(expected["ds"] > 0)
     # The beam: discs as large as the weights, and a support where they balance.
     places, sizes = np.transpose(now["discs"])
@@ -179,11 +192,19 @@ def last_step(page):
 @pytest.mark.browser
 def test_each_step_fills_its_column_and_says_what_it_does(chapter, course):
     columns = ["weight", "slope", "grade", "above", "gradient"]
-    words = ["cat 0.5, chased 0.25", "cat 0.525, chased 0.2375", "cat 4, chased 0", "= 2.5", "cat 0.5·1.5 = 0.75"]
+    words = [
+        "cat 0.5, chased 0.25",
+        "cat 0.525, chased 0.2375",
+        "cat 4, chased 0",
+        "= 2.5",
+        "cat 0.5·1.5 = 0.75",
+    ]
     for step, sentence in enumerate(words):
         says(chapter, sentence)
         texts = shown(chapter)["texts"]
-        assert [texts[name][0] != "" for name in columns] == [number <= step for number in range(STEPS)]
+        assert [texts[name][0] != "" for name in columns] == [
+            number <= step for number in range(STEPS)
+        ]
         if step < STEPS - 1:
             chapter.locator(FIGURE).get_by_role("button", name="Next").click()
     check_shown(course, shown(chapter), OWN)
@@ -209,7 +230,12 @@ def test_things_to_try_set_themselves_up(chapter, course):
     level = np.array([OWN[0], 0, OWN[0]])
     for name, scores, da, sentence in [
         ("try_long", 10 * OWN, GRADES, "hardly learns"),
-        ("try_two", 10 * level, GRADES, "Learning lowers the score of “cat” and raises that of “chased” and “mouse”"),
+        (
+            "try_two",
+            10 * level,
+            GRADES,
+            "Learning lowers the score of “cat” and raises that of “chased” and “mouse”",
+        ),
         ("try_shift", OWN + 3, GRADES, "cat 0.5·1.5 = 0.75"),
         ("try_alike", OWN, [1, 1, 1], "nothing moves"),
     ]:
@@ -244,7 +270,10 @@ def test_a_sure_row_learns_nothing_and_another_does(chapter, course):
     before = shown(chapter)
     root.get_by_role("button", name="10 steps").click()
     after = shown(chapter)
-    assert abs(np.subtract(after["weights"], before["weights"])).max() < 0.001 and after["scores"] != before["scores"]
+    assert (
+        abs(np.subtract(after["weights"], before["weights"])).max() < 0.001
+        and after["scores"] != before["scores"]
+    )
 
 
 @pytest.mark.slow

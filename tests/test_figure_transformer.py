@@ -1,4 +1,6 @@
-"""The figure of chapter 07 computes what the chapter's own Python computes, under node and in the browser."""
+"""The figure of chapter 07 computes what the chapter's own Python computes, under node and in
+the browser.
+"""
 
 import re
 
@@ -27,7 +29,9 @@ def course():
 def untrained(course, num_layers=2, num_heads=2, seed=0):
     """A model with random numbers, larger than at first: what it computes must agree as well."""
     torch.manual_seed(seed)
-    model = course["TinyGPT"](**course["SIZES"] | {"num_heads": num_heads, "num_layers": num_layers}).double()
+    model = course["TinyGPT"](
+        **course["SIZES"] | {"num_heads": num_heads, "num_layers": num_layers}
+    ).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return model.requires_grad_(False)
@@ -36,12 +40,18 @@ def untrained(course, num_layers=2, num_heads=2, seed=0):
 def as_data(model):
     """A model as the figure has it."""
     numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
-    sizes = {"num_heads": model.blocks[0].num_heads, "num_layers": len(model.blocks), "max_len": model.max_len}
+    sizes = {
+        "num_heads": model.blocks[0].num_heads,
+        "num_layers": len(model.blocks),
+        "max_len": model.max_len,
+    }
     return sizes | {"numbers": numbers}
 
 
 def in_python(course, model, tokens):
-    """Everything that the figure shows of the last token; the logits are those of the chapter's own model."""
+    """Everything that the figure shows of the last token; the logits are those of the chapter's
+    own model.
+    """
     words = [course["VOCABULARY"][token] for token in tokens]
     found = {name: value[..., -1, :].numpy() for name, value in figure.inside(model, words).items()}
     return found | {"logits": model(torch.tensor([tokens]))[0, -1].numpy()}
@@ -70,17 +80,25 @@ def test_the_model_equals_the_chapters(course, tmp_path):
 
 def test_temperature_and_drawing(tmp_path):
     logits = [1.0, 3.0, -2.0, 3.0]
-    answers = figure_tools.in_node(tmp_path, "transformer", f"m.temper({logits}, c)", [0, 0.5, 1, 3])
+    answers = figure_tools.in_node(
+        tmp_path, "transformer", f"m.temper({logits}, c)", [0, 0.5, 1, 3]
+    )
     assert answers[0] == [0, 0.5, 0, 0.5]
     for temperature, answer in zip((0.5, 1, 3), answers[1:], strict=True):
-        np.testing.assert_allclose(answer, torch.softmax(torch.tensor(logits) / temperature, -1), atol=1e-7)
-    drawn = figure_tools.in_node(tmp_path, "transformer", "m.draw([0.25, 0, 0.75, 0], c)", [0, 0.2499, 0.25, 0.9, 1])
+        np.testing.assert_allclose(
+            answer, torch.softmax(torch.tensor(logits) / temperature, -1), atol=1e-7
+        )
+    drawn = figure_tools.in_node(
+        tmp_path, "transformer", "m.draw([0.25, 0, 0.75, 0], c)", [0, 0.2499, 0.25, 0.9, 1]
+    )
     assert drawn == [0, 0, 2, 2, 2]
 
 
 @pytest.mark.slow
 def test_the_text_is_of_the_grammar_and_the_grammar_knows_what_comes_next(course, tmp_path):
-    """`after` and the generator are two writings of one grammar; a regular expression is the third."""
+    """`after` and the generator are two writings of one grammar; a regular expression is the
+    third.
+    """
     words = [course["VOCABULARY"][token] for token in course["text_of"](3, 3000)]
     kind = {".": ".", "the": "t", "that": "h"}
     for pairs, letters in ((course["NOUNS"], "nN"), (course["VERBS"], "vV")):
@@ -101,9 +119,15 @@ def test_the_text_is_of_the_grammar_and_the_grammar_knows_what_comes_next(course
                 p, abs=6 * (p * (1 - p) / len(found)) ** 0.5 + 1e-9
             )
     cases = [words[:n] for n in range(60)] + [["the", "cat", "chase"], ["that"], ["the", "the"]]
-    text = {"nouns": [list(pair) for pair in course["NOUNS"]], "verbs": [list(pair) for pair in course["VERBS"]]}
+    text = {
+        "nouns": [list(pair) for pair in course["NOUNS"]],
+        "verbs": [list(pair) for pair in course["VERBS"]],
+    }
     answers = figure_tools.in_node(
-        tmp_path, "transformer", "m.after(c.words, c.nouns, c.verbs)", [text | {"words": case} for case in cases]
+        tmp_path,
+        "transformer",
+        "m.after(c.words, c.nouns, c.verbs)",
+        [text | {"words": case} for case in cases],
     )
     for case, answer in zip(cases, answers, strict=True):
         assert answer == pytest.approx(figure.after(case))
@@ -139,7 +163,8 @@ def test_the_figure_refuses_words_that_the_model_does_not_know():
         figure.TransformerFigure(figure.train(0), words=". the bird")
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page):
@@ -174,7 +199,9 @@ def test_what_may_be_expected_of_a_window_is_the_grammar_once_a_full_stop_was_se
         assert ((chances > 0) & (chances <= 1)).all()
         begins = words.index(".") if "." in words else 16
         for at in range(begins, 16):
-            assert chances[at].item() == pytest.approx(figure.after(words[begins + 1 : at + 1])[words[at + 1]])
+            assert chances[at].item() == pytest.approx(
+                figure.after(words[begins + 1 : at + 1])[words[at + 1]]
+            )
 
 
 @pytest.fixture(scope="module")
@@ -205,19 +232,24 @@ def check_shown(course, model, one):
     for row, weights in zip(one["heads"], flat, strict=True):
         assert [word for word, _ in row] == words
         for (_, number), weight in zip(row, weights, strict=True):
-            assert number is None if weight < SHOWN else number == pytest.approx(weight, abs=0.00501)
+            assert (
+                number is None if weight < SHOWN else number == pytest.approx(weight, abs=0.00501)
+            )
     assert one["bars"] == [32] * 5
     for read, p in zip(one["reads"], expected["reads"], strict=True):
         assert read == f"{vocabulary[p.argmax()]} {figure_tools.percent(p.max())}"
     y = torch.tensor(expected["logits"])
     heat = now["temperature"]
-    chances = (y / heat).softmax(-1) if heat else torch.nn.functional.one_hot(y.argmax(), len(y)).double()
+    chances = (
+        (y / heat).softmax(-1) if heat else torch.nn.functional.one_hot(y.argmax(), len(y)).double()
+    )
     np.testing.assert_allclose(now["chances"], chances, atol=1e-9)
     fits = figure.after([vocabulary[token] for token in now["tokens"][1:]])
     order = chances.argsort(descending=True, stable=True).tolist()[:8]
     if heat:
         assert one["chances"] == [
-            [vocabulary[w], figure_tools.percent(chances[w].item()), vocabulary[w] in fits] for w in order
+            [vocabulary[w], figure_tools.percent(chances[w].item()), vocabulary[w] in fits]
+            for w in order
         ]
     assert one["temperature"] == pytest.approx(heat)
     assert one["gone"] == max(0, min(20, len(now["tokens"])) - model.max_len)

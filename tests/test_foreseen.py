@@ -1,4 +1,6 @@
-"""Calls that a check foresees: they go to a guest in one message, and come out as if each had been made alone."""
+"""Calls that a check foresees: they go to a guest in one message, and come out as if each had
+been made alone.
+"""
 
 import numpy as np
 import pytest
@@ -100,7 +102,8 @@ def test_foreseen_calls_are_one_message_and_come_out_as_alone(judge):
     for case, own in zip(cases, expected, strict=True):
         np.testing.assert_array_equal(together(*case), own)
     assert judge.sent == ["several"]
-    for mine, other in zip(together.calls, alone.calls, strict=True):  # what was changed in place is changed here
+    # what was changed in place is changed here
+    for mine, other in zip(together.calls, alone.calls, strict=True):
         np.testing.assert_array_equal(mine.arguments[0], other.arguments[0])
     np.testing.assert_array_equal(cases[0][0], np.arange(3.0))
 
@@ -127,7 +130,9 @@ def test_another_call_than_was_foreseen_is_made_and_the_rest_forgotten(judge):
 def test_a_module_is_made_loaded_and_called_in_one_message(judge):
     x = torch.ones(2, dtype=torch.float64)
     made = under_test(judge, "Doubled")
-    layer = made.loaded((2,), {"w": torch.tensor([1.0, 3.0])}, torch.float64, False, ahead=[(x,), (2 * x,)])
+    layer = made.loaded(
+        (2,), {"w": torch.tensor([1.0, 3.0])}, torch.float64, False, ahead=[(x,), (2 * x,)]
+    )
     assert layer(x).tolist() == [2, 6]
     assert judge.sent == ["find", "several"]
     assert layer(x).tolist() == [2, 6]
@@ -184,7 +189,12 @@ def test_what_a_function_calls_is_found_where_it_lives(judge):
 
 
 def test_a_guest_may_say_anything_about_what_its_code_names(monkeypatch):
-    for said, names in [([np.zeros(2), "add"], ["add"]), ("add", []), ([["add"]], []), ({"add": "called"}, [])]:
+    for said, names in [
+        ([np.zeros(2), "add"], ["add"]),
+        ("add", []),
+        ([["add"]], []),
+        ({"add": "called"}, []),
+    ]:
         monkeypatch.setattr(helper_functions, "run_remote", lambda *asked, said=said: said)
         assert helper_functions.names_used(len, {"add": sum}) == names
 

@@ -1,4 +1,6 @@
-"""The written proof of exercise 2: graded by hand in nbgrader's formgrader, and added to the checks' points."""
+"""The written proof of exercise 2: graded by hand in nbgrader's formgrader, and added to the
+checks' points.
+"""
 
 import csv
 import functools
@@ -23,7 +25,10 @@ from autograder.course.config import ROOT, Course
 pytestmark = pytest.mark.long
 
 NAME, PROOF = "02-scaling", "proof_variance"
-WORDS = "The entries are independent and have a common mean, so that $\\operatorname{Var}(q \\cdot k)$ is a sum."
+WORDS = (
+    "The entries are independent and have a common mean, so that $\\operatorname{Var}(q "
+    "\\cdot k)$ is a sum."
+)
 EXTENSION = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
 
 
@@ -58,11 +63,18 @@ def run(course, *arguments):
 
 
 def gradebook_of(course, student):
-    """What the gradebook says: score, most, whether a person must look, and the proof's own grade."""
+    """What the gradebook says: score, most, whether a person must look, and the proof's own
+    grade.
+    """
     with Gradebook(course.db_url, course.course_id) as book:
         found = book.find_submission(NAME, student)
         proof = book.find_grade(PROOF, NAME, NAME, student)
-        return found.score, found.max_score, found.needs_manual_grade, (proof.auto_score, proof.manual_score)
+        return (
+            found.score,
+            found.max_score,
+            found.needs_manual_grade,
+            (proof.auto_score, proof.manual_score),
+        )
 
 
 @pytest.mark.slow
@@ -75,7 +87,9 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     assert worth > 0 and waits and own == (None, None) and score == most - worth
     # Who wrote nothing has nothing, and nobody needs to look.
     assert gradebook_of(course, "ben") == (most - worth, most, False, (0, None))
-    assert (course.root / "exercises" / NAME / f"{NAME}.ipynb").read_text().count("YOUR ANSWER HERE") == 1
+    assert (course.root / "exercises" / NAME / f"{NAME}.ipynb").read_text().count(
+        "YOUR ANSWER HERE"
+    ) == 1
 
     given, words = worth - 1.5, "Say where independence is used."
     with jupyter(course.root, "jupyter_server", EXTENSION) as (address, token):
@@ -89,7 +103,8 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         # What is typed before the page has its grades and comments goes nowhere.
         page.wait_for_function("formgrader.grades?.loaded && formgrader.comments?.loaded")
         assert "independent and have a common mean" in answer.inner_text()
-        assert answer.locator("math mi", has_text="Var").count() == 1  # without MathJax, which no network brings
+        # without MathJax, which no network brings
+        assert answer.locator("math mi", has_text="Var").count() == 1
         with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT"):
             page.locator(f"#{PROOF}").fill(str(given))
             page.keyboard.press("Tab")
@@ -98,13 +113,22 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
             page.keyboard.press("Tab")
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
 
-    # Grading again leaves it alone, and so does grading with force: the answer is the one that was read.
-    assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
+    # Grading again leaves it alone, and so does grading with force: the answer is the one that was
+    # read.
+    assert (
+        run(
+            course, "grade", "--submitted", course.root / "submitted", "--into", course.root
+        ).exit_code
+        == 0
+    )
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
     assert run(course, "export", "--into", course.root).exit_code == 0
     with (course.root / "grades.csv").open(newline="") as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
-    assert float(rows["ada"]["score"]) == score + given and rows["ada"]["needs_manual_grade"] == "False"
+    assert (
+        float(rows["ada"]["score"]) == score + given
+        and rows["ada"]["needs_manual_grade"] == "False"
+    )
     assert run(course, "report", "--into", course.root).exit_code == 0
     assert ", needs a manual grade" not in (course.root / "report.html").read_text()
 
@@ -113,10 +137,20 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     done = subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     feedback = (course.root / "feedback" / "ada" / NAME / f"{NAME}.html").read_text()
-    assert words in feedback and f"<strong>{score + given:g}</strong> of {most:g} points" in feedback
+    assert (
+        words in feedback and f"<strong>{score + given:g}</strong> of {most:g} points" in feedback
+    )
 
     assert (
-        run(course, "grade", "--force", "--submitted", course.root / "submitted", "--into", course.root).exit_code
+        run(
+            course,
+            "grade",
+            "--force",
+            "--submitted",
+            course.root / "submitted",
+            "--into",
+            course.root,
+        ).exit_code
         == 0
     )
     assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))

@@ -1,4 +1,6 @@
-"""Formulas: which text is one, how it becomes MathML, and that nothing else comes of it, whatever it is."""
+"""Formulas: which text is one, how it becomes MathML, and that nothing else comes of it,
+whatever it is.
+"""
 
 import re
 import time
@@ -46,7 +48,9 @@ def test_markdown_is_what_jupyter_makes_of_it(texts):
     elsewhere = re.compile(r'<img src="(?!data).*?/>|<em>\[A picture from elsewhere.*?</em>')
     for text in [*texts, *ACTING.values(), *ONLY_IN_MARKDOWN.values(), *ODD]:
         if "mermaid" not in text:  # a diagram stays its source
-            jupyters = MarkdownWithMath(renderer=IPythonRenderer(escape=False, exclude_anchor_links=True))
+            jupyters = MarkdownWithMath(
+                renderer=IPythonRenderer(escape=False, exclude_anchor_links=True)
+            )
             ours = markdown.as_html(text, markdown.Renderer()).replace(markdown.DOLLAR, "$")
             assert elsewhere.sub("picture", ours) == elsewhere.sub("picture", jupyters.render(text))
 
@@ -81,7 +85,8 @@ def test_what_is_a_formula(text, count):
 
 def test_a_dollar_sign_is_shown_as_one():
     assert (
-        BeautifulSoup(shown("It costs \\$5, and \\$6."), "html.parser").get_text().strip() == "It costs $5, and $6."
+        BeautifulSoup(shown("It costs \\$5, and \\$6."), "html.parser").get_text().strip()
+        == "It costs $5, and $6."
     )
 
 
@@ -139,7 +144,9 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("form", ["${}$", "$${}$$", "<p>${}$</p>", "\\begin{{align}}{}\\end{{align}}"])
+@pytest.mark.parametrize(
+    "form", ["${}$", "$${}$$", "<p>${}$</p>", "\\begin{{align}}{}\\end{{align}}"]
+)
 def test_a_formula_only_lays_out(form):
     for latex in HOSTILE:
         assert_only_laid_out(shown(form.format(latex)))
@@ -150,12 +157,19 @@ def assert_only_laid_out(page):
     for element in BeautifulSoup(page, "html.parser").find_all(True):
         if element.name in formulas.ELEMENTS:
             left = {name: value for name, value in element.attrs.items() if name != "style"}
-            assert all(formulas.ATTRIBUTES[name].fullmatch(value) for name, value in left.items()), element
-            assert element.get("style", "text-align:left") in ("text-align:left", "text-align:right")
+            assert all(
+                formulas.ATTRIBUTES[name].fullmatch(value) for name, value in left.items()
+            ), element
+            assert element.get("style", "text-align:left") in (
+                "text-align:left",
+                "text-align:right",
+            )
         else:
             assert set(element.attrs) <= {"class", "tabindex"}, element
             assert element.get("class", ["formula"]) == ["formula"], element
-    assert "500" not in re.sub(r">[^<]*<", "><", page) and "999" not in re.sub(r">[^<]*<", "><", page)
+    assert "500" not in re.sub(r">[^<]*<", "><", page) and "999" not in re.sub(
+        r">[^<]*<", "><", page
+    )
 
 
 def test_a_formula_in_html_of_a_student_is_not_their_markup():
@@ -190,7 +204,9 @@ def test_formulas_end_soon(name):
     assert len(page) < formulas.MOST_GROWTH * len(SLOW[name]) + markup.SMALL
 
 
-@pytest.mark.parametrize("name", ["100 KB", "100 KB of braces", "nested braces", "exponents", "laughs"])
+@pytest.mark.parametrize(
+    "name", ["100 KB", "100 KB of braces", "nested braces", "exponents", "laughs"]
+)
 def test_what_is_too_much_stays_as_it_was_written(name):
     assert "<math" not in shown(SLOW[name])
 
@@ -207,7 +223,12 @@ def test_code_is_coloured_and_complete():
     source = 'def f(x):  # why\n    return "<b>" + str(1.5)\n\n\n%matplotlib inline\n'
     page = code.block(source)
     assert BeautifulSoup(page, "html.parser").get_text() == source + "\n"
-    for part in ('<span class="k">def </span>', '<span class="nf">f</span>', '<span class="c"># why', "&lt;b&gt;"):
+    for part in (
+        '<span class="k">def </span>',
+        '<span class="nf">f</span>',
+        '<span class="c"># why',
+        "&lt;b&gt;",
+    ):
         assert part in page, page
 
 

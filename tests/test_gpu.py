@@ -1,6 +1,8 @@
-"""The reference kernel and layer are right, without a GPU and with one; the benchmark's record holds.
+"""The reference kernel and layer are right, without a GPU and with one; the benchmark's record
+holds.
 
-Kernels run in processes of their own: whether Triton interprets or compiles is settled when it is imported.
+Kernels run in processes of their own: whether Triton interprets or compiles is settled when it is
+imported.
 """
 
 import importlib
@@ -26,7 +28,9 @@ def python(*arguments, **environment):
     known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-W", "ignore", *map(str, arguments)]
     known.update(environment)
-    found = subprocess.run(command, cwd=BENCHMARK.parent, env=known, capture_output=True, text=True, timeout=600)
+    found = subprocess.run(
+        command, cwd=BENCHMARK.parent, env=known, capture_output=True, text=True, timeout=600
+    )
     assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
     return found.stdout
 
@@ -78,7 +82,9 @@ for (name, size), d in itertools.product(kernels.TUNED, map(int, sys.argv[1:])):
 
 @pytest.mark.slow
 def test_the_kernels_compile_for_a_gpu_where_there_is_none(triton, tmp_path):
-    """For an H100: within its shared memory; half floats on its tensor cores, float32 without TF32."""
+    """For an H100: within its shared memory; half floats on its tensor cores, float32 without
+    TF32.
+    """
     shown = python("-c", COMPILE, 48, TRITON_CACHE_DIR=str(tmp_path)).splitlines()
     assert len(shown) == 6
     for line in shown:
@@ -114,7 +120,9 @@ for (n_q, n_k), causal in itertools.product(((40, 40), (37, 70), (50, 17)), (Fal
 
 @pytest.mark.slow
 def test_each_step_is_right(triton):
-    """Blocks in any order, by several programs, in one pass or two, compared with float64 in the interpreter."""
+    """Blocks in any order, by several programs, in one pass or two, compared with float64 in the
+    interpreter.
+    """
     python("-c", STEPS, TRITON_INTERPRET="1")
 
 
@@ -214,8 +222,13 @@ def test_what_does_not_fit_is_refused(triton):
 
 
 def reference(made, x, mask):
-    """What a layer without grouped heads computes, as the formula says, in its own dtype; mask (b, h, n, n_k)."""
-    q, k, v = (own.unflatten(-1, (made.num_heads, -1)).transpose(1, 2) for own in made.W_qkv(x).chunk(3, -1))
+    """What a layer without grouped heads computes, as the formula says, in its own dtype; mask
+    (b, h, n, n_k).
+    """
+    q, k, v = (
+        own.unflatten(-1, (made.num_heads, -1)).transpose(1, 2)
+        for own in made.W_qkv(x).chunk(3, -1)
+    )
     scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
     z = scores.softmax(-1).nan_to_num(0) @ v
     return made.W_o(z.transpose(1, 2).flatten(-2))
@@ -238,14 +251,21 @@ def test_the_layer_is_that_of_torch(layer, dtype, is_causal):
     x = torch.randn(2, 7, 24, dtype=dtype)
     unseen = ~causal(7) if is_causal else None
     expected = theirs(x, x, x, attn_mask=unseen, need_weights=True)[0]
-    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}[dtype]
+    tolerance = {
+        torch.float64: 1e-12,
+        torch.float32: 1e-5,
+        torch.float16: 1e-2,
+        torch.bfloat16: 1e-1,
+    }[dtype]
     found = ours(x, is_causal=is_causal)
     assert found.dtype == dtype
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("shape", [(5, 5), (2, 1, 5), (2, 5, 5), (1, 3, 5, 5), (2, 1, 1, 5), (2, 3, 5, 5)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 5), (2, 1, 5), (2, 5, 5), (1, 3, 5, 5), (2, 1, 1, 5), (2, 3, 5, 5)], ids=str
+)
 def test_masks_of_each_shape_and_their_gradients(layer, shape, is_causal):
     """Rows that see nothing give 0, and their gradients are 0 and never NaN."""
     torch.manual_seed(SEED)
@@ -262,7 +282,9 @@ def test_masks_of_each_shape_and_their_gradients(layer, shape, is_causal):
     grads = torch.autograd.grad(found, inputs, upstream)
     assert all(own.isfinite().all() for own in grads)
     seen = full.any(-1).all()  # where some row sees nothing, the formula's gradient is NaN
-    for own, other in zip(grads, torch.autograd.grad(expected, inputs, upstream), strict=True) if seen else ():
+    for own, other in (
+        zip(grads, torch.autograd.grad(expected, inputs, upstream), strict=True) if seen else ()
+    ):
         torch.testing.assert_close(own, other)
 
 
@@ -303,7 +325,11 @@ class Cache:
 
     def append(self, k, v):
         new = (k, v)
-        self.pair = new if self.pair is None else tuple(map(lambda a, b: torch.cat([a, b], -2), self.pair, new))
+        self.pair = (
+            new
+            if self.pair is None
+            else tuple(map(lambda a, b: torch.cat([a, b], -2), self.pair, new))
+        )
         return self.pair
 
 
@@ -361,7 +387,9 @@ SDPA_ON_CPU = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 def operations(run):
-    """Run a function; return what ran, by name, and the bytes of the largest tensor that came out."""
+    """Run a function; return what ran, by name, and the bytes of the largest tensor that came
+    out.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):
@@ -389,10 +417,16 @@ def test_the_layer_never_holds_n_by_n(layer):
 
 
 def test_nothing_is_copied_between_projections_and_attention(layer):
-    """Gradients of q, k and v are put together once; heads that share a head of keys read it where it is."""
+    """Gradients of q, k and v are put together once; heads that share a head of keys read it
+    where it is.
+    """
     made, x = layer(16, 4), torch.randn(2, 64, 16, requires_grad=True)
     names = operations(lambda: made(x, is_causal=True).sum().backward())[0]
-    copies = [name for name in names if any(word in name for word in ("clone", "copy", "contiguous", "cat"))]
+    copies = [
+        name
+        for name in names
+        if any(word in name for word in ("clone", "copy", "contiguous", "cat"))
+    ]
     assert copies == ["aten.cat.default"]
     made, x = layer(16, 4, 1), torch.randn(1, 64, 16)
     with torch.no_grad():
@@ -407,7 +441,8 @@ def test_tokens_that_meet_a_cache_attend_in_one_call(layer):
     with torch.no_grad():
         made(x[:, :10], is_causal=True, cache=cache)
         names, largest = operations(lambda: made(x[:, 10:], is_causal=True, cache=cache))
-    assert sum(SDPA_ON_CPU in name for name in names) == 1 and largest <= 4 * 590 * 600  # one mask for all heads
+    # one mask for all heads
+    assert sum(SDPA_ON_CPU in name for name in names) == 1 and largest <= 4 * 590 * 600
 
 
 # The benchmark and its record.

@@ -1,7 +1,7 @@
 """`benchmarks/gpu.py all`: one command for all that a device is wanted for, proven without one.
 
-What it does with answers that come, fail or never come is tried on a made-up process; the whole way is gone once, in
-Triton's interpreter.
+What it does with answers that come, fail or never come is tried on a made-up process; the whole way
+is gone once, in Triton's interpreter.
 """
 
 import contextlib
@@ -55,7 +55,9 @@ def command(*arguments, path=BENCHMARK, status=0):
 
 
 class Process:
-    """Answers by a table of parts, {part: {case: a value, or an exception to be raised}}; it keeps what was asked."""
+    """Answers by a table of parts, {part: {case: a value, or an exception to be raised}}; it
+    keeps what was asked.
+    """
 
     def __init__(self, parts):
         self.parts, self.asked, self.started = parts, [], 0
@@ -114,13 +116,18 @@ def test_what_comes_is_written_and_a_second_call_measures_nothing(gpu, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("an illegal address"), TimeoutError(), ("failed", "out of luck")])
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("an illegal address"), TimeoutError(), ("failed", "out of luck")]
+)
 def test_a_case_that_fails_costs_only_itself_and_is_tried_again(gpu, monkeypatch, tmp_path, fault):
     parts = {**PARTS, "layer": {"n = 16": fault, "n = 32": [{"n": 32, "peak_bytes": None}]}}
     run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
     assert list(run.failed) == [("layer", "n = 16")] and "failed: layer, n = 16" in run.summary()
     found = read(tmp_path / "r.json")
-    assert found["unfinished"] == {"layer": ["n = 32"]} and set(found["measured"]) == {"check", "timing"}
+    assert found["unfinished"] == {"layer": ["n = 32"]} and set(found["measured"]) == {
+        "check",
+        "timing",
+    }
     _, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
     assert process.asked == [("layer", "n = 16")]
     found = read(tmp_path / "r.json")
@@ -129,8 +136,13 @@ def test_a_case_that_fails_costs_only_itself_and_is_tried_again(gpu, monkeypatch
 
 def test_of_a_process_that_dies_another_takes_over(gpu, monkeypatch, tmp_path):
     died = gpu.Died("its process was ended by SIGKILL")
-    run, process = measure(gpu, monkeypatch, tmp_path / "r.json", {**PARTS, "layer": {"n = 16": died, "n = 32": []}})
-    assert run.failed == {("layer", "n = 16"): "its process was ended by SIGKILL"} and process.started == 3
+    run, process = measure(
+        gpu, monkeypatch, tmp_path / "r.json", {**PARTS, "layer": {"n = 16": died, "n = 32": []}}
+    )
+    assert (
+        run.failed == {("layer", "n = 16"): "its process was ended by SIGKILL"}
+        and process.started == 3
+    )
 
 
 def test_what_a_machine_lacks_is_said_and_the_rest_goes_on(gpu, monkeypatch, tmp_path):
@@ -167,20 +179,29 @@ def test_no_case_begins_when_the_time_is_over(gpu, monkeypatch, tmp_path):
     run = gpu.Run(tmp_path / "r.json", 130)
     with gpu.Progress(disable=True) as progress:
         run.measure(["check", "layer", "timing"], progress)
-    assert process.asked == [("check", "kernel"), ("layer", "n = 0"), ("layer", "n = 1"), ("timing", "product")]
+    assert process.asked == [
+        ("check", "kernel"),
+        ("layer", "n = 0"),
+        ("layer", "n = 1"),
+        ("timing", "product"),
+    ]
     assert run.outcome["layer"].startswith("left: 3 of 5 cases"), (
         "a part has its turn of 90 s, then the next one's is"
     )
     assert now[0] <= 160
 
 
-def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(gpu, monkeypatch, tmp_path):
+def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(
+    gpu, monkeypatch, tmp_path
+):
     path = tmp_path / "r.json"
     names = ("check", "layer", "timing")
     measure(gpu, monkeypatch, path, PARTS, names)
     monkeypatch.setattr(gpu.gpu_compile, "digests", lambda: {"kernels": "other kernels"})
     _, process = measure(gpu, monkeypatch, path, PARTS, names)
-    assert {part for part, _ in process.asked} == {"check", "layer"}, "the ways to time have no kernel of ours"
+    assert {part for part, _ in process.asked} == {"check", "layer"}, (
+        "the ways to time have no kernel of ours"
+    )
     monkeypatch.setitem(MACHINE, "torch", "10")
     run, process = measure(gpu, monkeypatch, path, PARTS, names)
     assert run.record.lost == ["torch"] and len(process.asked) == 4
@@ -199,8 +220,18 @@ def test_a_process_that_hangs_or_is_killed_is_gone_and_said_to_be(benchmarks):
 
 
 def test_clocks_heat_and_throttling_are_read(gpu, tmp_path, monkeypatch):
-    lines = ["1980, 45, 210.55, 0x0000000000000000", "1410, 81, 699.1, 0x0000000000000024", "[N/A], 3, 3, 0x0", "..."]
-    expected = {"sm_mhz": [1410, 1980], "celsius": 81, "watts": 699.1, "slowed_by": ["power cap", "software, heat"]}
+    lines = [
+        "1980, 45, 210.55, 0x0000000000000000",
+        "1410, 81, 699.1, 0x0000000000000024",
+        "[N/A], 3, 3, 0x0",
+        "...",
+    ]
+    expected = {
+        "sm_mhz": [1410, 1980],
+        "celsius": 81,
+        "watts": 699.1,
+        "slowed_by": ["power cap", "software, heat"],
+    }
     assert gpu_conditions.seen(lines) == expected and gpu_conditions.seen(["no device"]) is None
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho '{lines[0]}'\nexec sleep 60\n")
@@ -216,23 +247,52 @@ def test_clocks_heat_and_throttling_are_read(gpu, tmp_path, monkeypatch):
 
 
 def attention(name, direction, milliseconds, width=128, tflop_s=100.0):
-    about = {"implementation": name, "direction": direction, "causal": True, "dtype": "bfloat16", "n": 4096}
-    return {**about, "heads": 16, "d_head": width, "batch": 1, "milliseconds": milliseconds, "tflop_s": tflop_s}
+    about = {
+        "implementation": name,
+        "direction": direction,
+        "causal": True,
+        "dtype": "bfloat16",
+        "n": 4096,
+    }
+    return {
+        **about,
+        "heads": 16,
+        "d_head": width,
+        "batch": 1,
+        "milliseconds": milliseconds,
+        "tflop_s": tflop_s,
+    }
 
 
 def test_goals_are_reckoned_from_the_rows(benchmarks):
     """A made-up record: each goal's figure, whether it was met, and by how much it was missed."""
     tables = benchmarks("gpu_tables")
     rows = [attention("kernel", "forward", 2.0, tflop_s=70.0), attention("flash", "forward", 1.0)]
-    rows += [attention("kernel", "backward", 4.0, 64, 40.0), attention("flash", "backward", 4.0, 64)]
+    rows += [
+        attention("kernel", "backward", 4.0, 64, 40.0),
+        attention("flash", "backward", 4.0, 64),
+    ]
     rows += [attention("flash", "forward", None, 64, None)]
     layers = {"layer": 10.0, "layer, cudnn": 9.0, "nn.MultiheadAttention with weights": 40.0}
     step = {"direction": "forward+backward", "n": 4096, "d_model": 2048, "heads": 16}
-    record = {"machine": MACHINE, "attention": rows, "ceilings": {"matmul_tflop_s": {"bfloat16": 100.0}}}
-    record["layer"] = [{**step, "implementation": name, "milliseconds": own} for name, own in layers.items()]
+    record = {
+        "machine": MACHINE,
+        "attention": rows,
+        "ceilings": {"matmul_tflop_s": {"bfloat16": 100.0}},
+    }
+    record["layer"] = [
+        {**step, "implementation": name, "milliseconds": own} for name, own in layers.items()
+    ]
     record["layer"] += [{**step, "n": 256, "implementation": "layer", "milliseconds": 99.0}]
-    record["leaderboard"] = {"cited_milliseconds": {"best": 5.4}, "rows": [attention("kernel", "", 5.0)]}
-    known = {goal.what: (goal.reached, goal.said()) for goal in tables.goals(record) if goal.reached is not None}
+    record["leaderboard"] = {
+        "cited_milliseconds": {"best": 5.4},
+        "rows": [attention("kernel", "", 5.0)],
+    }
+    known = {
+        goal.what: (goal.reached, goal.said())
+        for goal in tables.goals(record)
+        if goal.reached is not None
+    }
     assert list(known.values()) == [
         (0.9, "missed by 10%"),
         (4.0, "met"),
@@ -265,9 +325,21 @@ def test_a_layer_in_a_graph_is_compared_with_one_in_a_graph(benchmarks):
 
 
 def test_beside_flash_attention_3_the_fastest_of_ours_counts(benchmarks):
-    """Forward a kernel or a step; backward the two kernels of any step together, or one pass, by five products."""
-    tables, about = benchmarks("gpu_tables"), {"d_head": 64, "causal": True, "n": 16384, "heads": 16}
-    times = (("forward", 2.0), ("forward", 1.0), ("queries", 1.0), ("keys", 2.0), ("keys", 5.0), ("backward", 4.0))
+    """Forward a kernel or a step; backward the two kernels of any step together, or one pass, by
+    five products.
+    """
+    tables, about = (
+        benchmarks("gpu_tables"),
+        {"d_head": 64, "causal": True, "n": 16384, "heads": 16},
+    )
+    times = (
+        ("forward", 2.0),
+        ("forward", 1.0),
+        ("queries", 1.0),
+        ("keys", 2.0),
+        ("keys", 5.0),
+        ("backward", 4.0),
+    )
     record = {"variants": [about | {"kernel": kernel, "milliseconds": ms} for kernel, ms in times]}
     flops = 4 * 16 * 64 * 16384 * 16385 / 2 / 1e9
     assert tables.fastest_rate(record, "forward", 64, True) == pytest.approx(flops)
@@ -282,7 +354,9 @@ def test_a_short_call_is_timed_again_until_it_is_steady_or_not_shown(benchmarks,
     tools, tries = benchmarks("gpu_tools"), []
     monkeypatch.setattr(tools, "DEVICE", "cuda")
     monkeypatch.setattr(tools, "CALLS", 10)
-    monkeypatch.setattr(tools, "_once", lambda run: {"milliseconds": None, "deciles": None, "peak_bytes": 7})
+    monkeypatch.setattr(
+        tools, "_once", lambda run: {"milliseconds": None, "deciles": None, "peak_bytes": 7}
+    )
     spreads = iter([3.0, 2.0, 1.01, 9.0])
 
     def bench(run, **_):
@@ -294,7 +368,11 @@ def test_a_short_call_is_timed_again_until_it_is_steady_or_not_shown(benchmarks,
     assert len(tries) == 3 and found["deciles"] == [0.1, 0.101] and "why" not in found
     spreads = iter([2.0, 1.5, 4.0, 4.0, 4.0, 4.0])
     found = tools.measured_short(lambda: None)
-    assert (found["milliseconds"], found["why"], found["deciles"]) == (None, "not steady", [0.1, 0.15])
+    assert (found["milliseconds"], found["why"], found["deciles"]) == (
+        None,
+        "not steady",
+        [0.1, 0.15],
+    )
 
 
 def test_goals_of_the_record_are_printed():
@@ -303,12 +381,19 @@ def test_goals_of_the_record_are_printed():
 
 def test_a_trace_and_the_course_have_their_tables(benchmarks):
     tables, step = benchmarks("gpu_tables"), {"implementation": "layer", "n": 16}
-    trace = [{**step, "kernel": name, "start_us": 0.0, "us": us} for name, us in (("a", 1.0), ("b", 6.0), ("a", 1.0))]
+    trace = [
+        {**step, "kernel": name, "start_us": 0.0, "us": us}
+        for name, us in (("a", 1.0), ("b", 6.0), ("a", 1.0))
+    ]
     trace += [{**step, "host": "cudaLaunchKernel", "start_us": 0.0, "us": 9.0}]
     shown = tables.TABLES["A step in the profiler"]({"trace": trace}).splitlines()
-    assert shown[2] == "| layer, n = 16 | `b` | 1 | 6 | 75% |" and shown[3].endswith("| 2 | 2 | 25% |")
+    assert shown[2] == "| layer, n = 16 | `b` | 1 | 6 | 75% |" and shown[3].endswith(
+        "| 2 | 2 | 25% |"
+    )
     record = {"tests": {"test_gpu.py": {"passed": 3, "failed": {"test_x": "why"}, "skipped": {}}}}
-    record["exercise"] = {"flash": {"points": 6.5, "of": 7.0, "waiting": 0.5, "checks": 9, "lost": {}}}
+    record["exercise"] = {
+        "flash": {"points": 6.5, "of": 7.0, "waiting": 0.5, "checks": 9, "lost": {}}
+    }
     standing = {"points": 7.31, "of": 24.0, "waiting": 0.69}
     after = {"ada": {**standing, "points": 8.0, "waiting": 0.0}}
     record["pending"] = {"before": {"ada": standing}, "after": after}
@@ -318,7 +403,9 @@ def test_a_trace_and_the_course_have_their_tables(benchmarks):
 
 
 def test_of_a_profile_the_last_step_counts(benchmarks, monkeypatch):
-    """Kernels, outermost operations and launches; not earlier steps, nor the device's copy of the mark."""
+    """Kernels, outermost operations and launches; not earlier steps, nor the device's copy of
+    the mark.
+    """
     pytest.importorskip("triton")
     import torch.profiler
     from torch.autograd import DeviceType
@@ -341,7 +428,9 @@ def test_of_a_profile_the_last_step_counts(benchmarks, monkeypatch):
     monkeypatch.setattr(parts, "synchronize", lambda: None)
     device, host = parts.profiled(lambda: None)
     assert device == [("cudnn_sdpa", {"start_us": 12, "us": 60})]
-    assert [name for name, _ in host] == ["aten::linear", "cudaLaunchKernel"] and host[0][1]["start_us"] == 5
+    assert [name for name, _ in host] == ["aten::linear", "cudaLaunchKernel"] and host[0][1][
+        "start_us"
+    ] == 5
 
 
 # The block sizes.
@@ -349,7 +438,15 @@ def test_of_a_profile_the_last_step_counts(benchmarks, monkeypatch):
 
 def test_what_was_compiled_says_what_is_worth_trying(benchmarks):
     compile_, record = benchmarks("gpu_compile"), {"rows": []}
-    about = {"kernel": "keys", "bytes": 2, "d_head": 64, "queries": 64, "keys": 64, "warps": 4, "stages": 2}
+    about = {
+        "kernel": "keys",
+        "bytes": 2,
+        "d_head": 64,
+        "queries": 64,
+        "keys": 64,
+        "warps": 4,
+        "stages": 2,
+    }
     fits = {**about, "registers": 168, "local_bytes": 0, "shared_bytes": 40 * 1024}
     record["rows"] = [
         fits,
@@ -364,14 +461,23 @@ def test_what_was_compiled_says_what_is_worth_trying(benchmarks):
 
 
 def test_the_record_of_what_was_compiled_is_of_these_kernels(benchmarks):
-    """Each kernel's block sizes of today are in it, fit the chip, and are among those that a device would try."""
+    """Each kernel's block sizes of today are in it, fit the chip, and are among those that a
+    device would try.
+    """
     compile_ = benchmarks("gpu_compile")
     record = compile_.read()
     assert record["kernels"] == compile_.of_kernels(), "run benchmarks/gpu_compile.py"
     groups = itertools.product(compile_.KERNELS, (2, 4), compile_.WIDTHS)
     tuned = [row for row in record["rows"] if row.get("tuned")]
-    assert len(tuned) == len(compile_.KERNELS) * 2 * len(compile_.WIDTHS) == len(compile_.limits(record))
-    assert all(row in compile_.worth_trying(record, row["kernel"], row["bytes"], row["d_head"]) for row in tuned)
+    assert (
+        len(tuned)
+        == len(compile_.KERNELS) * 2 * len(compile_.WIDTHS)
+        == len(compile_.limits(record))
+    )
+    assert all(
+        row in compile_.worth_trying(record, row["kernel"], row["bytes"], row["d_head"])
+        for row in tuned
+    )
     assert sum(len(compile_.worth_trying(record, *one)) for one in groups) < len(record["rows"])
     for kernel, width in itertools.product(compile_.KERNELS, compile_.WIDTHS):
         assert 3 < len(compile_.worth_trying(record, kernel, 2, width)) <= 36
@@ -380,7 +486,9 @@ def test_the_record_of_what_was_compiled_is_of_these_kernels(benchmarks):
 # The whole way.
 
 
-@pytest.mark.parametrize("wrong", [["nothing"], ["all", "--budget", "1"], ["--quick", "--record", RECORD]])
+@pytest.mark.parametrize(
+    "wrong", [["nothing"], ["all", "--budget", "1"], ["--quick", "--record", RECORD]]
+)
 def test_what_cannot_be_meant_is_refused_in_a_line(wrong):
     line = [sys.executable, str(BENCHMARK), *map(str, wrong)]
     done = subprocess.run(line, capture_output=True, text=True)
@@ -394,12 +502,16 @@ def test_without_a_device_it_says_so():
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
     done = subprocess.run([sys.executable, str(BENCHMARK), "all"], capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.strip().startswith("There is no CUDA device here: --quick")
+    assert done.returncode == 1 and done.stderr.strip().startswith(
+        "There is no CUDA device here: --quick"
+    )
 
 
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
-    """It is killed once, and goes on from there; the kernel is right in the interpreter, in each dtype."""
+    """It is killed once, and goes on from there; the kernel is right in the interpreter, in each
+    dtype.
+    """
     if importlib.util.find_spec("triton") is None:
         pytest.skip("no triton: it is made for Linux on x86-64")
     before, path = RECORD.read_bytes(), tmp_path / "r.json"
@@ -417,28 +529,50 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
     for what in ("out", "lse", "dq", "dk", "dv"):
         for dtype in ("float32", "float16", "bfloat16"):
             assert f"{what}, {dtype}" in shown
-    for heading in ("Ceilings", "The layer", "Accuracy", "A step in the profiler", "The course on this device"):
+    for heading in (
+        "Ceilings",
+        "The layer",
+        "Accuracy",
+        "A step in the profiler",
+        "The course on this device",
+    ):
         assert f"## {heading}\n\n|" in shown
     found = read(path)
     assert set(found["measured"]) == set(benchmarks("gpu").PARTS) - {"window", "newest"}
     assert not found["unfinished"] and found["machine"]["interpreter"]
     names = {row["implementation"] for row in found["layer"]}
-    assert {"layer, compiled", "layer, CUDA graph", "nn.MultiheadAttention with weights, CUDA graph"} <= names
+    assert {
+        "layer, compiled",
+        "layer, CUDA graph",
+        "nn.MultiheadAttention with weights, CUDA graph",
+    } <= names
     for kind in ("kernel", "host"):
-        assert {row["implementation"] for row in found["trace"] if kind in row} >= {"layer", "layer, CUDA graph"}
-    assert all(not own["lost"] and own["points"] + own["waiting"] == own["of"] for own in found["exercise"].values())
+        assert {row["implementation"] for row in found["trace"] if kind in row} >= {
+            "layer",
+            "layer, CUDA graph",
+        }
+    assert all(
+        not own["lost"] and own["points"] + own["waiting"] == own["of"]
+        for own in found["exercise"].values()
+    )
     assert found["pending"]["before"]["layer"]["waiting"] > 0
     assert RECORD.read_bytes() == before
 
 
 @pytest.mark.slow
 def test_a_wrong_kernel_ends_it(tmp_path):
-    """A kernel that forgets to scale what it has summed to a new maximum: nothing else is measured, and it fails."""
+    """A kernel that forgets to scale what it has summed to a new maximum: nothing else is
+    measured, and it fails.
+    """
     folder = tmp_path / "benchmarks"
     shutil.copytree(BENCHMARK.parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, right, wrong in (
         ("flash_attention.py", "total = total * shrink + ", "total = total + "),
-        ("gpu_check.py", "SMALL_CASES = [(40, 40, 16), ", "SMALL_CASES = [(40, 40, 16)]\n_OTHERS = ["),
+        (
+            "gpu_check.py",
+            "SMALL_CASES = [(40, 40, 16), ",
+            "SMALL_CASES = [(40, 40, 16)]\n_OTHERS = [",
+        ),
     ):
         text = (folder / name).read_text(encoding="utf-8")
         assert text.count(right) == 1

@@ -1,4 +1,6 @@
-"""Guests that may use a GPU: what they are given, and, where there is a device, a kernel graded in a real sandbox."""
+"""Guests that may use a GPU: what they are given, and, where there is a device, a kernel graded
+in a real sandbox.
+"""
 
 import dataclasses
 import os
@@ -62,18 +64,29 @@ def test_kernels_are_interpreted_where_a_guest_has_no_gpu():
 
 def test_devices_are_for_exercises_that_ask_for_them():
     plain, with_gpu = (" ".join(bubblewrap.command(["true"], [], gpu)) for gpu in (False, True))
-    assert "/sys/bus/pci" not in plain and "/dev/nvidia" not in plain and "TRITON_CACHE_DIR" not in plain
+    assert (
+        "/sys/bus/pci" not in plain
+        and "/dev/nvidia" not in plain
+        and "TRITON_CACHE_DIR" not in plain
+    )
     assert "/sys/bus/pci" in with_gpu and "TRITON_CACHE_DIR /scratch/.triton" in with_gpu
 
 
-def test_a_driver_that_only_the_environment_names_is_seen_by_guests_with_a_gpu(tmp_path, monkeypatch):
+def test_a_driver_that_only_the_environment_names_is_seen_by_guests_with_a_gpu(
+    tmp_path, monkeypatch
+):
     other, driver = tmp_path / "other", tmp_path / "driver"
     other.mkdir(), driver.mkdir()
     (driver / "libcuda.so.1").touch()
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{other}::relative:{driver}")
     plain, with_gpu = (" ".join(bubblewrap.command(["true"], [], gpu)) for gpu in (False, True))
-    assert "LD_LIBRARY_PATH" not in plain and str(driver) not in plain and str(other) not in with_gpu
-    assert f"--setenv LD_LIBRARY_PATH {driver} " in with_gpu and f"--ro-bind-try {driver} {driver} " in with_gpu
+    assert (
+        "LD_LIBRARY_PATH" not in plain and str(driver) not in plain and str(other) not in with_gpu
+    )
+    assert (
+        f"--setenv LD_LIBRARY_PATH {driver} " in with_gpu
+        and f"--ro-bind-try {driver} {driver} " in with_gpu
+    )
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert "LD_LIBRARY_PATH" not in " ".join(bubblewrap.command(["true"], [], True))
 
@@ -87,7 +100,9 @@ def shown(guest, source):
 
 
 def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, monkeypatch):
-    """The judge's machine may have a GPU that the sandbox keeps from its guests: then points wait."""
+    """The judge's machine may have a GPU that the sandbox keeps from its guests: then points
+    wait.
+    """
     course = toy_course(tmp_path / "course")
     (course.sources()[0].solution / "exercise.toml").write_text("gpu = true\n")
     release(course, course.sources()[0])
@@ -101,7 +116,9 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
     if torch.cuda.is_available():
         assert not said and session.setting.uses_gpu()
         return
-    assert len(said) == 1 and said[0].startswith("Checks that need a GPU cannot run here; their points are pending: ")
+    assert len(said) == 1 and said[0].startswith(
+        "Checks that need a GPU cannot run here; their points are pending: "
+    )
     assert not session.setting.uses_gpu()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     Worker(dataclasses.replace(session.setting, sandbox=False)).close()
@@ -109,23 +126,32 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
 
 
 def test_what_else_a_trial_prints_is_no_answer(isolated, tmp_path, monkeypatch):
-    """Triton, drivers and compilers print what they like; what got no answer does not work, with the reason."""
+    """Triton, drivers and compilers print what they like; what got no answer does not work, with
+    the reason.
+    """
     course = toy_course(tmp_path / "course")
     release(course, course.sources()[0])
     setting = WorkerConfig(str(course.root), ("01-toy",), Limits())
-    monkeypatch.setattr(executors, "TRIALS", 'print("42"); print("[[1], 2]"); print("ld: no")\n' + executors.TRIALS)
+    monkeypatch.setattr(
+        executors, "TRIALS", 'print("42"); print("[[1], 2]"); print("ld: no")\n' + executors.TRIALS
+    )
     assert executors._trials(setting, ["gpu"]).keys() == {"gpu"}
     monkeypatch.setattr(executors, "TRIALS", "1 / 0\n# {wanted}")
-    assert executors._trials(setting, ["compile"]) == {"compile": "ZeroDivisionError: division by zero"}
+    assert executors._trials(setting, ["compile"]) == {
+        "compile": "ZeroDivisionError: division by zero"
+    }
 
 
 def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
-    """Such a guest starts without a device, too: torch's gradients work in it, and the keeper counts its memory."""
+    """Such a guest starts without a device, too: torch's gradients work in it, and the keeper
+    counts its memory.
+    """
     limits = Limits(memory_mb=700)
     pool = guests.GuestPool(limits, ["torch"], gpu=True)
     source = (
         "import os, resource, torch\n"
-        "print(resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(resource.getrlimit(resource.RLIMIT_DATA)[0], "
+        "resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
         "print(os.environ.get('TRITON_INTERPRET'), os.environ['TRITON_CACHE_DIR'])\n"
         "x = torch.ones(3, requires_grad=True)\n(2 * x).sum().backward()\nprint(x.grad.tolist())"
     )
@@ -136,7 +162,9 @@ def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
             assert printed == ["-1 1024", "None /scratch/.triton", "[2.0, 2.0, 2.0]"]
             with pytest.raises(guests.Ended, match="more than 700 MB of memory"):
                 shown(
-                    guest, "held = bytearray(1 << 30)\nheld[:] = bytes([1]) * len(held)\nimport time; time.sleep(9)"
+                    guest,
+                    "held = bytearray(1 << 30)\nheld[:] = bytes([1]) * len(held)\nimport "
+                    "time; time.sleep(9)",
                 )
         finally:
             guest.close()
@@ -144,8 +172,8 @@ def test_the_limits_of_a_guest_with_a_gpu_fit_cuda(isolated):
         pool.close()
 
 
-# What launches Triton's kernels is built when the first one is, from C, against Python's headers and the driver. In
-# the driver's place there is a library of its name, whose functions do nothing.
+# What launches Triton's kernels is built when the first one is, from C, against Python's headers
+# and the driver. In the driver's place there is a library of its name, whose functions do nothing.
 TRITON_WITHOUT_A_DRIVER = """
 import ctypes, os, re, subprocess
 from pathlib import Path
@@ -179,14 +207,19 @@ print(made.asm["cubin"][:4])
 
 
 def test_triton_builds_and_compiles_in_the_sandbox_where_there_is_no_gpu(isolated):
-    """Compiler, headers, linker and ptxas are there, and their results can be written, loaded and run."""
+    """Compiler, headers, linker and ptxas are there, and their results can be written, loaded
+    and run.
+    """
     if machine.lacks("triton") or not shutil.which("gcc"):
         absent("not verified here: it needs Triton and gcc")
     pool = guests.GuestPool(Limits(), ["torch"], gpu=True)
     try:
         guest = pool.guest()
         try:
-            assert shown(guest, TRITON_WITHOUT_A_DRIVER).splitlines() == ["True True", "b'\\x7fELF'"]
+            assert shown(guest, TRITON_WITHOUT_A_DRIVER).splitlines() == [
+                "True True",
+                "b'\\x7fELF'",
+            ]
         finally:
             guest.close()
     finally:
@@ -215,5 +248,7 @@ def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
     with SelfCheck(course, tmp_path / "01-toy.ipynb", seed=1, sandbox=True) as single:
         outcome = single.grade(on_cell=lambda cell: None)
     cell = outcome.cells["check_add"]
-    assert [check.status for check in cell.checks] == ["passed"] * 3, [str(check.message) for check in cell.checks]
+    assert [check.status for check in cell.checks] == ["passed"] * 3, [
+        str(check.message) for check in cell.checks
+    ]
     assert cell.points == 4.0 and cell.pending == 0.0

@@ -1,4 +1,6 @@
-"""Release, check, grade, report and export, on a toy course that has nothing to do with attention."""
+"""Release, check, grade, report and export, on a toy course that has nothing to do with
+attention.
+"""
 
 import csv
 import json
@@ -50,9 +52,18 @@ def toy(tmp_path_factory):
 
 
 def hand_in(
-    folder, student, answers=None, raw=None, stamp=None, change=lambda notebook: None, name="01-toy", toy=None
+    folder,
+    student,
+    answers=None,
+    raw=None,
+    stamp=None,
+    change=lambda notebook: None,
+    name="01-toy",
+    toy=None,
 ):
-    """Write a submission below `folder`: the released notebook with these answers, or these bytes."""
+    """Write a submission below `folder`: the released notebook with these answers, or these
+    bytes.
+    """
     own = folder / student / "01-toy"
     own.mkdir(parents=True, exist_ok=True)
     notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
@@ -89,7 +100,9 @@ def stripped(notebook):
 
 
 def strange(notebook):
-    """Return the released notebook as JSON, with metadata, ids and sources that no editor writes."""
+    """Return the released notebook as JSON, with metadata, ids and sources that no editor
+    writes.
+    """
     raw = json.loads(nbformat.writes(notebook))
     raw["cells"][0]["metadata"] = None
     raw["cells"][1]["id"] = ["a list"]
@@ -101,7 +114,8 @@ def strange(notebook):
 
 
 NOISY = (
-    "import sys, warnings\ndef add(a, b):\n    warnings.warn('hm')\n    print(1, file=sys.stderr)\n    return a + b"
+    "import sys, warnings\ndef add(a, b):\n    warnings.warn('hm')\n    print(1, "
+    "file=sys.stderr)\n    return a + b"
 )
 CLASS = {
     # student: (what is handed in, points, kind, what the reasons must say)
@@ -115,8 +129,18 @@ CLASS = {
     ),
     "blank": ({}, 0, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
     "noisy": ({"answers": {**RIGHT, "add": NOISY}}, 6, Kind.WRONG, []),
-    "syntax": ({"answers": {**RIGHT, "add": "def add(a, b) return a"}}, 2, Kind.WRONG, ["add is not defined"]),
-    "dies": ({"answers": {**RIGHT, "twice": "import os; os._exit(0)"}}, 4, Kind.LIMIT, ["ended Python"]),
+    "syntax": (
+        {"answers": {**RIGHT, "add": "def add(a, b) return a"}},
+        2,
+        Kind.WRONG,
+        ["add is not defined"],
+    ),
+    "dies": (
+        {"answers": {**RIGHT, "twice": "import os; os._exit(0)"}},
+        4,
+        Kind.LIMIT,
+        ["ended Python"],
+    ),
     "exits": (
         {"answers": {**RIGHT, "add": "def add(a, b):\n    raise SystemExit(0)"}},
         2,
@@ -131,15 +155,27 @@ CLASS = {
     "copied": ({"answers": RIGHT, "change": copied}, 6, Kind.WRONG, ["appears twice"]),
     "deleted": ({"answers": RIGHT, "change": deleted}, 6, Kind.WRONG, ["check_add was missing"]),
     "stripped": ({"answers": RIGHT, "change": stripped}, 6, Kind.WRONG, []),
-    "strange": ({"raw": strange}, 2, Kind.WRONG, ["add, or a function that it calls, is not written yet"]),
-    "renamed": ({"answers": RIGHT, "name": "my solution"}, 6, Kind.WRONG, ["was named my solution.ipynb"]),
+    "strange": (
+        {"raw": strange},
+        2,
+        Kind.WRONG,
+        ["add, or a function that it calls, is not written yet"],
+    ),
+    "renamed": (
+        {"answers": RIGHT, "name": "my solution"},
+        6,
+        Kind.WRONG,
+        ["was named my solution.ipynb"],
+    ),
     "odd [name]*": ({"answers": RIGHT}, 6, Kind.WRONG, []),
 }
 
 
 @pytest.fixture(scope="module")
 def graded(isolated, toy, tmp_path_factory):
-    """The toy class, graded by the command line: its folder of grades, and what the command printed."""
+    """The toy class, graded by the command line: its folder of grades, and what the command
+    printed.
+    """
     folder = tmp_path_factory.mktemp("submitted")
     for student, (handed_in, *_) in CLASS.items():
         hand_in(folder, student, toy=toy, **handed_in)
@@ -172,19 +208,29 @@ def reasons_of(course, student):
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
     exercise = toy.exercises()[0]
-    names = {path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*")}
+    names = {
+        path.relative_to(exercise.released).as_posix() for path in exercise.released.rglob("*")
+    }
     there = {"01-toy.ipynb", "checks.py", "checking.zip", "exercise.json", "AGENTS.md"}
     assert there <= names <= {*there, "exercise.toml"}
     packed = archive.read(exercise.archive)
-    assert {"misconceptions.py", "checking/suite.py"} <= set(packed) and "right_answers.py" not in packed
-    everything = b"".join([*(path.read_bytes() for path in exercise.released.iterdir()), *packed.values()])
+    assert {"misconceptions.py", "checking/suite.py"} <= set(
+        packed
+    ) and "right_answers.py" not in packed
+    everything = b"".join(
+        [*(path.read_bytes() for path in exercise.released.iterdir()), *packed.values()]
+    )
     assert b"return a + b" not in everything and b"addition commutes" not in everything
 
 
 @pytest.mark.slow
 def test_nbgraders_own_release_is_the_same(toy, tmp_path):
     exercise = toy.exercises()[0]
-    ours = {path.name: path.read_bytes() for path in exercise.released.iterdir() if path.name not in seeds.BESIDE}
+    ours = {
+        path.name: path.read_bytes()
+        for path in exercise.released.iterdir()
+        if path.name not in seeds.BESIDE
+    }
     shutil.copytree(toy.root, tmp_path / "course")
     shutil.rmtree(tmp_path / "course" / "exercises")
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", exercise.name]
@@ -199,7 +245,9 @@ def test_a_release_is_the_same_each_time(toy, tmp_path):
     release(toy, exercise, into=tmp_path / "again")
     for path in exercise.released.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
-            assert (tmp_path / "again" / path.relative_to(exercise.released)).read_bytes() == path.read_bytes()
+            assert (
+                tmp_path / "again" / path.relative_to(exercise.released)
+            ).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.slow
@@ -230,7 +278,11 @@ def test_unchanged_submissions_are_not_graded_again_and_history_is_kept(graded):
         result = run(course, "grade", "--submitted", folder, "--into", course.into)
         after = record_of(course, "minus")
         assert "Graded 1" in result.output
-        assert (after["score"], len(after["history"]), after["history"][0]["score"]) == (6, 1, before["score"])
+        assert (after["score"], len(after["history"]), after["history"][0]["score"]) == (
+            6,
+            1,
+            before["score"],
+        )
     finally:
         hand_in(folder, "minus", CLASS["minus"][0]["answers"], toy=course)
         run(course, "grade", "--submitted", folder, "--into", course.into)
@@ -246,7 +298,9 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
     with Gradebook(course.db_url, course.course_id) as book:
         own = book.find_grade("proof", "01-toy", "01-toy", "proved")
         own.manual_score, own.needs_manual_grade = 2.5, False
-        book.find_comment("proof", "01-toy", "01-toy", "proved").manual_comment = "Nearly: say *why*."
+        book.find_comment(
+            "proof", "01-toy", "01-toy", "proved"
+        ).manual_comment = "Nearly: say *why*."
         book.db.commit()
 
     def nobody(*arguments):
@@ -292,7 +346,9 @@ def test_a_manual_grade_outlives_a_regrading(graded):
 def by_hand(isolated, toy, tmp_path):
     """Return functions that submit, grade, and give points as the formgrader does."""
     root = tmp_path / "course"
-    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    shutil.copytree(
+        toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
+    )
     course = Course(root=root, into=root)
 
     def submit(proof, **answers):
@@ -300,23 +356,37 @@ def by_hand(isolated, toy, tmp_path):
         hand_in(root / "submitted", "ada", answers, toy=course)
 
     def grade(*options):
-        """Return what each of those who read a grade is told: the score, and whether a person still has to look."""
+        """Return what each of those who read a grade is told: the score, and whether a person
+        still has to look.
+        """
         printed = run(course, "grade", *options, "--into", root).output
         run(course, "report", "--into", root)
         run(course, "export", "--into", root)
         with (root / "grades.csv").open(newline="") as file:
             (row,) = csv.DictReader(file)
-        page = BeautifulSoup((root / "feedback/ada/01-toy/01-toy.html").read_text(), "html.parser").get_text(" ")
+        page = BeautifulSoup(
+            (root / "feedback/ada/01-toy/01-toy.html").read_text(), "html.parser"
+        ).get_text(" ")
         shown = rows_of((root / "report.html").read_text())["ada", "01-toy"]
         with Gradebook(course.db_url, course.course_id) as book:
             own = book.find_submission("01-toy", "ada")
-            comments = [comment.auto_comment or "" for notebook in own.notebooks for comment in notebook.comments]
+            comments = [
+                comment.auto_comment or ""
+                for notebook in own.notebooks
+                for comment in notebook.comments
+            ]
             score, waits = own.score, own.needs_manual_grade
-        top = nbformat.read(root / "autograded/ada/01-toy/01-toy.ipynb", as_version=4).cells[0].source
+        top = (
+            nbformat.read(root / "autograded/ada/01-toy/01-toy.ipynb", as_version=4).cells[0].source
+        )
         assert float(row["score"]) == score == shown["score"]
         assert f"{score:g} of 9 points" in " ".join(page.split())
-        assert (row["needs_manual_grade"] == "True") == waits == ("+ needs a manual grade" in printed)
-        assert waits == any(words in page for words in ("still to be graded", "still has to", "still have to"))
+        assert (
+            (row["needs_manual_grade"] == "True") == waits == ("+ needs a manual grade" in printed)
+        )
+        assert waits == any(
+            words in page for words in ("still to be graded", "still has to", "still have to")
+        )
         assert not any("proof" in words or "person" in words for words in [*comments, top])
         table = " ".join(printed.split())
         for reason in shown["reasons"]:
@@ -333,7 +403,9 @@ def by_hand(isolated, toy, tmp_path):
 
 
 READ = "A person grades proof; until then it has 0 points."
-CONFIRM = "A person gave 2 of 3 points for proof, and has to confirm them: it was graded again since."
+CONFIRM = (
+    "A person gave 2 of 3 points for proof, and has to confirm them: it was graded again since."
+)
 LOST = "proof −1: graded by a person"
 
 
@@ -370,28 +442,46 @@ def test_points_given_for_a_function_are_in_the_comment_after_the_next_run(by_ha
     for options in ((), ("--force",)):
         assert grade(*options)[:3] == (6.0, False, ["proof −3: no response"])
     submit("")
-    score, waits, reasons_shown, _ = grade()  # other points by the checks than those that the person saw
-    assert (score, waits) == (6.0, True) and any("4 of 4 points for add" in reason for reason in reasons_shown)
+    # other points by the checks than those that the person saw
+    score, waits, reasons_shown, _ = grade()
+    assert (score, waits) == (6.0, True) and any(
+        "4 of 4 points for add" in reason for reason in reasons_shown
+    )
 
 
 def with_due_date(toy, root, rule):
-    """Return a copy of the toy course in which the exercise is due on 10 January 2026, with a rule for late work."""
-    shutil.copytree(toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    """Return a copy of the toy course in which the exercise is due on 10 January 2026, with a
+    rule for late work.
+    """
+    shutil.copytree(
+        toy.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
+    )
     with (root / "nbgrader_config.py").open("a") as config:
         config.write(rule)
     course = Course(root=root, into=root)
     with gradebook.opened(course) as book:
         gradebook.register(course, book, course.exercises()[0])
     with Gradebook(course.db_url, course.course_id) as book:
-        book.update_or_create_assignment("01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id)
+        book.update_or_create_assignment(
+            "01-toy", duedate="2026-01-10T00:00:00", course_id=course.course_id
+        )
     return course
 
 
 @pytest.mark.slow
 def test_late_penalties_are_nbgraders(toy, tmp_path):
-    plugin = "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = 'zero'\n"
+    plugin = (
+        "c.SubmissionPlugin.penalty_method = 'zero'\nc.LateSubmissionPlugin.penalty_method = "
+        "'zero'\n"
+    )
     course = with_due_date(toy, tmp_path / "course", plugin)
-    hand_in(course.root / "submitted", "late", RIGHT, stamp="2026-01-11 00:30:00 America/Los_Angeles", toy=course)
+    hand_in(
+        course.root / "submitted",
+        "late",
+        RIGHT,
+        stamp="2026-01-11 00:30:00 America/Los_Angeles",
+        toy=course,
+    )
     hand_in(course.root / "submitted", "early", RIGHT, stamp="2026-01-09 00:00:00 UTC", toy=course)
     hand_in(course.root / "submitted", "undated", RIGHT, stamp="some day", toy=course)
     result = run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root)
@@ -401,7 +491,9 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
     assert "late −6" in reasons_of(course, "late")
     assert undated["score"] == 6 and "could not be read as a date" in undated["repairs"][0]
     with Gradebook(course.db_url, course.course_id) as book:
-        book.update_or_create_assignment("01-toy", duedate="2026-01-20T00:00:00", course_id=course.course_id)
+        book.update_or_create_assignment(
+            "01-toy", duedate="2026-01-20T00:00:00", course_id=course.course_id
+        )
     result = run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root)
     assert "Graded 0; 3 unchanged" in result.output and "late −6" not in result.output
     (row,) = (row for row in records.rows(course) if row["student_id"] == "late")
@@ -414,7 +506,12 @@ def test_the_rule_of_ones_own_that_the_page_shows_takes_a_tenth_for_each_week(to
     (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
     course = with_due_date(toy, tmp_path / "course", rule)
     hand_in(course.root / "submitted", "late", RIGHT, stamp="2026-01-11 08:30:00 UTC", toy=course)
-    assert run(course, "grade", "--submitted", course.root / "submitted", "--into", course.root).exit_code == 0
+    assert (
+        run(
+            course, "grade", "--submitted", course.root / "submitted", "--into", course.root
+        ).exit_code
+        == 0
+    )
     late = record_of(course, "late")
     assert late["penalty"] == pytest.approx(0.1 * 6) and late["score"] == pytest.approx(0.9 * 6)
 
@@ -428,20 +525,29 @@ def test_report_and_export(graded):
     assert "http" not in page.replace("http-equiv", "")
     marks = rows_of(page)["minus", "01-toy"]["marks"]
     linked = [check for (cell, check), sign in marks.items() if (cell, sign) == ("check_add", "✗")]
-    feedback = BeautifulSoup((course.into / "feedback/minus/01-toy/01-toy.html").read_text(), "html.parser")
-    assert linked and all(feedback.find(id=f"at-check_add.{name}")["class"] == ["failed"] for name in linked)
+    feedback = BeautifulSoup(
+        (course.into / "feedback/minus/01-toy/01-toy.html").read_text(), "html.parser"
+    )
+    assert linked and all(
+        feedback.find(id=f"at-check_add.{name}")["class"] == ["failed"] for name in linked
+    )
     assert run(course, "report", "--anonymous", "--into", course.into).exit_code == 0
     page = (course.into / "report-anonymous.html").read_text()
     assert "Student 1<" in page and "href=" not in page and '"base":""' in page
     assert (
-        not any(f">{student}<" in page or f'"{student}"' in page for student in CLASS) and "my solution" not in page
+        not any(f">{student}<" in page or f'"{student}"' in page for student in CLASS)
+        and "my solution" not in page
     )
-    assert {student for student, _ in rows_of(page)} == {f"Student {number + 1}" for number in range(len(CLASS))}
+    assert {student for student, _ in rows_of(page)} == {
+        f"Student {number + 1}" for number in range(len(CLASS))
+    }
     assert run(course, "export", "--into", course.into).exit_code == 0
     with (course.into / "grades.csv").open(newline="") as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     assert set(rows) == set(CLASS)
-    assert all(float(rows[student]["score"]) == points for student, (_, points, _, _) in CLASS.items())
+    assert all(
+        float(rows[student]["score"]) == points for student, (_, points, _, _) in CLASS.items()
+    )
 
 
 @pytest.mark.slow
@@ -449,13 +555,16 @@ def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
     """They take longer to load than a notebook to check."""
     code = "import sys, autograder.grading.self_check, autograder.grading.worker\n"
     code += "print(*{'nbgrader', 'nbconvert'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert done.stdout.split() == []
 
 
 def test_a_start_compiles_no_grammar_of_addresses():
     code = (
-        "from autograder.course import startup; startup.begin(); import sys, jsonschema; print('lark' in sys.modules)"
+        "from autograder.course import startup; startup.begin(); import sys, jsonschema; "
+        "print('lark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "False\n", done.stderr
@@ -480,10 +589,14 @@ def test_check_shows_a_student_the_feedback(graded):
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [True, False], ids=["engine", "stock"])
 def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
-    """`nbgrader autograde`, `generate_feedback` and the formgrader work on the course after `release`."""
+    """`nbgrader autograde`, `generate_feedback` and the formgrader work on the course after
+    `release`.
+    """
     course, folder, _ = graded
     root = tmp_path / "course"
-    shutil.copytree(course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    shutil.copytree(
+        course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
+    )
     own = Course(root=root, into=root)
     release(own, own.sources()[0])
     for student in ("rita", "minus", "blank", "noisy"):
@@ -491,7 +604,11 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
     if not engine:
         with (root / "nbgrader_config.py").open("a") as file:
             file.write("del c.Autograde\n")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "CHECKING_SEED": "7"}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CHECKING_SEED": "7",
+    }
     for command in ("autograde", "generate_feedback"):
         process = subprocess.run(
             [sys.executable, "-m", "nbgrader", command, "01-toy"],
@@ -509,7 +626,8 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
     extension = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
     with jupyter(root, "jupyter_server", extension) as (address, token):
         ask = urllib.request.Request(
-            address + "formgrader/api/submissions/01-toy", headers={"Authorization": f"token {token}"}
+            address + "formgrader/api/submissions/01-toy",
+            headers={"Authorization": f"token {token}"},
         )
         rows = {row["student"]: row for row in json.load(urllib.request.urlopen(ask, timeout=30))}
     assert rows["minus"]["score"] == 3 and rows["minus"]["autograded"]
@@ -526,7 +644,11 @@ def one_line(result, *words):
 def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "release", "01-tay"), "01-tay", "Did you mean 01-toy?")
     one_line(run(toy, "grade", "09-none", "--into", tmp_path), "09-none", "01-toy")
-    one_line(run(toy, "grade", "--submitted", tmp_path / "none", "--into", tmp_path), "no folder", "--submitted")
+    one_line(
+        run(toy, "grade", "--submitted", tmp_path / "none", "--into", tmp_path),
+        "no folder",
+        "--submitted",
+    )
     (tmp_path / "submitted").mkdir()
     empty = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
     one_line(empty, "Nothing to grade", "STUDENT/01-toy/01-toy.ipynb")
@@ -549,7 +671,11 @@ def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
 @pytest.mark.slow
 def test_the_notebook_of_another_exercise_is_named_and_offered_to_be_placed(toy, tmp_path):
     course = Course(root=tmp_path / "course", into=tmp_path / "course")
-    shutil.copytree(toy.root, course.root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    shutil.copytree(
+        toy.root,
+        course.root,
+        ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"),
+    )
     other = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("x", id=name) for name in ("mean", "check_mean")]
     )
@@ -558,11 +684,15 @@ def test_the_notebook_of_another_exercise_is_named_and_offered_to_be_placed(toy,
     for path in paths:
         path.parent.mkdir(parents=True)
         nbformat.write(other, path)
-    result = run(course, "grade", "01-toy", "--submitted", course.root / "submitted", "--into", course.root)
+    result = run(
+        course, "grade", "01-toy", "--submitted", course.root / "submitted", "--into", course.root
+    )
     said = "01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name."
     assert result.exit_code == 0 and record_of(course, "wrong")["kind"] == "malformed"
     flat = " ".join(result.output.split())
-    assert f"wrong: {said} To place such files, run: python -m autograder collect" in flat, result.output
+    assert f"wrong: {said} To place such files, run: python -m autograder collect" in flat, (
+        result.output
+    )
     one_line(run(course, "check", paths[1]), said, "name it 02-other.ipynb")
 
 
@@ -575,10 +705,17 @@ def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
     (other / "checking.zip").unlink()
     done = run(course, "check", own / "01-toy.ipynb")
     assert done.exit_code == 0 and "0 of 6 points" in done.output, done.output
-    one_line(run(course, "check", other / "02-other.ipynb"), "02-other/checking.zip is missing", "release 02-other")
+    one_line(
+        run(course, "check", other / "02-other.ipynb"),
+        "02-other/checking.zip is missing",
+        "release 02-other",
+    )
     (own / "checking.zip").unlink()
     result = run(course, "grade")
-    one_line(result, "exercises/01-toy/checking.zip and 1 more are missing. Run: python -m autograder release")
+    one_line(
+        result,
+        "exercises/01-toy/checking.zip and 1 more are missing. Run: python -m autograder release",
+    )
     assert doctor._exercises(course.root).found == "none"
 
 
@@ -588,23 +725,34 @@ def test_a_gradebook_of_another_course_is_left_alone(toy, tmp_path, monkeypatch)
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "chemistry") as book:
         book.add_assignment("acids", course_id="chemistry")
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
-    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path), "chemistry", "--db")
+    one_line(
+        run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path),
+        "chemistry",
+        "--db",
+    )
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "chemistry") as book:
         assert [a.name for a in book.assignments] == ["acids"] and not book.students
     (tmp_path / "gradebook.db").write_bytes(b"this is no database, whatever its name says" * 100)
-    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path), "gradebook.db")
+    one_line(
+        run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path), "gradebook.db"
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_named(toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     (tmp_path / "file").write_text("in the way")
-    one_line(run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path / "file"), "--into")
+    one_line(
+        run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path / "file"),
+        "--into",
+    )
 
 
 def test_added_cells_keep_their_place(toy):
     released = nbformat.read(toy.exercises()[0].notebook, as_version=4)
     own = nbformat.from_dict(released)
-    own.cells.insert(2, nbformat.v4.new_code_cell("helper = 1", metadata={"tags": ["skip-execution"]}))
+    own.cells.insert(
+        2, nbformat.v4.new_code_cell("helper = 1", metadata={"tags": ["skip-execution"]})
+    )
     restored = notebook.restore(own, released)
     assert [cell.source for cell in restored.notebook.cells][2] == "helper = 1"
     assert not restored.notebook.cells[2].metadata and not restored.repairs
@@ -615,7 +763,9 @@ NOTHING = "import numpy as np\ndef add(a, b):\n    return a * np.nan"
 
 @pytest.mark.slow
 def test_a_report_with_nan_is_plain_json(toy, tmp_path):
-    """A number that JSON does not have would make a kernel warn, and nbgrader take the warning for a failure."""
+    """A number that JSON does not have would make a kernel warn, and nbgrader take the warning
+    for a failure.
+    """
     hand_in(tmp_path / "submitted", "nan", {**RIGHT, "add": NOTHING}, toy=toy)
     run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path)
     text = (tmp_path / "autograded" / "nan" / "01-toy" / "01-toy.ipynb").read_text()
@@ -637,9 +787,14 @@ def test_without_a_sandbox_grading_refuses_and_says_what_to_install(toy, tmp_pat
 def test_at_ones_own_risk_it_goes_on_and_the_report_says_so(toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     hand_in(tmp_path / "submitted", "bob", {**RIGHT, "twice": "import os; os._exit(0)"}, toy=toy)
-    result = run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox")
+    result = run(
+        toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox"
+    )
     assert result.exit_code == 0
-    own = [json.loads((tmp_path / f"autograded/{name}/01-toy/grade.json").read_text()) for name in ("ada", "bob")]
+    own = [
+        json.loads((tmp_path / f"autograded/{name}/01-toy/grade.json").read_text())
+        for name in ("ada", "bob")
+    ]
     assert [(record["score"], record["sandbox"], record["kind"]) for record in own] == [
         (6, False, Kind.WRONG),  # the proof is unanswered
         (4, False, Kind.LIMIT),
@@ -653,8 +808,15 @@ def test_redraw_draws_other_inputs_and_a_grading_again_the_same(toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     seeds = []
     for more in ((), ("--force",), ("--redraw",)):
-        assert run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, *more).exit_code == 0
-        seeds.append(json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["seed"])
+        assert (
+            run(
+                toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, *more
+            ).exit_code
+            == 0
+        )
+        seeds.append(
+            json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["seed"]
+        )
     assert seeds[0] == seeds[1] != seeds[2]
 
 
@@ -666,8 +828,13 @@ def test_a_changed_file_beside_the_notebook_is_another_submission(toy, tmp_path)
     scores = []
     for sign in "-+":
         beside.write_text(f"def add(a, b):\n    return a {sign} b\n")
-        assert run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path).exit_code == 0
-        scores.append(json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["score"])
+        assert (
+            run(toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path).exit_code
+            == 0
+        )
+        scores.append(
+            json.loads((tmp_path / "autograded/ada/01-toy/grade.json").read_text())["score"]
+        )
     assert scores == [3, 6]
 
 
@@ -680,14 +847,25 @@ def command_of(course, folder, into):
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount small disks")
 def test_no_room_for_temporary_files_is_one_clear_line(isolated, toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
-    shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("autograded", "feedback"))
+    shutil.copytree(
+        toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("autograded", "feedback")
+    )
     # As they are, for this checkout may lie there, and with room for nothing.
     full = "mount --bind $place $place; mount -o remount,bind,ro $place"
     command = shlex.join(command_of("/mnt/course", "/mnt/submitted", "/mnt/grades"))
-    script = f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full}; done; cd /media; "
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True)
+    script = (
+        f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full}; "
+        "done; cd /media; "
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True
+    )
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
-    assert done.stderr.strip().splitlines()[-1].startswith("Error: No usable temporary directory found")
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .startswith("Error: No usable temporary directory found")
+    )
 
 
 @pytest.mark.slow
@@ -702,7 +880,8 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+        # whoever runs the tests may ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (into / "autograded/ada/01-toy/grade.json").exists() and time.monotonic() < deadline:
@@ -711,7 +890,10 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
     output, _ = running.communicate(timeout=10)
     assert running.returncode == 130 and "Traceback" not in output, output[-2000:]
     own = Course(root=toy.root, into=into)
-    assert batch.record_of(own, "ada", "01-toy").score == 6 and batch.record_of(own, "bob", "01-toy") is None
+    assert (
+        batch.record_of(own, "ada", "01-toy").score == 6
+        and batch.record_of(own, "bob", "01-toy") is None
+    )
     # that nothing of it goes on, tests/conftest.py asks
 
 
@@ -729,7 +911,9 @@ def test_a_record_that_is_none_is_graded_again(isolated, toy, tmp_path, data):
 
 
 def test_large_arguments_of_callbacks_end_at_a_limit(toy):
-    """A check may give a function to a student's; what that one hands to it, again and again, has an end."""
+    """A check may give a function to a student's; what that one hands to it, again and again,
+    has an end.
+    """
     limits = Limits(received_mb=100)
     guests = UnsandboxedGuests(limits)
     guests.start()
@@ -743,7 +927,9 @@ def test_large_arguments_of_callbacks_end_at_a_limit(toy):
         taken = []
         with pytest.raises(Ended) as ended:
             judge.lookup("f")(lambda array: taken.append(array.nbytes))
-        assert ended.value.kind == Kind.LIMIT and "sent more than the judge accepts" in str(ended.value.message)
+        assert ended.value.kind == Kind.LIMIT and "sent more than the judge accepts" in str(
+            ended.value.message
+        )
         assert 0 < sum(taken) <= 100 << 20 and guest.ended
     finally:
         guests.close()

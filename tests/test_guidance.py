@@ -1,4 +1,6 @@
-"""What a student can ask for beside a check: where one stands, a hint at a time, a given cell, a report as JSON."""
+"""What a student can ask for beside a check: where one stands, a hint at a time, a given cell, a
+report as JSON.
+"""
 
 import json
 import shutil
@@ -73,7 +75,9 @@ def notebook():
 
 @pytest.mark.slow
 def test_status_has_each_exercise_of_the_folder_and_what_is_next(tmp_path, notebook):
-    folder = released(tmp_path / "course", dates='timezone = "Europe/Berlin"\n[due]\n01-toy = 2026-12-01\n')
+    folder = released(
+        tmp_path / "course", dates='timezone = "Europe/Berlin"\n[due]\n01-toy = 2026-12-01\n'
+    )
     other = shutil.copytree(folder, folder.with_name("02-other"))
     own = notebook(folder)
     assert "not checked yet" in own.run("checks.status()")[0]
@@ -82,7 +86,11 @@ def test_status_has_each_exercise_of_the_folder_and_what_is_next(tmp_path, noteb
     said, _ = own.run("checks.status()")
     lines = said.splitlines()
     assert lines[0].split() == ["Exercise", "Points", "Due", "Next"]
-    assert "3 of 6" in lines[1] and "2026-12-01 23:59 (UTC+01:00)" in lines[1] and "`add` (read: " in lines[1]
+    assert (
+        "3 of 6" in lines[1]
+        and "2026-12-01 23:59 (UTC+01:00)" in lines[1]
+        and "`add` (read: " in lines[1]
+    )
     assert "not checked yet" in lines[2] and lines[2].rstrip().endswith("`add`")
     assert lines[3] == "3 of 12 points, as the checks last found them."
     own.run('def add(a, b):\n    return a + b\nchecks.run("add", points=4)')
@@ -101,7 +109,9 @@ def test_hints_come_one_at_a_time_and_begin_again_for_another_check(tmp_path, no
     own.run(WRONG + '\nchecks.run("add", points=4)')
     first, second, third = (own.run('checks.hint("add")')[0] for _ in range(3))
     assert first.startswith("`add`: 1 of 3 hints\n1. Read: ") and "Run the same line again" in first
-    assert "2. " in second and "First wrong element" not in first and "subtract" not in first + second
+    assert (
+        "2. " in second and "First wrong element" not in first and "subtract" not in first + second
+    )
     assert (
         "3. Likely cause: subtracted instead of added. You subtract." in third
         and "Run the same line again" not in third
@@ -127,7 +137,9 @@ def test_a_course_can_have_its_checks_leave_causes_to_hints(tmp_path, notebook):
 
 
 def test_another_time_for_hints_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r'c\.Course\.hints should be "at once" or "staged", but is \'never\''):
+    with pytest.raises(
+        UserError, match=r'c\.Course\.hints should be "at once" or "staged", but ' r"is \'never\'"
+    ):
         _ = toy_course(tmp_path, '\nc.Course.hints = "never"\n').config
 
 
@@ -139,8 +151,14 @@ def test_reset_puts_the_given_text_into_a_new_cell_and_changes_no_file(tmp_path,
     said, reply = own.run('checks.reset("add")')
     (payload,) = reply["payload"]
     assert payload["source"] == "set_next_input" and not payload["replace"]
-    assert payload["text"].startswith("def add(a, b):") and "raise NotImplementedError()" in payload["text"]
-    assert "is in a new cell below. Your own cell" in said and (folder / "01-toy.ipynb").read_bytes() == before
+    assert (
+        payload["text"].startswith("def add(a, b):")
+        and "raise NotImplementedError()" in payload["text"]
+    )
+    assert (
+        "is in a new cell below. Your own cell" in said
+        and (folder / "01-toy.ipynb").read_bytes() == before
+    )
     (folder / progress.RELEASED).unlink()
     said, reply = own.run('checks.reset("add")')
     assert "exercise.json is missing" in said and not reply["payload"]
@@ -154,7 +172,11 @@ def test_a_report_as_json_has_what_a_tutor_starts_from(tmp_path, notebook):
     found = json.loads(said.rsplit("}", 1)[0] + "}")
     assert (found["function"], found["seed"], found["points"]) == ("add", 3, 4)
     failed = [check for check in found["checks"] if check["status"] == "failed"]
-    assert failed and failed[0]["shapes"] and failed[0]["first_wrong"].keys() == {"index", "expected", "got"}
+    assert (
+        failed
+        and failed[0]["shapes"]
+        and failed[0]["first_wrong"].keys() == {"index", "expected", "got"}
+    )
     assert failed[0]["cause"] == "subtracted instead of added. You subtract."
 
 
@@ -163,7 +185,11 @@ def test_what_lies_beside_a_notebook_makes_no_grade_out_of_date(tmp_path):
     (exercise,) = Course(root=tmp_path / "course").exercises()
     version = seeds.version_of(exercise)
     about = json.loads((folder / progress.RELEASED).read_text(encoding="utf-8"))
-    assert about["title"] == {"en": "Toy"} and about["points"] == {"add": 4, "twice": 2} and "due" not in about
+    assert (
+        about["title"] == {"en": "Toy"}
+        and about["points"] == {"add": 4, "twice": 2}
+        and "due" not in about
+    )
     assert "01-toy.ipynb" in (folder / "AGENTS.md").read_text(encoding="utf-8")
     (folder / progress.RELEASED).write_text("{}")
     (folder / progress.CHECKED).write_text("{}")

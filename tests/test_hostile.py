@@ -1,4 +1,6 @@
-"""The corpus of submissions that hurt graders: each must have its outcome, in the sandbox, as root and as nobody."""
+"""The corpus of submissions that hurt graders: each must have its outcome, in the sandbox, as
+root and as nobody.
+"""
 
 import csv
 import dataclasses
@@ -36,10 +38,14 @@ c.Limits.judge_seconds = 5
 c.Limits.memory_mb = 1000
 """
 BY_NAME = {case.name: case for case in CASES}
-# Control codes, marks that turn text around, and halves of letters: none of these is shown as it came.
-ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control codes, marks that turn text around, and halves of letters: none of these is shown as it
+# came.
+ACTS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 FORMULA = tuple("=+-@\t\r")
-MOST_BYTES = 21_000_000  # of a graded notebook and of a page: what the limits say, and the course's own part of it
+# of a graded notebook and of a page: what the limits say, and the course's own part of it
+MOST_BYTES = 21_000_000
 
 
 @dataclass
@@ -54,7 +60,9 @@ class Graded:
 
 
 def make(root, names=tuple(BY_NAME)):
-    """Make the toy course and a class of these cases; return the course and the folder of submissions."""
+    """Make the toy course and a class of these cases; return the course and the folder of
+    submissions.
+    """
     course = toy_course(root / "course", QUICK)
     release(course, course.sources()[0])
     submitted = root / "submitted"
@@ -70,7 +78,16 @@ def make(root, names=tuple(BY_NAME)):
 
 def grade_class(course, submitted, *more):
     """Grade by the command line; return what it printed."""
-    command = ["grade", "--submitted", submitted, "--into", course.into, "--course", course.root, *more]
+    command = [
+        "grade",
+        "--submitted",
+        submitted,
+        "--into",
+        course.into,
+        "--course",
+        course.root,
+        *more,
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADERS_TOKEN", cases.TOKEN)
         result = CliRunner().invoke(cli.app, [str(part) for part in command])
@@ -81,14 +98,23 @@ def grade_class(course, submitted, *more):
 
 
 def selected(session):
-    """Return the names of the cases that this run tests; all of them where it tests none by name."""
-    items = [item for item in session.items if getattr(item, "originalname", "") == test_each_case.__name__]
+    """Return the names of the cases that this run tests; all of them where it tests none by
+    name.
+    """
+    items = [
+        item
+        for item in session.items
+        if getattr(item, "originalname", "") == test_each_case.__name__
+    ]
     return [item.callspec.params["name"] for item in items] or list(BY_NAME)
 
 
 @pytest.fixture(scope="module")
 def corpus(request, isolated, tmp_path_factory):
-    """The selected cases, graded in one batch by two workers. A batch that fails leaves each case its own failure."""
+    """The selected cases, graded in one batch by two workers.
+
+    A batch that fails leaves each case its own failure.
+    """
     names = selected(request.session)
     course, submitted = make(tmp_path_factory.mktemp("corpus"), names)
     before = {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
@@ -116,7 +142,9 @@ def outcome(course, case):
 
 
 def judged(case, record, page, notebook, grader=None):
-    """Compare one case's outcome, as the user `grader` graded it, with what it must be; return what differs."""
+    """Compare one case's outcome, as the user `grader` graded it, with what it must be; return
+    what differs.
+    """
     if case.root_reads and (os.getuid() if grader is None else grader) == 0:
         case = dataclasses.replace(case, points=cases.ALL, kind=Kind.RIGHT, says="")
     wrong = []
@@ -134,7 +162,9 @@ def judged(case, record, page, notebook, grader=None):
         wrong.append("points are lost without a reason")
     if record.kind == Kind.HOSTILE and not record.evidence:
         wrong.append("called hostile without evidence")
-    for secret in filter(None, (case.secret, cases.WORK, cases.TOKEN, cases.SOLUTION, cases.REACHED)):
+    for secret in filter(
+        None, (case.secret, cases.WORK, cases.TOKEN, cases.SOLUTION, cases.REACHED)
+    ):
         if secret in page or secret in notebook:
             wrong.append(f"shows {secret!r}")
     if cases.live(page):
@@ -142,7 +172,11 @@ def judged(case, record, page, notebook, grader=None):
     for what, text in (("the page", page), ("the graded notebook", notebook)):
         if len(text.encode("utf-8", "replace")) > MOST_BYTES:
             wrong.append(f"{what} has {len(text.encode('utf-8', 'replace')) / 1e6:.0f} MB")
-    for what, text in (("the record", records.to_text(record)), ("the reasons", said), ("the page", page)):
+    for what, text in (
+        ("the record", records.to_text(record)),
+        ("the reasons", said),
+        ("the page", page),
+    ):
         if ACTS.search(text):
             wrong.append(f"acts in {what}: {around(text)}")
     return wrong
@@ -157,7 +191,10 @@ def around(text):
 @pytest.mark.slow
 @pytest.mark.parametrize(  # every third case in each run of `make test`
     "name",
-    [pytest.param(name, marks=() if place % 3 == 0 else pytest.mark.long) for place, name in enumerate(BY_NAME)],
+    [
+        pytest.param(name, marks=() if place % 3 == 0 else pytest.mark.long)
+        for place, name in enumerate(BY_NAME)
+    ],
 )
 def test_each_case(corpus, name):
     """A hostile or odd submission gets what it is worth."""
@@ -165,7 +202,9 @@ def test_each_case(corpus, name):
     try:
         found = outcome(corpus.course, case)
     except OSError as error:
-        pytest.fail(f"not graded: {error}; the batch: {corpus.failure or 'ended well'}", pytrace=False)
+        pytest.fail(
+            f"not graded: {error}; the batch: {corpus.failure or 'ended well'}", pytrace=False
+        )
     wrong = judged(case, *found)
     assert not wrong, "; ".join(wrong)
 
@@ -235,23 +274,38 @@ def test_what_submissions_started_is_gone(corpus):
 
 
 @pytest.mark.slow
-def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobody_else_waits(isolated, tmp_path):
-    """Nothing in a process can interrupt such a call, so the kernel ends that process, and the grade is complete."""
-    course = toy_course(tmp_path / "course", QUICK.replace("judge_seconds = 5", "judge_seconds = 1"))
+def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobody_else_waits(
+    isolated, tmp_path
+):
+    """Nothing in a process can interrupt such a call, so the kernel ends that process, and the
+    grade is complete.
+    """
+    course = toy_course(
+        tmp_path / "course", QUICK.replace("judge_seconds = 5", "judge_seconds = 1")
+    )
     checks = course.sources()[0].solution / "checks.py"
-    slow = "    if result[0] < 0:\n        np.ones((4000, 4000), np.float16) @ np.ones((4000, 4000), np.float16)\n"
+    slow = (
+        "    if result[0] < 0:\n        np.ones((4000, 4000), np.float16) @ np.ones((4000, "
+        "4000), np.float16)\n"
+    )
     text = checks.read_text().replace(
-        "    expect_close(twice(a), a + a)\n", f"    result = twice(a)\n{slow}    expect_close(result, a + a)\n"
+        "    expect_close(twice(a), a + a)\n",
+        f"    result = twice(a)\n{slow}    expect_close(result, a + a)\n",
     )
     checks.write_text(text)
     released = release(course, course.sources()[0]) / "01-toy.ipynb"
     submitted = tmp_path / "submitted"
     for name, sign in (("negative", "-"), ("other", "")):
         twice = f"import numpy as np\ndef twice(a):\n    return {sign}(1 + np.abs(a))"
-        cases.Case(name, 44, "", cases.ALL, Kind.LIMIT, cells={"twice": twice}).write(released, submitted)
+        cases.Case(name, 44, "", cases.ALL, Kind.LIMIT, cells={"twice": twice}).write(
+            released, submitted
+        )
     grade_class(course, submitted, "--jobs", "1")
     stopped, other = (batch.record_of(course, name, "01-toy") for name in ("negative", "other"))
-    assert (stopped.kind, str(stopped.reason)) == (Kind.LIMIT, "it kept the judge computing for more than 1 seconds.")
+    assert (stopped.kind, str(stopped.reason)) == (
+        Kind.LIMIT,
+        "it kept the judge computing for more than 1 seconds.",
+    )
     assert [stopped.cells[name].points for name in cases.ALL] == [0, 0]
     assert (other.kind, other.cells["check_add"].points) == (Kind.WRONG, 4)
     page = course.graded("negative", "01-toy").page.read_text()
@@ -259,18 +313,24 @@ def test_a_check_that_computes_for_minutes_in_one_call_ends_as_a_limit_and_nobod
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="the tests already run as an ordinary user")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="the tests already run as an ordinary user"
+)
 def test_the_corpus_as_nobody(isolated, tmp_path):
     """Run by root, the same batch once more as nobody: what root may, must not be what protects."""
     course, submitted = make(tmp_path)
-    subprocess.run(["chown", "--recursive", "--no-dereference", "65534:65534", str(tmp_path)], check=True)
+    subprocess.run(
+        ["chown", "--recursive", "--no-dereference", "65534:65534", str(tmp_path)], check=True
+    )
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     code = (
         "import sys; sys.path[:0] = [sys.argv[1]]\n"
-        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import Course\n"
+        "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
+        "Course\n"
         "root = Path(sys.argv[2])\n"
-        "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', '--jobs', '2')\n"
+        "t.grade_class(Course(root=root / 'course', into=root / 'course'), root / 'submitted', "
+        "'--jobs', '2')\n"
         "import os; print('graded as', os.getuid())"
     )
     (tmp_path / "run.py").write_text(f"if __name__ == '__main__':\n    exec({code!r})\n")

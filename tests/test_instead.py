@@ -1,4 +1,6 @@
-"""Nobody pays twice: a function that calls one that fails is tried with the course's answer in its place."""
+"""Nobody pays twice: a function that calls one that fails is tried with the course's answer in
+its place.
+"""
 
 import ast
 import copy
@@ -132,7 +134,9 @@ def test_a_function_stands_in_and_is_put_back(judge):
 
 def test_the_names_that_were_called_are_known(judge):
     four_times, x = under_test(judge, "four_times"), np.arange(3.0)
-    with judge.instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+    with judge.instead(
+        {"twice": distinctive_doubling, "Layer": Layer, "without": without}
+    ) as answered:
         assert not answered
         four_times(x)
         assert answered == {"twice"}
@@ -144,12 +148,18 @@ def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "twice", lambda x: x, raising=False)
     monkeypatch.setattr(main, "Layer", type("Layer", (), {}), raising=False)
-    with Here().instead({"twice": distinctive_doubling, "Layer": Layer, "without": without}) as answered:
+    with Here().instead(
+        {"twice": distinctive_doubling, "Layer": Layer, "without": without}
+    ) as answered:
         assert not answered and str(inspect.signature(main.twice)) == "(x)"
         assert main.twice(3) == 6 and answered == {"twice"}
         layer = main.Layer(4, bias=False)
         assert answered == {"twice", "Layer"}
-        assert isinstance(layer, Layer) and isinstance(layer, main.Layer) and type(layer).__name__ == "Layer"
+        assert (
+            isinstance(layer, Layer)
+            and isinstance(layer, main.Layer)
+            and type(layer).__name__ == "Layer"
+        )
         assert layer.state_dict().keys() == Layer(4, bias=False).state_dict().keys()
         assert copy.deepcopy(layer).size == 4
     assert main.twice(3) == 3 and not issubclass(main.Layer, Layer)
@@ -160,7 +170,10 @@ def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judg
     with judge.instead({"twice": distinctive_doubling}):
         result, gradients, _ = backward(under_test(judge, "four_times").function, x, upstream=x)
     assert result.tolist() == [0, 4, 8] and gradients[0].tolist() == [0, 4, 8]
-    with judge.instead({"twice": torch.no_grad()(distinctive_doubling)}), pytest.raises(Exception, match="grad"):
+    with (
+        judge.instead({"twice": torch.no_grad()(distinctive_doubling)}),
+        pytest.raises(Exception, match="grad"),
+    ):
         backward(under_test(judge, "four_times").function, x, upstream=x)
 
 
@@ -179,7 +192,9 @@ def test_a_class_stands_in_with_its_parameters(judge):
     here = Net(4).double()
     with judge.instead({"Layer": Layer}):
         made = under_test(judge, "Net").module(4)
-        assert made.shapes() == {name: tuple(part.shape) for name, part in here.state_dict().items()}
+        assert made.shapes() == {
+            name: tuple(part.shape) for name, part in here.state_dict().items()
+        }
         made.load(here.state_dict(), torch.float64)
         found = backward(made, x, upstream=upstream)
         expected = backward(here, x, upstream=upstream)
@@ -223,7 +238,9 @@ def test_what_is_no_value_and_what_is_too_large_is_an_error_of_the_guests_own(ju
         assert under_test(judge, "four_times")(np.ones(2)).tolist() == [4, 4]
         assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), (TypeError, ValueError))
     with judge.instead({"twice": lambda own: own(1)}):
-        assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), TypeError), "it is not called back"
+        assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), TypeError), (
+            "it is not called back"
+        )
     with judge.instead({"Layer": Layer}):
         assert under_test(judge, "Net").error(10**9) is not None
     assert judge.notebook.guest.ended is None
@@ -396,11 +413,21 @@ def named_in(source):
 def helpers_of(folder):
     """Return the functions of an exercise that a later solution calls."""
     exercise = loader.load(folder)
-    cells = {cell.metadata["nbgrader"]["grade_id"]: cell.source for cell in exercise.cells(solution=True)}
-    given = "\n".join(cell.source for cell in exercise.cells(solution=False, grade=False) if cell.cell_type == "code")
+    cells = {
+        cell.metadata["nbgrader"]["grade_id"]: cell.source for cell in exercise.cells(solution=True)
+    }
+    given = "\n".join(
+        cell.source
+        for cell in exercise.cells(solution=False, grade=False)
+        if cell.cell_type == "code"
+    )
     used = {name: named_in(source) for name, source in cells.items() if name in exercise.programs}
     used["given"] = named_in(given)
-    return [name for name in exercise.programs if any(name in used[other] for other in used if other != name)]
+    return [
+        name
+        for name in exercise.programs
+        if any(name in used[other] for other in used if other != name)
+    ]
 
 
 @pytest.mark.long
@@ -424,12 +451,17 @@ def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folde
             if name in cells.solutions and name != unwritten:
                 cell.source = cells.solutions[name]
         unit = submissions.Unit(
-            student="", assignment=folder.name, notebook=f"{folder.name}.ipynb", stamp=None, problem="",
+            student="", assignment=folder.name, notebook=f"{folder.name}.ipynb", stamp=None,
+            problem="",
             data=nbformat.writes(notebook).encode(), files={}, notes=[], seed=5, guest_seed=6,
         )  # fmt: skip
         outcome = worker.grade(unit, lambda *_: None)
         kept = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
-        return {name: cell for name, cell in kept.items() if cell.points + cell.pending < cell.max_points - 0.01}
+        return {
+            name: cell
+            for name, cell in kept.items()
+            if cell.points + cell.pending < cell.max_points - 0.01
+        }
 
     try:
         for helper in helpers_of(folder):

@@ -1,4 +1,6 @@
-"""Which checks separate strong from weak work, how many submissions a pass took, and how another class did."""
+"""Which checks separate strong from weak work, how many submissions a pass took, and how another
+class did.
+"""
 
 import dataclasses
 import json
@@ -26,10 +28,13 @@ NAME = "01-toy"
 
 
 def cell_of(statuses, points=4.0, weight=1.0):
-    """A cell with these checks, by name, worth the same or as `weight` has it; it has the points that they earn."""
+    """A cell with these checks, by name, worth the same or as `weight` has it; it has the points
+    that they earn.
+    """
     weights = weight if isinstance(weight, dict) else dict.fromkeys(statuses, weight)
     checks = [
-        CheckResult(name, f"Returns {name}.", weights[name], status, Message("")) for name, status in statuses.items()
+        CheckResult(name, f"Returns {name}.", weights[name], status, Message(""))
+        for name, status in statuses.items()
     ]
     worth = points / (sum(weights.values()) or 1)
     earned = sum(worth * check.weight for check in checks if check.status == P)
@@ -39,16 +44,22 @@ def cell_of(statuses, points=4.0, weight=1.0):
 
 def record(student, *, submission="one", history=(), exercise=NAME, **cells):
     """A submission of these cells."""
-    score, most = sum(cell.points for cell in cells.values()), sum(cell.max_points for cell in cells.values())
+    score, most = (
+        sum(cell.points for cell in cells.values()),
+        sum(cell.max_points for cell in cells.values()),
+    )
     made = Record(
-        student, exercise, submission, "v1", 1, True, "2026-11-23T09:30:00+00:00", Kind.WRONG, Message(""), [], [],
+        student, exercise, submission, "v1", 1, True, "2026-11-23T09:30:00+00:00", Kind.WRONG,
+        Message(""), [], [],
         cells, score, most,
     )  # fmt: skip
     return dataclasses.replace(made, history=[CODEC.unstructure(one) for one in history])
 
 
 def class_of(students, *, rest, **checks):
-    """A class in which the rest of the exercise and each check pass for some numbers of students."""
+    """A class in which the rest of the exercise and each check pass for some numbers of
+    students.
+    """
     return [
         record(
             f"s{number:02d}",
@@ -72,7 +83,8 @@ def found_in(graded):
         (lambda number: number < 10, 1.0),
         (lambda number: number % 2, 0.0),
         (lambda number: number >= 10, -1.0),
-        (lambda number: number < 5, 0.58),  # the root of a third: a quarter passes, all of them strong
+        # the root of a third: a quarter passes, all of them strong
+        (lambda number: number < 5, 0.58),
     ],
     ids=["perfectly", "not at all", "the wrong way round", "somewhat"],
 )
@@ -95,12 +107,15 @@ def test_a_checks_own_points_are_not_in_the_total():
         for number in range(20)
     ]
     assert found_in(graded)["large"] == (0.0, 10, 20)
-    weights = {"large": 9.0, "small": 1.0, "advice": 0.0}  # also within a cell, where advice is worth nothing
+    # also within a cell, where advice is worth nothing
+    weights = {"large": 9.0, "small": 1.0, "advice": 0.0}
     graded = [
         record(
             f"s{number}",
             check=cell_of(
-                {"large": P if number % 2 else F, "small": P if number < 10 else F, "advice": P}, 7.0, weights
+                {"large": P if number % 2 else F, "small": P if number < 10 else F, "advice": P},
+                7.0,
+                weights,
             ),
         )
         for number in range(20)
@@ -128,15 +143,22 @@ def test_a_number_that_means_nothing_is_not_shown(students, rest, own, numbers):
 
 
 def test_only_students_for_whom_a_check_was_run_count():
-    """A blocked check is no failure, a pending one is open; and a submission without checks says nothing."""
+    """A blocked check is no failure, a pending one is open; and a submission without checks says
+    nothing.
+    """
     graded = class_of(20, rest=lambda number: number < 10, own=lambda number: number < 10)
     for number, status in enumerate([B, B, B, U, U]):
-        graded.append(record(f"t{number}", rest=cell_of({"rest": F}), check=cell_of({"own": status})))
+        graded.append(
+            record(f"t{number}", rest=cell_of({"rest": F}), check=cell_of({"own": status}))
+        )
     graded.append(dataclasses.replace(graded[0], student="u", kind=Kind.MALFORMED, cells={}))
     found = found_in(graded)
     assert found["own"] == (1.0, 10, 20)
-    assert found["rest"][1:] == (10, 23)  # with a pending check, nothing else of these two is decided
-    assert not found_in([record(f"s{number}", check=cell_of({"own": B, "rest": P})) for number in range(30)])
+    # with a pending check, nothing else of these two is decided
+    assert found["rest"][1:] == (10, 23)
+    assert not found_in(
+        [record(f"s{number}", check=cell_of({"own": B, "rest": P})) for number in range(30)]
+    )
 
 
 def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
@@ -185,7 +207,9 @@ def test_attempts_are_submissions_until_the_check_first_passed():
 
 def test_a_submission_that_is_graded_again_counts_once_with_its_last_grading():
     def own(submission, status, **fields):
-        return dataclasses.replace(record("s", submission=submission, check=cell_of({"own": status})), **fields)
+        return dataclasses.replace(
+            record("s", submission=submission, check=cell_of({"own": status})), **fields
+        )
 
     def after(*history, final):
         return dataclasses.replace(final, history=[CODEC.unstructure(one) for one in history])
@@ -242,7 +266,9 @@ def test_two_classes_are_compared_check_by_check():
 
 @pytest.fixture
 def classes(monkeypatch, tmp_path):
-    """The records of classes, by the name of their folder below `tmp_path`; each has a gradebook."""
+    """The records of classes, by the name of their folder below `tmp_path`; each has a
+    gradebook.
+    """
     made = {}
 
     def folder(name, graded):
@@ -256,11 +282,25 @@ def classes(monkeypatch, tmp_path):
 
 
 def this_class():
-    """A class with a check that separates, one that is the wrong way round, and one that students tried again."""
-    graded = class_of(30, rest=lambda number: number < 15, own=lambda n: n < 14, odd=lambda n: n % 15 > 12 or n > 20)
+    """A class with a check that separates, one that is the wrong way round, and one that
+    students tried again.
+    """
+    graded = class_of(
+        30,
+        rest=lambda number: number < 15,
+        own=lambda n: n < 14,
+        odd=lambda n: n % 15 > 12 or n > 20,
+    )
     for number, student in enumerate(("zelda", "yann")):
-        earlier = record(student, submission="zero", rest=cell_of({"rest": F}), check=cell_of({"own": F, "odd": F}))
-        graded[number] = dataclasses.replace(graded[number], student=student, history=[CODEC.unstructure(earlier)])
+        earlier = record(
+            student,
+            submission="zero",
+            rest=cell_of({"rest": F}),
+            check=cell_of({"own": F, "odd": F}),
+        )
+        graded[number] = dataclasses.replace(
+            graded[number], student=student, history=[CODEC.unstructure(earlier)]
+        )
     return graded
 
 
@@ -286,45 +326,63 @@ def test_the_page_and_the_document_say_which_checks_earn_their_place(classes, tm
     assert "Compared with" not in said
     (made,) = documents.of_report(page, path)["exercises"]
     assert made["discrimination"][0] == {
-        "function": "add", "check": "odd", "title": "Returns odd.", "correlation": low[0].correlation,
+        "function": "add", "check": "odd", "title": "Returns odd.",
+        "correlation": low[0].correlation,
         "passed": low[0].passed, "students": 30,
     }  # fmt: skip
-    assert {"function": "add", "check": "own", "title": "Returns own.", "median": 2, "students": 2} in made[
-        "attempts"
-    ]
+    assert {
+        "function": "add",
+        "check": "own",
+        "title": "Returns own.",
+        "median": 2,
+        "students": 2,
+    } in made["attempts"]
     assert made["comparison"] is None
 
 
 def test_a_small_class_has_no_such_section(classes, tmp_path):
-    here = classes("here", class_of(8, rest=lambda number: number < 4, own=lambda number: number < 4))
+    here = classes(
+        "here", class_of(8, rest=lambda number: number < 4, own=lambda number: number < 4)
+    )
     report.write(here, tmp_path / "report.html")
     assert "earn their place" not in text_of(tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("anonymous", [False, True])
 def test_another_class_is_next_to_this_one_and_has_no_names(classes, tmp_path, anonymous):
-    here = classes("here", [*some(6, 10, new=P), record("s1", exercise="02-ours", check=cell_of({"own": P}))])
+    here = classes(
+        "here", [*some(6, 10, new=P), record("s1", exercise="02-ours", check=cell_of({"own": P}))]
+    )
     there = some(2, 8, gone=F)
     for number, one in enumerate(there):
-        one.student, one.evidence, one.repairs = f"quentin{number}", ["quentin"], [Message("By quentin.")]
+        one.student, one.evidence, one.repairs = (
+            f"quentin{number}",
+            ["quentin"],
+            [Message("By quentin.")],
+        )
     there.append(record("quentin", exercise="09-theirs", check=cell_of({"own": P})))
     classes("2025", there)
     path = tmp_path / "report.html"
     page = report.write(here, path, anonymous, tmp_path / "2025")
     said = text_of(path)
     assert "Compared with the class in 2025; none of its students is named." in said
-    assert "Exercises that only this class has: 02-ours. Exercises that only the other class has: 09-theirs." in said
+    assert (
+        "Exercises that only this class has: 02-ours. Exercises that only the other class has: "
+        "09-theirs." in said
+    )
     assert said.count("Compared with the other class") == 1
     assert (
-        "Mean share of the points here: 70%, from 10 submissions. In the other class: 38%, from 8 submissions."
-        in said
+        "Mean share of the points here: 70%, from 10 submissions. In the other class: 38%, from 8 "
+        "submissions." in said
     )
     assert "Difference: +32 percentage points." in said
     assert "add Returns own. 2 of 8 (25%) 6 of 10 (60%) +35" in said
     assert "add Returns new. – 0 of 10 (0%) only here" in said
     assert "add Returns gone. 8 of 8 (100%) – only there" in said
     made = documents.of_report(page, path)
-    assert made["beside"]["only_here"] == ["02-ours"] and made["beside"]["only_there"] == ["09-theirs"]
+    assert made["beside"]["only_here"] == ["02-ours"] and made["beside"]["only_there"] == [
+        "09-theirs"
+    ]
     assert made["exercises"][0]["comparison"]["checks"][0]["there"] == {"failed": 2, "run": 8}
     assert made["exercises"][1]["comparison"] is None
     told = (ROOT / "book" / "operating.md").read_text(encoding="utf-8")
@@ -366,12 +424,22 @@ def test_two_graded_classes_are_compared_by_the_command(isolated, tmp_path):
     command = ("report", "--into", tmp_path / "2026", "--anonymous", "--json", "--beside")
     done = run(made, *command, tmp_path / "2025")
     (exercise,) = json.loads(done.stdout)["exercises"]
-    assert exercise["comparison"]["here"]["submissions"] == 1 and exercise["comparison"]["there"]["submissions"] == 2
+    assert (
+        exercise["comparison"]["here"]["submissions"] == 1
+        and exercise["comparison"]["there"]["submissions"] == 2
+    )
     page = (tmp_path / "2026" / "report-anonymous.html").read_text(encoding="utf-8")
-    assert not [name for name in ("ada", "quentin", "rosa") if f'"{name}' in done.stdout + page or f">{name}" in page]
+    assert not [
+        name
+        for name in ("ada", "quentin", "rosa")
+        if f'"{name}' in done.stdout + page or f">{name}" in page
+    ]
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "gradebook.db").write_text("no database")
-    for folder, said in (("broken", "cannot be compared with. The gradebook"), ("2026", "grades of this class")):
+    for folder, said in (
+        ("broken", "cannot be compared with. The gradebook"),
+        ("2026", "grades of this class"),
+    ):
         done = run(made, *command, tmp_path / folder)
         assert done.exit_code == 1 and said in done.output
 
@@ -382,14 +450,20 @@ def test_the_new_tables_fit_a_phone_and_are_accessible(browser, classes, tmp_pat
     here, path = classes("here", this_class()), tmp_path / "report.html"
     classes("2025", some(2, 8, gone=F))
     report.write(here, path, beside=tmp_path / "2025")
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True
+    )
     page = context.new_page()
     trouble = visit(page, path)
     for summary in page.locator("summary").all():
         if not summary.evaluate("e => e.parentElement.open"):
             summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for name in ("Discrimination", "How many submissions a pass took", "Compared with the other class"):
+    for name in (
+        "Discrimination",
+        "How many submissions a pass took",
+        "Compared with the other class",
+    ):
         box = page.get_by_role("region", name=f"{name}, {NAME}")
         assert box.is_visible() and box.bounding_box()["width"] <= width
     if AXE.exists():

@@ -10,7 +10,9 @@ LONG = list(range(60))
 def test_each_entry_is_a_line_and_keys_are_sorted():
     value = {"b": {"y": {"z": LONG, "a": "π"}, "x": [1]}, "a": 1}
     assert json_entries.text_of(value) == (
-        '{\n "a": 1,\n "b": {\n  "x": [1],\n  "y": {"z": ' + json.dumps(LONG) + ', "a": "π"}\n }\n}\n'
+        '{\n "a": 1,\n "b": {\n  "x": [1],\n  "y": {"z": '
+        + json.dumps(LONG)
+        + ', "a": "π"}\n }\n}\n'
     )
     assert json_entries.text_of(value, levels=1) == (
         '{\n "a": 1,\n "b": {"y": {"z": ' + json.dumps(LONG) + ', "a": "π"}, "x": [1]}\n}\n'

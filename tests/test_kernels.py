@@ -1,6 +1,8 @@
-"""Kernels of Triton's are watched, counted and tried alike with a GPU and without one, with each version of Triton.
+"""Kernels of Triton's are watched, counted and tried alike with a GPU and without one, with each
+version of Triton.
 
-A GPU changes one thing, which is seen without one (`gpu_machine.py`): Triton compiles, and checks interpret that.
+A GPU changes one thing, which is seen without one (`gpu_machine.py`): Triton compiles, and checks
+interpret that.
 """
 
 import importlib.util
@@ -31,12 +33,16 @@ def triton():
 
 
 def as_a_gpu_machine(what, packages=None):
-    """Run `gpu_machine.py`, with what is installed or with other packages before that; return what it found."""
+    """Run `gpu_machine.py`, with what is installed or with other packages before that; return
+    what it found.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     if packages:
         environment["PYTHONPATH"] = str(packages)
     command = [sys.executable, str(ROOT / "tests" / "gpu_machine.py"), what]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60 * MINUTES)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60 * MINUTES
+    )
     assert not done.returncode, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -82,19 +88,37 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
     """Interpreted and compiled; sizes are converted as the newest NumPy wants it."""
     packages = ROOT / "_build" / "triton" / version
     if not (packages / "triton").exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", packages]
-        done = subprocess.run([*map(str, pip), f"triton=={version}"], capture_output=True, text=True)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--target",
+            packages,
+        ]
+        done = subprocess.run(
+            [*map(str, pip), f"triton=={version}"], capture_output=True, text=True
+        )
         if done.returncode:
             absent(
-                f"not verified here: triton {version} cannot be installed: {done.stderr.strip().splitlines()[-1:]}"
+                f"not verified here: triton {version} cannot be installed: "
+                f"{done.stderr.strip().splitlines()[-1:]}"
             )
     found = as_a_gpu_machine("trial", packages)
     assert found == {"triton": version, "said": "", "same": True, "compiled": True}
     expect_all_but_what_needs_a_gpu(as_a_gpu_machine("solved", packages))
     code = "import warnings; warnings.filterwarnings('error', message='.*ndim > 0 to a scalar')\n"
     code += "from autograder.checking import kernels; print(repr(kernels.trial('triton')))"
-    environment = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
+    environment = os.environ | {
+        "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}",
+        "TRITON_INTERPRET": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
     assert done.stdout == "''\n", done.stderr
 
 
@@ -102,11 +126,17 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
 @pytest.mark.parametrize(
     ("breaks", "reason"),
     [
-        ("kernels.interpreter.GridExecutor._init_args_hst = None", "TypeError: 'NoneType' object is not callable"),
+        (
+            "kernels.interpreter.GridExecutor._init_args_hst = None",
+            "TypeError: 'NoneType' object is not callable",
+        ),
         ("kernels.interpreter._interpreter = None", "InterpreterError: AttributeError"),
         ("kernels.interpreter.InterpretedFunction.rewrite = None", "TypeError"),
         ("kernels.outside = lambda *arguments: (0, 0)", "said to keep to them"),
-        ("kernels.launches = lambda *arguments: (False, False)", "launches of kernels are not seen"),
+        (
+            "kernels.launches = lambda *arguments: (False, False)",
+            "launches of kernels are not seen",
+        ),
     ],
 )
 def test_a_machine_on_which_kernels_cannot_be_watched_blames_nobody(breaks, reason):
@@ -131,7 +161,10 @@ print(json.dumps([report.score, report.pending, sorted({{str(own.message) for ow
     assert not done.returncode, done.stderr
     score, pending, messages, causes, state, note = json.loads(done.stdout.splitlines()[-1])
     assert (score, pending, causes, state) == (0.0, 9.0, [], "optional")
-    assert any("the course's own code for it fails here as well" in said and reason in said for said in messages)
+    assert any(
+        "the course's own code for it fails here as well" in said and reason in said
+        for said in messages
+    )
     assert reason in note and "points for kernels are pending" in note
 
 
@@ -141,7 +174,9 @@ def test_a_layer_is_compiled_here():
 
 
 def test_every_check_that_uses_triton_or_compiles_says_so():
-    """Nothing is judged by more than NumPy and torch unless its check names it, or one that it needs."""
+    """Nothing is judged by more than NumPy and torch unless its check names it, or one that it
+    needs.
+    """
     suite = loader.load(FOLDER).suite
     named = {check.__name__: {check.on} for check in suite.checks}
     for check in suite.checks:
@@ -159,7 +194,9 @@ def test_what_was_tried_is_tried_once_and_told(monkeypatch):
     monkeypatch.setattr(kernels, "trial", lambda what: tried.append(what) or "OSError: no compiler")
     assert machine.has("compile") and not machine.lacks("compile")
     said = str(machine.fails("compile"))
-    assert said == str(machine.fails("compile")) == str(machine.lacks("compile")) and tried == ["compile"]
+    assert said == str(machine.fails("compile")) == str(machine.lacks("compile")) and tried == [
+        "compile"
+    ]
     assert "torch.compile" in said and "OSError: no compiler" in said and not machine.has("compile")
     machine.presume({"compile": ""})
     assert machine.has("compile") and not machine.fails("compile") and tried == ["compile"]

@@ -18,13 +18,31 @@ SMALL_COURSES = [
 FEWEST_CHARACTERS, MOST_CHARACTERS = 2, 60
 FEWEST_WORDS, MOST_WORDS = 2, 7
 # What a label may begin with in upper case: names, of matrices too.
-NAMES = {"Gini", "Jacobian", "Jacobians", "NaN", "None", "NumPy's", "PyTorch's", "A", "K", "Q", "V", "W", "W_o"}
+NAMES = {
+    "Gini",
+    "Jacobian",
+    "Jacobians",
+    "NaN",
+    "None",
+    "NumPy's",
+    "PyTorch's",
+    "A",
+    "K",
+    "Q",
+    "V",
+    "W",
+    "W_o",
+}
 NAMES |= {"W_o's", "W_q", "X", "Z", "GELU", "ReLU", "SiLU"}
-each_exercise = pytest.mark.parametrize("folder", [*loader.FOLDERS, *SMALL_COURSES], ids=lambda folder: folder.name)
+each_exercise = pytest.mark.parametrize(
+    "folder", [*loader.FOLDERS, *SMALL_COURSES], ids=lambda folder: folder.name
+)
 
 
 def listed(folder):
-    """Yield each wrong answer that is listed for a function of an exercise, with the function's name."""
+    """Yield each wrong answer that is listed for a function of an exercise, with the function's
+    name.
+    """
     exercise = loaded(folder)
     for subject in exercise.subjects:
         yield from ((subject, wrong) for wrong in exercise.suite.listed("wrong_for", subject))
@@ -40,15 +58,21 @@ def catches(monkeypatch):
 @each_exercise
 def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder):
     found = list(listed(folder))
-    assert {subject for subject, _ in found} == set(loaded(folder).subjects) or folder in SMALL_COURSES
+    assert {subject for subject, _ in found} == set(
+        loaded(folder).subjects
+    ) or folder in SMALL_COURSES
     assert [answer.__name__ for _, answer in found if not answer.label] == []
     counts = Counter((subject, answer.label) for subject, answer in found)
-    assert [label for label, count in counts.items() if count > 1] == [], "two wrong answers share a label"
+    assert [label for label, count in counts.items() if count > 1] == [], (
+        "two wrong answers share a label"
+    )
 
 
 @each_exercise
 def test_labels_are_a_few_plain_words(folder, catches):
-    """Short enough for a table's cell, and to stand in a sentence: no full stop, no code, a small first letter."""
+    """Short enough for a table's cell, and to stand in a sentence: no full stop, no code, a
+    small first letter.
+    """
     for subject, answer in listed(folder):
         label = answer.label
         assert FEWEST_CHARACTERS <= len(label) <= MOST_CHARACTERS, label
@@ -69,4 +93,6 @@ def test_without_a_label_the_page_shows_the_name_in_words(catches):
         return answer_trials.Wrong("scores_keys_first", label, "", [], False, [], False)
 
     assert catches.mistake(wrong(""), "scores") == "keys first"
-    assert catches.mistake(wrong("keys and queries swapped"), "scores") == "keys and queries swapped"
+    assert (
+        catches.mistake(wrong("keys and queries swapped"), "scores") == "keys and queries swapped"
+    )

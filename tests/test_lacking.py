@@ -1,4 +1,6 @@
-"""What a grading machine lacks: a cell runs on without it, a note names it, and it gives no one a point."""
+"""What a grading machine lacks: a cell runs on without it, a note names it, and it gives no one
+a point.
+"""
 
 import json
 import types
@@ -23,7 +25,10 @@ from autograder.grades import reasons
 from autograder.grading.lacking import Lacking
 from autograder.grading.worker_config import WorkerConfig
 
-USED = "from absent_one import reduce\nimport numpy as np, absent_two.part as two\nimport absent_three.part\n"
+USED = (
+    "from absent_one import reduce\nimport numpy as np, absent_two.part as two\nimport "
+    "absent_three.part\n"
+)
 USED += "shades = other = two.shades(3)\n"
 EACH_USE = {
     "called": "reduce(1)",
@@ -46,7 +51,9 @@ EACH_USE = {
 
 @pytest.fixture(scope="module")
 def on(guests, toy):  # noqa: F811
-    """A guest in which a student's cell has imported what is not there: its judge, and its last reply."""
+    """A guest in which a student's cell has imported what is not there: its judge, and its last
+    reply.
+    """
     with asking(guests, toy) as run:
         own = run("")
 
@@ -70,13 +77,16 @@ def test_what_an_import_binds_claims_nothing(on):
     for name in ("__array_interface__", "__dlpack__", "__wrapped__"):
         assert own.lookup("used")(f"hasattr(two, {name!r})") is False
     assert own.lookup("used")("repr(two)") == "<absent_two is not installed>"
-    assert own.lookup("used")("np.ones(2).sum()") == 2.0, "what is there, and is imported in the same line"
+    assert own.lookup("used")("np.ones(2).sum()") == 2.0, (
+        "what is there, and is imported in the same line"
+    )
 
 
 def test_a_cell_says_what_it_went_on_without(on):
     _, cell = on
     source = (
-        "import absent_one as one\none.begin()\n%matplotlib qt\nimport matplotlib\nmatplotlib.use('TkAgg')\nx = 1"
+        "import absent_one as one\none.begin()\n%matplotlib qt\nimport "
+        "matplotlib\nmatplotlib.use('TkAgg')\nx = 1"
     )
     entries = cell(source)
     assert ["absent_one", ""] in entries and ["absent_one", "one.begin()"] in entries
@@ -90,14 +100,16 @@ def test_a_cell_says_what_it_went_on_without(on):
     [
         "try:\n    import absent_one\nexcept ImportError:\n    there = 'no'",
         "import importlib.util\nthere = 'yes' if importlib.util.find_spec('absent_one') else 'no'",
-        "import absent_one\ntry:\n    import absent_one as again\nexcept ImportError:\n    there = 'no'",
+        "import absent_one\ntry:\n    import absent_one as again\nexcept ImportError:\n    there "
+        "= 'no'",
         "import sys\nimport absent_one\nthere = 'yes' if 'absent_one' in sys.modules else 'no'",
         "%%time\nimport absent_one\nthere = 'no'",
         "%%capture\nimport absent_one\nthere = 'no'",
         "import torch.absent\nthere = 'no' if torch.ones(1) == 1 else 'yes'",
         "from __future__ import annotations\nimport absent_one\nthere = 'no'",
         "import absent_one\ncolors = absent_one.palette(3)\nthere = 'no'",
-        "import absent_one, asyncio\nprint(await asyncio.sleep(0))\nx = await asyncio.sleep(0, 'no')\nthere = x",
+        "import absent_one, asyncio\nprint(await asyncio.sleep(0))\nx = await asyncio.sleep(0, "
+        "'no')\nthere = x",
     ],
 )
 def test_python_answers_as_it_does_elsewhere(on, source):
@@ -135,7 +147,16 @@ CONTROL, LONG = "\x1b[2J\u202e", "a" * 10_000
 def test_nothing_is_named_that_is_there_or_no_name():
     lacking = Lacking()
     lacking.add(
-        CELL, [["numpy", ""], ["os.path", ""], [CONTROL, ""], ["a b", ""], ["", "not of the cell()"], [1, 2], 3]
+        CELL,
+        [
+            ["numpy", ""],
+            ["os.path", ""],
+            [CONTROL, ""],
+            ["a b", ""],
+            ["", "not of the cell()"],
+            [1, 2],
+            3,
+        ],
     )
     lacking.add(CELL, {"a": 1})
     lacking.add(CELL, None)
@@ -145,7 +166,10 @@ def test_nothing_is_named_that_is_there_or_no_name():
 def test_a_package_is_named_once_with_its_cells():
     lacking = Lacking()
     other = nbformat.v4.new_code_cell("from google.colab import files", id="other")
-    lacking.add(CELL, [["absent_one", ""], ["absent_one", "absent_one.begin()"], ["", "matplotlib.use('TkAgg')"]])
+    lacking.add(
+        CELL,
+        [["absent_one", ""], ["absent_one", "absent_one.begin()"], ["", "matplotlib.use('TkAgg')"]],
+    )
     lacking.add(other, [["absent_one", ""], ["google", ""]])
     package, colab, statement = lacking.notes()
     assert (package.text, package.values) == (
@@ -185,7 +209,10 @@ WHY = {
         [Ran("one", ADD, "ZeroDivisionError", "by zero")],
         "The cell one, which should define it, raised Zero",
     ),
-    "the last": ([Ran("one", ADD, "KeyError", "1"), Ran("two", "add = 1", "NameError", "x")], "cell two"),
+    "the last": (
+        [Ran("one", ADD, "KeyError", "1"), Ran("two", "add = 1", "NameError", "x")],
+        "cell two",
+    ),
     "time": ([Ran("one", f"%%time\n{ADD}")], ""),
     "no error": ([Ran("one", ADD)], ""),
     "another's error": ([Ran("one", "def added(a):\n    pass\nadd(1)", "KeyError", "1")], ""),
@@ -204,17 +231,27 @@ def test_the_cell_that_should_define_a_function_says_why_it_does_not(case):
 def test_a_notebook_names_the_magic_or_the_error(monkeypatch):
     def kernel(sources, error=None):
         last = types.SimpleNamespace(
-            info=types.SimpleNamespace(raw_cell=sources[-2]), error_before_exec=None, error_in_exec=error
+            info=types.SimpleNamespace(raw_cell=sources[-2]),
+            error_before_exec=None,
+            error_in_exec=error,
         )
         history = types.SimpleNamespace(input_hist_raw=sources)
         shell = types.SimpleNamespace(history_manager=history, last_execution_result=last)
-        monkeypatch.setitem(__import__("sys").modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+        monkeypatch.setitem(
+            __import__("sys").modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell)
+        )
         return str(Here().why_undefined("add"))
 
     check = "checks.run('add', points=4)"
     assert "the cell [1] begins with `%%bash`" in kernel(["", f"%%bash\n{ADD}", check])
-    assert "The cell [1], which should define it, raised KeyError: 'x'" in kernel(["", ADD, check], KeyError("x"))
-    assert kernel(["", ADD, "1 + 1", check]) == "" == kernel(["", ADD, "1 / 0", check], ZeroDivisionError())
+    assert "The cell [1], which should define it, raised KeyError: 'x'" in kernel(
+        ["", ADD, check], KeyError("x")
+    )
+    assert (
+        kernel(["", ADD, "1 + 1", check])
+        == ""
+        == kernel(["", ADD, "1 / 0", check], ZeroDivisionError())
+    )
 
 
 # The packages that a course adds.
@@ -238,7 +275,9 @@ def added(tmp_path):
     course = toy_course(tmp_path / "course", "\nc.Course.packages = ['sympy']\n")
     (exercise,) = course.sources()
     text = exercise.text.read_text(encoding="utf-8")
-    exercise.text.write_text(text.replace("# %% [markdown]", "# %% title [markdown]", 1), encoding="utf-8")
+    exercise.text.write_text(
+        text.replace("# %% [markdown]", "# %% title [markdown]", 1), encoding="utf-8"
+    )
     (exercise.solution / "exercise.toml").write_text("packages = ['absent_one']", encoding="utf-8")
     release(course, exercise)
     return course
@@ -260,7 +299,12 @@ def test_a_course_that_adds_none_says_so_too():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# 1. Adding")])
     packages.add_to(notebook, [])
     assert notebook.cells[0].source == "# 1. Adding", "only a locked text is the course's"
-    notebook.cells[0].metadata["nbgrader"] = {"locked": True, "solution": False, "grade": False, "grade_id": "title"}
+    notebook.cells[0].metadata["nbgrader"] = {
+        "locked": True,
+        "solution": False,
+        "grade": False,
+        "grade_id": "title",
+    }
     packages.add_to(notebook, [])
     assert notebook.cells[0].source == f"# 1. Adding\n\n{packages.ALONE}"
     assert list(doctor._packages_of_course(ROOT)) == [] == Course().packages
@@ -269,7 +313,10 @@ def test_a_course_that_adds_none_says_so_too():
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("c.Course.packages = ['a b']", "c.Course.packages should name packages as Python imports them"),
+        (
+            "c.Course.packages = ['a b']",
+            "c.Course.packages should name packages as Python imports them",
+        ),
         ("c.Course.packages = 'einops'", "c.Course.packages should be a list"),
         ("c.Course.package = ['einops']", "Did you mean packages?"),
     ],
@@ -282,7 +329,9 @@ def test_a_fault_in_the_configuration_is_one_line(tmp_path, line, message):
 
 @pytest.mark.slow
 def test_a_kernel_knows_its_cells(tmp_path):
-    """In a student's own notebook the check names the magic, and the error of the cell before it."""
+    """In a student's own notebook the check names the magic, and the error of the cell before
+    it.
+    """
     course = toy_course(tmp_path / "course")
     release(course, course.sources()[0])
     check = "import checks\nchecks.run('add', points=4)"
@@ -290,6 +339,8 @@ def test_a_kernel_knows_its_cells(tmp_path):
         ([f"%%timeit\n{ADD}", "1 + 1"], "the cell [1] begins with `%%timeit`"),
         ([f"import absent_one\n{ADD}"], "raised ModuleNotFoundError: No module named 'absent_one'"),
     ):
-        own = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in (*cells, check)])
+        own = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in (*cells, check)]
+        )
         done = executed(own, course.exercises()[0].released)
         assert expected in nbformat.writes(done)

@@ -1,4 +1,6 @@
-"""Late work: due dates and extensions from `deadlines.toml`, the rule `PerDay`, free days, and who reads of them."""
+"""Late work: due dates and extensions from `deadlines.toml`, the rule `PerDay`, free days, and
+who reads of them.
+"""
 
 import re
 import shutil
@@ -35,9 +37,12 @@ timezone = "Europe/Berlin"
 
 
 @pytest.mark.parametrize(
-    "seconds, points", [(1, 9.0), (DAY, 9.0), (DAY + 1, 8.0), (3 * DAY, 7.0), (3 * DAY + 1, 0.0), (90 * DAY, 0.0)]
+    "seconds, points",
+    [(1, 9.0), (DAY, 9.0), (DAY + 1, 8.0), (3 * DAY, 7.0), (3 * DAY + 1, 0.0), (90 * DAY, 0.0)],
 )
-def test_each_day_that_has_begun_costs_a_tenth_and_after_the_third_all_points_are_lost(seconds, points):
+def test_each_day_that_has_begun_costs_a_tenth_and_after_the_third_all_points_are_lost(
+    seconds, points
+):
     rule = PerDay(percent=10.0, at_most=3)
     assert 10 - rule.late_submission_penalty("ada", 10.0, seconds) == pytest.approx(points)
 
@@ -76,8 +81,12 @@ def test_free_days_go_to_what_was_due_first_whatever_was_graded_first(course):
         HandIn("03-undated", due, None),
     ]
     found = late.Rule(course).deadlines_of(hand_ins)
-    assert found["01-toy"] == late.Deadline("2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1)
-    assert found["02-later"] == late.Deadline("2026-01-17T00:00+00:00", 0.0, free_days_used=1, free_days_left=0)
+    assert found["01-toy"] == late.Deadline(
+        "2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1
+    )
+    assert found["02-later"] == late.Deadline(
+        "2026-01-17T00:00+00:00", 0.0, free_days_used=1, free_days_left=0
+    )
     assert found["03-undated"] == late.Deadline()
 
 
@@ -93,11 +102,16 @@ def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
     late_by = HandIn("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
     rule = late.Rule(course)
     assert rule.dates.due.keys() == {"01-toy"}
-    assert rule.deadlines_of([late_by])["01-toy"].free_days_used == 5 and rule.penalty("ada", 10.0, 2 * DAY, 0) == 2.0
+    assert (
+        rule.deadlines_of([late_by])["01-toy"].free_days_used == 5
+        and rule.penalty("ada", 10.0, 2 * DAY, 0) == 2.0
+    )
 
 
 def test_a_date_without_a_time_is_the_end_of_that_day(course):
-    deadlines.path_of(course).write_text('timezone = "Asia/Tokyo"\n[due]\n01-toy = 2026-01-10\n', encoding="utf-8")
+    deadlines.path_of(course).write_text(
+        'timezone = "Asia/Tokyo"\n[due]\n01-toy = 2026-01-10\n', encoding="utf-8"
+    )
     assert deadlines.utc(deadlines.read(course).due["01-toy"]) == datetime(2026, 1, 10, 14, 59, 59)
 
 
@@ -108,24 +122,34 @@ def test_the_last_extension_counts_and_none_takes_it_back(course):
     path = deadlines.path_of(course)
     path.write_text(DATES + EXTENSION + EXTENSION.replace("3d", "12h"), encoding="utf-8")
     found = deadlines.read(course)
-    assert found.extension("ada", "01-toy") == timedelta(hours=12) and found.extension("ben", "01-toy") is None
+    assert (
+        found.extension("ada", "01-toy") == timedelta(hours=12)
+        and found.extension("ben", "01-toy") is None
+    )
     assert [one.time for one in found.in_force()] == [timedelta(hours=12)]
     path.write_text(DATES + EXTENSION + EXTENSION.replace("3d", "0d"), encoding="utf-8")
-    assert deadlines.read(course).extension("ada", "01-toy") is None and not list(deadlines.read(course).in_force())
+    assert deadlines.read(course).extension("ada", "01-toy") is None and not list(
+        deadlines.read(course).in_force()
+    )
 
 
 FAULTS = {
     "[due": "deadlines.toml is not TOML",
     "[due]\n01-toy = 2026-01-10 23:59\n": "Dates look like this: 2026-12-01T23:59:00.",
-    "[dues]\n01-toy = 2026-01-10\n": "deadlines.toml has dues, but there is no such key. Did you mean due?",
-    "[due]\n01-toi = 2026-01-10\n": "deadlines.toml: There is no exercise '01-toi'. Did you mean 01-toy?",
-    '[due]\n01-toy = "tomorrow"\n': "due.01-toy should be a date such as 2026-12-01T23:59:00, but is 'tomorrow'.",
+    "[dues]\n01-toy = 2026-01-10\n": "deadlines.toml has dues, but there is no such key. Did you "
+    "mean due?",
+    "[due]\n01-toi = 2026-01-10\n": "deadlines.toml: There is no exercise '01-toi'. Did you mean "
+    "01-toy?",
+    '[due]\n01-toy = "tomorrow"\n': "due.01-toy should be a date such as 2026-12-01T23:59:00, but "
+    "is 'tomorrow'.",
     "[due]\n01-toy = 2026-01-10\n": "due.01-toy has no time zone. Begin the file with",
     'timezone = "Berlin"\n': "there is no time zone 'Berlin'.",
     EXTENSION: "01-toy has no due date, so an extension has no effect.",
-    DATES + EXTENSION.replace("3d", "-3d"): "extension.time: '-3d' is no length of time. Write hours, days or weeks",
+    DATES + EXTENSION.replace("3d", "-3d"): "extension.time: '-3d' is no length of time. Write "
+    "hours, days or weeks",
     DATES
-    + EXTENSION.replace('time = "3d"', "days = 3"): "deadlines.toml has extension.days, but there is no such key",
+    + EXTENSION.replace('time = "3d"', "days = 3"): "deadlines.toml has extension.days, but there "
+    "is no such key",
     DATES + EXTENSION.replace('student = "ada"\n', ""): "an extension has no student.",
     DATES + EXTENSION.replace("01-toy", "02-toy"): "deadlines.toml: There is no exercise '02-toy'.",
     DATES + "\n[extension]\nada = 3\n": "deadlines.toml: extension should be a list",
@@ -141,10 +165,13 @@ def test_a_fault_in_the_file_is_one_line_that_names_it(course, text):
 
 
 CONFIG_FAULTS = {
-    RULE + "c.PerDay.percent = -10\n": "'percent' trait of a PerDay instance should not be less than 0",
+    RULE + "c.PerDay.percent = -10\n": "'percent' trait of a PerDay instance should not be less "
+    "than 0",
     RULE + "c.PerDay.free_days = 1.5\n": "'free_days' trait of a PerDay instance expected an int",
-    RULE + "c.PerDay.precent = 10\n": "has c.PerDay.precent, but there is no such setting. Did you mean percent?",
-    "c.PerDay.percent = 10\n": "c.PerDay has no effect while another rule is set. Add: c.AssignLatePenalties",
+    RULE + "c.PerDay.precent = 10\n": "has c.PerDay.precent, but there is no such setting. Did "
+    "you mean percent?",
+    "c.PerDay.percent = 10\n": "c.PerDay has no effect while another rule is set. Add: "
+    "c.AssignLatePenalties",
 }
 
 
@@ -199,7 +226,9 @@ def test_extensions_are_written_below_what_is_there_and_listed(course):
     (course.submitted / "ada").mkdir(parents=True)
     reason = 'ill, "really" \\ \x7f'
     said = extended(course, "ada", "01-toy", "3d", "--reason", reason)
-    assert said.exit_code == 0 and "ada: 01-toy is due on 2026-01-13 01:00 (UTC+01:00)." in said.output
+    assert (
+        said.exit_code == 0 and "ada: 01-toy is due on 2026-01-13 01:00 (UTC+01:00)." in said.output
+    )
     assert deadlines.path_of(course).read_text(encoding="utf-8").startswith(DATES.rstrip())
     assert deadlines.read(course).extension("ada", "01-toy") == timedelta(days=3)
     said = extended(course)
@@ -210,11 +239,17 @@ def test_extensions_are_written_below_what_is_there_and_listed(course):
 def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, course):
     for exercise in course.sources():
         release(course, exercise)
-    with Gradebook(course.db_url, course.course_id) as book:  # the earlier exercise, in which Ada used a free day
-        book.update_or_create_assignment("00-before", duedate="2026-01-02T00:00:00", course_id=course.course_id)
+    # the earlier exercise, in which Ada used a free day
+    with Gradebook(course.db_url, course.course_id) as book:
+        book.update_or_create_assignment(
+            "00-before", duedate="2026-01-02T00:00:00", course_id=course.course_id
+        )
         book.update_or_create_student("ada")
         book.update_or_create_submission("00-before", "ada", timestamp="2026-01-02T10:00:00")
-    for student, stamp in {"ada": "2026-01-12 12:00:00 UTC", "ben": "2026-01-09 12:00:00 UTC"}.items():
+    for student, stamp in {
+        "ada": "2026-01-12 12:00:00 UTC",
+        "ben": "2026-01-09 12:00:00 UTC",
+    }.items():
         hand_in(course.submitted, student, RIGHT, stamp=stamp, toy=course)
     assert run(course, "grade", "--into", course.into).exit_code == 0
 
@@ -224,35 +259,53 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
 
     def stored(student):
         (row,) = (
-            row for row in records.rows(course) if (row["student_id"], row["assignment"]) == (student, "01-toy")
+            row
+            for row in records.rows(course)
+            if (row["student_id"], row["assignment"]) == (student, "01-toy")
         )
         return row["late_submission_penalty"], row["score"]
 
     assert stored("ada") == (pytest.approx(1.2), pytest.approx(4.8)) and stored("ben") == (0, 6)
     assert (
-        "It was due on 2026-01-10 01:00 (UTC+01:00). It was submitted 2 days, 12 hours after the due date; "
-        in page("ada")
+        "It was due on 2026-01-10 01:00 (UTC+01:00). It was submitted 2 days, 12 hours after the "
+        "due date; " in page("ada")
     )
     assert "points lost: 1.2. 1 free day used; 0 left." in page("ada")
-    assert "It was due on 2026-01-10 01:00 (UTC+01:00)." in page("ben") and "submitted" not in page("ben")
+    assert "It was due on 2026-01-10 01:00 (UTC+01:00)." in page("ben") and "submitted" not in page(
+        "ben"
+    )
     record = record_of(course, "ada")
     assert record["deadline"]["free_days_used"] == 1
 
     extended(course, "ada", "01-toy", "2d", "--reason", "ill")
     said = run(course, "grade", "--dry-run", "--into", course.into)
-    assert "Would grade 0 of 2: 0 new, 1 gain, 0 lose." in said.output and "late: −1.2 → −0" in said.output
+    assert (
+        "Would grade 0 of 2: 0 new, 1 gain, 0 lose." in said.output
+        and "late: −1.2 → −0" in said.output
+    )
     assert stored("ada")[1] == pytest.approx(4.8)
     said = run(course, "grade", "--into", course.into)
     assert "Graded 0; 2 unchanged" in said.output and stored("ada") == (0, 6)
-    assert "It was due on 2026-01-12 01:00 (UTC+01:00), with your extension of 2 days." in page("ada")
-    assert "12 hours after the due date; no points are lost. 1 free day used; 0 left." in page("ada")
+    assert "It was due on 2026-01-12 01:00 (UTC+01:00), with your extension of 2 days." in page(
+        "ada"
+    )
+    assert "12 hours after the due date; no points are lost. 1 free day used; 0 left." in page(
+        "ada"
+    )
     (part,) = report.write(course, course.into / "report.html").assignments
     said = " ".join(map(str, part.dates))
-    assert said == "Due on 2026-01-10 01:00 (UTC+01:00). 1 submission was late. Extensions: ada (2 days)."
-    assert [str(row.late) for row in part.rows] == ["12 hours late", "None"] and part.rows[0].score == 6
+    assert (
+        said == "Due on 2026-01-10 01:00 (UTC+01:00). 1 submission was late. Extensions: ada "
+        "(2 days)."
+    )
+    assert [str(row.late) for row in part.rows] == ["12 hours late", "None"] and part.rows[
+        0
+    ].score == 6
     assert not any("late −" in reason for row in part.rows for reason in row.reasons)
     (part,) = report.write(course, course.into / "anonymous.html", anonymous=True).assignments
-    assert "ada" not in " ".join(map(str, part.dates)) and "1 student has an extension." in map(str, part.dates)
+    assert "ada" not in " ".join(map(str, part.dates)) and "1 student has an extension." in map(
+        str, part.dates
+    )
     with Gradebook(course.db_url, course.course_id) as book:  # what nbgrader's own commands read
         assert book.find_submission("01-toy", "ada").extension == timedelta(days=2)
         assert book.find_assignment("01-toy").duedate == datetime(2026, 1, 10)
@@ -264,12 +317,16 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
 
     # The exercise is taken out of the file, and its dates are the gradebook's own again.
     deadlines.path_of(course).unlink()
-    assert "Graded 0; 3 unchanged" in run(course, "grade", "--into", course.into).output and stored("ada") == (0, 6)
+    assert "Graded 0; 3 unchanged" in run(course, "grade", "--into", course.into).output and stored(
+        "ada"
+    ) == (0, 6)
 
 
 @pytest.mark.slow
 def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
-    """The exercise due first is handed in last: its days are no longer free for the one that was graded before."""
+    """The exercise due first is handed in last: its days are no longer free for the one that was
+    graded before.
+    """
     second = course.root / "solutions" / "02-toy"
     shutil.copytree(course.root / "solutions" / "01-toy", second)
     (second / "01-toy.py").rename(second / "02-toy.py")
@@ -298,7 +355,9 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
     said = run(course, "grade", "--into", course.into)
     assert "late −1.2" in said.output and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
     page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
-    assert "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
+    assert (
+        "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
+    )
 
 
 @pytest.mark.slow
@@ -311,7 +370,8 @@ def test_nbgraders_own_autograde_takes_what_grade_takes(isolated, course):
     command = [sys.executable, "-m", "nbgrader", "autograde", "01-toy", "--create"]
     done = subprocess.run(command, cwd=course.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    with Gradebook(course.db_url, course.course_id) as book:  # four days late, of which two are free
+    # four days late, of which two are free
+    with Gradebook(course.db_url, course.course_id) as book:
         submission = book.find_submission("01-toy", "ada")
         assert submission.extension == timedelta(days=1)
         assert submission.notebooks[0].late_submission_penalty == pytest.approx(1.2)

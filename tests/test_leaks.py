@@ -1,4 +1,6 @@
-"""The look at what tests leave running sees what it is for, and a command that is refused leaves nothing."""
+"""The look at what tests leave running sees what it is for, and a command that is refused leaves
+nothing.
+"""
 
 import functools
 import shutil
@@ -15,7 +17,9 @@ from autograder.course.config import Course, UserError
 
 
 def in_a_sandbox(*command):
-    return subprocess.Popen(["bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", *command])
+    return subprocess.Popen(
+        ["bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", *command]
+    )
 
 
 @pytest.mark.usefixtures("isolated")
@@ -23,7 +27,9 @@ def test_what_goes_on_after_a_test_is_found_named_and_ended():
     before = still_running()
     started = in_a_sandbox("sleep", "60")
     try:
-        with pytest.raises(pytest.fail.Exception, match="test_what_goes_on_after_a_test_is_found_named_and_ended"):
+        with pytest.raises(
+            pytest.fail.Exception, match="test_what_goes_on_after_a_test_is_found_named_and_ended"
+        ):
             assert_nothing_left(before, seconds=0.5)
         assert started.wait(timeout=10)  # it was killed
     finally:
@@ -51,6 +57,7 @@ def test_a_grading_that_is_refused_leaves_no_warm_parent(tmp_path, monkeypatch):
     monkeypatch.setattr(console, "Course", functools.partial(Course, root=tmp_path))
     before = still_running()
     arguments = ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(tmp_path)]
-    refused = CliRunner().invoke(cli.app, arguments)  # what it raised is kept, as a caller that shows it would
+    # what it raised is kept, as a caller that shows it would
+    refused = CliRunner().invoke(cli.app, arguments)
     assert isinstance(refused.exception, UserError)
     assert_nothing_left(before)

@@ -1,4 +1,6 @@
-"""What was verified stands in a record beside the exercise, and counts until what decides it has changed."""
+"""What was verified stands in a record beside the exercise, and counts until what decides it has
+changed.
+"""
 
 import json
 import os
@@ -35,7 +37,9 @@ def release(course, *options):
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_the_record_of_each_exercise_holds(folder):
     """Who edits an exercise, or what verifies it, runs `make release`, which writes it anew."""
-    assert verified.holds(folder), f"solutions/{folder.name}/verified.json is not of these sources. Run: make release"
+    assert verified.holds(folder), (
+        f"solutions/{folder.name}/verified.json is not of these sources. Run: make release"
+    )
 
 
 def test_whoever_verifies_writes_down_what_the_book_shows(folder):
@@ -67,7 +71,9 @@ def test_the_same_sources_make_the_same_bytes(folder):
     assert len(before) < 2000 and max(map(len, before.splitlines())) < 100, "to be read in a diff"
 
 
-@pytest.mark.parametrize("name", ["checks.py", "misconceptions.py", "01-toy.py", "exercise.toml", "data.csv"])
+@pytest.mark.parametrize(
+    "name", ["checks.py", "misconceptions.py", "01-toy.py", "exercise.toml", "data.csv"]
+)
 def test_another_text_is_verified_anew(folder, name):
     verify.fault(folder)
     with (folder / name).open("a", encoding="utf-8") as file:
@@ -110,7 +116,9 @@ def test_another_version_is_verified_with_anew_and_another_build_is_not(folder, 
     verify.fault(folder)
     monkeypatch.setattr(verified.metadata, "version", lambda name: "2.0+cu130")
     assert verified.holds(folder)
-    monkeypatch.setattr(verified.metadata, "version", lambda name: "2.1" if name == "torch" else "2.0")
+    monkeypatch.setattr(
+        verified.metadata, "version", lambda name: "2.1" if name == "torch" else "2.0"
+    )
     assert not verified.holds(folder)
 
 
@@ -148,7 +156,9 @@ BROKEN = {
     "null": lambda text: "null",
     "cut off": lambda text: text[: len(text) // 2],
     "a conflict": lambda text: f"<<<<<<< ours\n{text}=======\n{text}>>>>>>> theirs\n",
-    "without functions": lambda text: json.dumps({"verified": json.loads(text)["verified"], "not verified": []}),
+    "without functions": lambda text: json.dumps(
+        {"verified": json.loads(text)["verified"], "not verified": []}
+    ),
     "an answer taken out": lambda text: text.replace('"subtracts": "adds', '"subtract": "adds'),
     "a check taken out": lambda text: text.replace('"subtracts": "adds', '"subtracts": "'),
     "not UTF-8": lambda text: b"\xff\xfe",
@@ -170,7 +180,9 @@ def test_a_record_that_is_broken_or_edited_is_none_and_is_written_anew(course, f
 
 def test_what_is_refused_is_not_recorded(folder):
     path = folder / "misconceptions.py"
-    path.write_text(path.read_text(encoding="utf-8").replace("return a - b", "return a + b"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("return a - b", "return a + b"), encoding="utf-8"
+    )
     assert "passes every check of add (seed 1)" in verify.fault(folder)
     assert not (folder / verified.NAME).exists()
     wrong = {own.name: own for own in answer_trials.of(folder)[0].wrong}
@@ -206,7 +218,10 @@ def test_a_release_relies_on_a_record_that_holds_and_says_so(course, folder, mon
 def test_students_do_not_get_the_record(course, folder):
     """Not even from a course whose nbgrader_config.py is older than records."""
     config = course.root / "nbgrader_config.py"
-    config.write_text(config.read_text(encoding="utf-8").replace(f'    "{verified.NAME}",\n', ""), encoding="utf-8")
+    config.write_text(
+        config.read_text(encoding="utf-8").replace(f'    "{verified.NAME}",\n', ""),
+        encoding="utf-8",
+    )
     release(course)
     (course.root / "_build" / "released" / "01-toy.json").unlink()
     release(course)
@@ -220,7 +235,9 @@ def test_two_releases_at_one_time(course, folder):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
     def run(_):
-        return subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            command, cwd=course.root, env=environment, capture_output=True, text=True
+        )
 
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(run, range(2)))

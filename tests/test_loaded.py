@@ -28,18 +28,26 @@ print("loaded:", *sorted({LARGE} & set(sys.modules)))
 
 
 def imports_torch(folder):
-    return bool(re.search(r"^import torch", (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M))
+    return bool(
+        re.search(
+            r"^import torch", (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M
+        )
+    )
 
 
 each_exercise = pytest.mark.parametrize(
     "folder",
     [
-        pytest.param(folder, marks=[pytest.mark.slow] if folder != loader.FOLDERS[0] else [], id=folder.name)
+        pytest.param(
+            folder, marks=[pytest.mark.slow] if folder != loader.FOLDERS[0] else [], id=folder.name
+        )
         for folder in loader.FOLDERS
     ],
 )
 each_of_numpy = pytest.mark.parametrize(
-    "folder", [folder for folder in loader.FOLDERS if not imports_torch(folder)], ids=lambda folder: folder.name
+    "folder",
+    [folder for folder in loader.FOLDERS if not imports_torch(folder)],
+    ids=lambda folder: folder.name,
 )
 
 
@@ -52,12 +60,16 @@ def first_check():
 
 
 def loaded(folder, code, place):
-    """Return which large packages are loaded when cells have run in a fresh process, and what their checks said."""
+    """Return which large packages are loaded when cells have run in a fresh process, and what
+    their checks said.
+    """
     own = shutil.copytree(ROOT / "exercises" / folder.name, place)
     names = [f"cell{number}.py" for number in range(len(code))]
     for name, source in zip(names, code, strict=True):
         (own / name).write_text(source, encoding="utf-8")
-    ran = subprocess.run([sys.executable, "-c", RUN, *names], cwd=own, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, *names], cwd=own, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr
     *said, last = ran.stdout.splitlines()
     return set(last.split()[1:]), "\n".join(said)
@@ -80,14 +92,20 @@ def test_the_first_check_loads_what_the_exercise_uses(folder, first_check, tmp_p
 @each_of_numpy
 def test_what_needs_no_torch_never_loads_it(folder, first_check, tmp_path):
     """Neither does any other check, of the author's solutions and of numbers that nobody listed."""
-    released = nbformat.read(ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4)
+    released = nbformat.read(
+        ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4
+    )
     solutions, code = AnswerCells(folder, released).solutions, []
     for cell in released.cells[: last_graded(released.cells) + 1]:
         if cell.cell_type == "code":
             code.append(solutions.get(grade_id(cell), cell.source))
             call = call_of(cell)
             if call and call.points:
-                code += [first_check.UNLISTED.format(name=call.subject), cell.source, f"{call.subject} = _right"]
+                code += [
+                    first_check.UNLISTED.format(name=call.subject),
+                    cell.source,
+                    f"{call.subject} = _right",
+                ]
     found, said = loaded(folder, code, tmp_path / folder.name)
     assert "FAILED" in said
     assert not found

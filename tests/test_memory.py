@@ -1,4 +1,6 @@
-"""What a function holds at once is counted: the same on every machine, and not fooled by views, lists or NumPy."""
+"""What a function holds at once is counted: the same on every machine, and not fooled by views,
+lists or NumPy.
+"""
 
 import subprocess
 import sys
@@ -73,7 +75,9 @@ def rows(Q, K):
 
 
 def attention_of_torch(Q, K):
-    return torch.nn.functional.scaled_dot_product_attention(Q[None, None], K[None, None], K[None, None])
+    return torch.nn.functional.scaled_dot_product_attention(
+        Q[None, None], K[None, None], K[None, None]
+    )
 
 
 def arguments():
@@ -138,7 +142,11 @@ def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
     Odd.says = 1, SQUARE + 1, (3,), "float32", "a`\x1b\u202eb" * 100
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", Odd()), SQUARE, *arguments())
-    assert "\x1b" not in str(failed.value) and "\u202e" not in str(failed.value) and len(str(failed.value)) < 400
+    assert (
+        "\x1b" not in str(failed.value)
+        and "\u202e" not in str(failed.value)
+        and len(str(failed.value)) < 400
+    )
 
 
 LIGHT = """
@@ -156,5 +164,7 @@ print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
 
 @pytest.mark.slow
 def test_neither_torchs_compiler_nor_sympy_is_loaded_for_a_student_who_waits():
-    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout == "[]\n", done.stderr

@@ -1,4 +1,6 @@
-"""Whether a module that a function is given is left as it was: each sentence that says it is not."""
+"""Whether a module that a function is given is left as it was: each sentence that says it is
+not.
+"""
 
 import pytest
 import torch
@@ -32,12 +34,17 @@ def replace(layer):
 
 
 def patch(layer):
-    layer.part.__class__ = type("Other", (nn.Linear,), {"forward": lambda self, x: 2 * nn.Linear.forward(self, x)})
+    layer.part.__class__ = type(
+        "Other", (nn.Linear,), {"forward": lambda self, x: 2 * nn.Linear.forward(self, x)}
+    )
 
 
 CHANGES = {
     "element": (enlarge, "4 of 4 elements of the parameter part.weight of `layer` are wrong."),
-    "buffer": (lambda layer: layer.seen.add_(1), "1 of 1 elements of the buffer seen of `layer` is wrong."),
+    "buffer": (
+        lambda layer: layer.seen.add_(1),
+        "1 of 1 elements of the buffer seen of `layer` is wrong.",
+    ),
     "name": (
         lambda layer: layer.register_parameter("more", nn.Parameter(torch.ones(1))),
         "`layer` has different parameters, buffers or modules after the call than before.",
@@ -52,7 +59,8 @@ CHANGES = {
     ),
     "frozen": (
         lambda layer: layer.requires_grad_(False),
-        "The parameter part.weight of `layer` had `requires_grad=True` before the call, but has False after it.",
+        "The parameter part.weight of `layer` had `requires_grad=True` before the call, but has "
+        "False after it.",
     ),
     "hook": (
         lambda layer: layer.part.register_forward_hook(ignored),
@@ -78,12 +86,18 @@ CHANGES = {
         lambda layer: delattr(layer, "width"),
         "`layer` has lost its attribute `width` in the call.",
     ),
-    "class": (patch, "`__class__` of `part` of `layer` was Linear before the call, but is Other after it."),
+    "class": (
+        patch,
+        "`__class__` of `part` of `layer` was Linear before the call, but is Other after it.",
+    ),
     "gradient": (
         lambda layer: layer.zero_grad(),
         "The call changed or removed the gradient of the parameter part.weight of `layer`.",
     ),
-    "another parameter": (replace, "The call changed or removed the gradient of the parameter part.weight"),
+    "another parameter": (
+        replace,
+        "The call changed or removed the gradient of the parameter part.weight",
+    ),
 }
 
 
@@ -106,7 +120,9 @@ def test_results_are_asked_for_the_same_input(monkeypatch):
     for other in (lambda self, x: (x, x), lambda self, x: x / None):
         with pytest.raises(Failed) as caught, left_as_it_was(given, torch.ones(1, 2)):
             monkeypatch.setattr(Layer, "forward", other)
-        assert "returns something else" in str(caught.value.message) or "Expected" in str(caught.value)
+        assert "returns something else" in str(caught.value.message) or "Expected" in str(
+            caught.value
+        )
 
 
 def test_what_is_put_back_is_left_as_it_was():
@@ -127,7 +143,11 @@ def test_a_module_is_called_by_name():
 
     layer = Subject("Named", Named).module()
     x, mask = torch.ones(2), torch.tensor([True, False])
-    assert torch.equal(layer.by_name(x, mask=mask), layer(x, mask)) and torch.equal(layer.by_name(x=x), x)
+    assert torch.equal(layer.by_name(x, mask=mask), layer(x, mask)) and torch.equal(
+        layer.by_name(x=x), x
+    )
     with pytest.raises(Failed) as caught:
         layer.by_name(x, other=mask)
-    assert "Named() raised TypeError: " in str(caught.value.message) and "'other'" in str(caught.value.message)
+    assert "Named() raised TypeError: " in str(caught.value.message) and "'other'" in str(
+        caught.value.message
+    )

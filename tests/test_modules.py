@@ -1,4 +1,6 @@
-"""Checks of torch's modules: what a class under test made is asked, compared and recognised, as functions are."""
+"""Checks of torch's modules: what a class under test made is asked, compared and recognised, as
+functions are.
+"""
 
 import sys
 from types import ModuleType
@@ -65,7 +67,9 @@ def test_a_module_is_made_loaded_called_and_remembered():
     ]
     expect_unchanged(layer, ["x"], x)
     expect_raises([RuntimeError], layer, torch.ones(3), because="the sizes differ")
-    assert said(layer, torch.ones(3)).startswith("Scale(2) raised RuntimeError for arguments of shape (3,)")
+    assert said(layer, torch.ones(3)).startswith(
+        "Scale(2) raised RuntimeError for arguments of shape (3,)"
+    )
     assert said(subject.module, 0).startswith("Called with 0, Scale raised ValueError")
 
 
@@ -77,7 +81,9 @@ def test_what_is_no_module_is_told():
 
 
 def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
-    """A class that forgot `nn.Module`, graded in a guest, is recognised by the listed one that forgot it too."""
+    """A class that forgot `nn.Module`, graded in a guest, is recognised by the listed one that
+    forgot it too.
+    """
 
     def elsewhere(**own):
         return type("Layer", (), {"_method": lambda *arguments: None, **own})()
@@ -87,17 +93,23 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(same(plain, other) or same(other, plain) for other in others)
     assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
-    assert "to create a PyTorch module, got a value of type Layer" in said(Subject("f", lambda: plain).module)
+    assert "to create a PyTorch module, got a value of type Layer" in said(
+        Subject("f", lambda: plain).module
+    )
 
 
 def test_names_and_shapes_of_parameters_are_told_when_they_differ():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     expect_parameters(layer, {"weight": (3, 2), "bias": (3,)})
-    assert "`W.weight`. Unexpected: `weight`" in said(expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)})
+    assert "`W.weight`. Unexpected: `weight`" in said(
+        expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)}
+    )
     assert "Missing in the `state_dict` of Linear(): `more`." in said(
         expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()}
     )
-    assert "Unexpected in the `state_dict` of Linear(): `bias`" in said(expect_parameters, layer, {"weight": (3, 2)})
+    assert "Unexpected in the `state_dict` of Linear(): `bias`" in said(
+        expect_parameters, layer, {"weight": (3, 2)}
+    )
     message = said(expect_parameters, layer, {"weight": (2, 3), "bias": (3,)})
     assert "`weight` of Linear() to have shape (2, 3), got (3, 2)" in message
 
@@ -125,7 +137,9 @@ def test_a_second_name_of_a_parameter_is_none_too_many():
 
 def test_what_is_loaded_converted_and_set_is_one_call():
     layer = (
-        Subject("Scale", Scale).module(2).load({"weight": torch.tensor([2.0, 3.0])}, torch.float64, training=False)
+        Subject("Scale", Scale)
+        .module(2)
+        .load({"weight": torch.tensor([2.0, 3.0])}, torch.float64, training=False)
     )
     assert [call.what for call in layer.calls] == ["", "load"] and layer.read("training") is False
     assert layer.load({}, training=True).read("training") is True
@@ -141,12 +155,18 @@ def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     x, upstream = torch.ones(4, 2), torch.ones(4, 3)
     _, (of_x,), named = backward(layer, x, upstream=upstream)
-    assert of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].what == "backward"
+    assert (
+        of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].what == "backward"
+    )
     expect_gradients(layer, named, {"bias": None})
-    assert "No gradient reached `more`" in said(expect_gradients, layer, named, {"bias": None, "more": None})
+    assert "No gradient reached `more`" in said(
+        expect_gradients, layer, named, {"bias": None, "more": None}
+    )
     _, (of_x,), _ = backward(Subject("double", lambda x: 2 * x), x)
     assert (of_x == 2).all()
-    assert "The result of f is cut off from autograd" in said(backward, Subject("f", lambda x: x.detach()), x)
+    assert "The result of f is cut off from autograd" in said(
+        backward, Subject("f", lambda x: x.detach()), x
+    )
 
 
 def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
@@ -160,7 +180,9 @@ def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
 def test_tensors_are_expected_with_torchs_dtypes():
     expect_tensor(torch.ones(2, dtype=torch.bfloat16), (2,), torch.bfloat16)
     assert "to be a tensor, got an array" in said(expect_tensor, np.ones(2))
-    assert "dtype float32, got bfloat16" in said(expect_tensor, torch.ones(2).bfloat16(), None, torch.float32)
+    assert "dtype float32, got bfloat16" in said(
+        expect_tensor, torch.ones(2).bfloat16(), None, torch.float32
+    )
 
 
 def test_what_depends_on_chance_is_the_same_in_each_call_and_no_draw_is_lost():
@@ -207,17 +229,23 @@ def test_listed_classes_name_the_cause_and_families_are_made_of_them(scales):
 
     (result,) = scales.examine("Scale", Mine).results
     assert (result.status, result.cause, result.label) == ("failed", "Forgets", "n forgotten")
-    (result,) = scales.examine("Scale", type("Mine", (Scale,), {"forward": lambda self, x: None})).results
+    (result,) = scales.examine(
+        "Scale", type("Mine", (Scale,), {"forward": lambda self, x: None})
+    ).results
     assert result.label == "returns nothing"
     assert [own.__name__ for own in scales.listed("right_for", "Scale")] == ["Right"], (
         "a derived class is not declared"
     )
-    names = [own.__name__ for own in answers_in(sys.modules["misconceptions"], "wrong_for", "Scale")]
+    names = [
+        own.__name__ for own in answers_in(sys.modules["misconceptions"], "wrong_for", "Scale")
+    ]
     assert names == ["Forgets", "Scale_returns_nothing", "Scale_cut_off_from_autograd"]
 
 
 def test_two_modules_that_lack_something_are_alike_if_they_lack_the_same(scales):
-    """Where a check says no more of a module than what it lacks, that is all there is to compare."""
+    """Where a check says no more of a module than what it lacks, that is all there is to
+    compare.
+    """
     own = Suite("checks", read={})
 
     @own.check()
@@ -234,9 +262,9 @@ def test_two_modules_that_lack_something_are_alike_if_they_lack_the_same(scales)
 
         return Mine
 
-    bare = sys.modules["misconceptions"].bare = misconception("Scale", label="a bias alone", hint="Scale.")(
-        named("bias")
-    )
+    bare = sys.modules["misconceptions"].bare = misconception(
+        "Scale", label="a bias alone", hint="Scale."
+    )(named("bias"))
     (found,), (other,) = (own.examine("Scale", made).results for made in (bare, named("weights")))
     assert str(found.message) != str(other.message)
     assert (found.label, other.label) == ("a bias alone", "")
@@ -255,7 +283,10 @@ def test_relations_are_found_of_what_a_module_returns(scales):
             return super().forward(-x)
 
     (result,) = scales.examine("Scale", Negates).results
-    assert str(result.relation) == "The values of the result are those expected for `x` with the opposite sign."
+    assert (
+        str(result.relation) == "The values of the result are those expected for `x` with the "
+        "opposite sign."
+    )
 
 
 def test_what_is_not_written_yet_is_not_called_wrong(scales):

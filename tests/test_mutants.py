@@ -1,4 +1,6 @@
-"""The tool that tests the tests: it changes what it should, and counts what the checks make of it."""
+"""The tool that tests the tests: it changes what it should, and counts what the checks make of
+it.
+"""
 
 import ast
 import json
@@ -17,16 +19,34 @@ pytestmark = pytest.mark.long
 
 SAMPLE = 6
 CHANGES = {
-    "return x.sum(axis=-1)": ["return x.sum(axis=0)", "return x.sum(axis=-2)", "return x.sum(axis=1)"],
-    "return np.swapaxes(x, -1, -2)": ["return np.swapaxes(x, -2, -2)", "return np.swapaxes(-1, x, -2)", "return x"],
+    "return x.sum(axis=-1)": [
+        "return x.sum(axis=0)",
+        "return x.sum(axis=-2)",
+        "return x.sum(axis=1)",
+    ],
+    "return np.swapaxes(x, -1, -2)": [
+        "return np.swapaxes(x, -2, -2)",
+        "return np.swapaxes(-1, x, -2)",
+        "return x",
+    ],
     "return x - y": ["return x + y", "return y - x", "return x", "return y", "return x - x"],
     "return x @ y": ["return x * y", "return y @ x"],
     "return x ** 2": ["return x * 2", "return x ** 3", "return x ** 1", "return x ** 0"],
     "return x + 1e-09": ["return x + 0.0", "return x - 1e-09", "return x + 2e-09"],
     "return x < y": ["return x <= y", "return x >= y"],
-    "return x.max(keepdims=True)": ["return x.max(keepdims=False)", "return x.max()", "return x.min(keepdims=True)"],
+    "return x.max(keepdims=True)": [
+        "return x.max(keepdims=False)",
+        "return x.max()",
+        "return x.min(keepdims=True)",
+    ],
     "return x[1:, 0]": ["return x", "return x[:, 0]", "return x[1:, 1]", "return x[0, 1:]"],
-    "return f(x, y)": ["return f(x)", "return f(y)", "return f(y, x)", "return x", "return f(x, x)"],
+    "return f(x, y)": [
+        "return f(x)",
+        "return f(y)",
+        "return f(y, x)",
+        "return x",
+        "return f(x, x)",
+    ],
     "return -x": ["return x"],
     "return x.T": ["return x"],
     "return x, y": ["return (y, x)", "(dropped)"],
@@ -38,8 +58,17 @@ CHANGES = {
     "return x if y else 0": ["return x", "return 0"],
     "x += 1": ["x -= 1", "x = 1", "(dropped)"],
     "assert x and y": ["assert x or y", "assert x", "(dropped)"],
-    "for v in range(x): f(v)": ["for v in list(range(x))[1:]:", "for v in list(range(x))[:-1]:", "(dropped)"],
-    "if x != y: raise ValueError('no')": ["if not x != y:", "if x == y:", "if x < y:", "raise RuntimeError('no')"],
+    "for v in range(x): f(v)": [
+        "for v in list(range(x))[1:]:",
+        "for v in list(range(x))[:-1]:",
+        "(dropped)",
+    ],
+    "if x != y: raise ValueError('no')": [
+        "if not x != y:",
+        "if x == y:",
+        "if x < y:",
+        "raise RuntimeError('no')",
+    ],
 }
 
 
@@ -69,13 +98,21 @@ class Toy(Base):
     def forward(self, x, y):
         return self.n * x - y
 """
-    after = [own.name.partition("  ->  ")[2] for own in mutants.mutate(ast.parse(source).body[0], "Toy", "Toy")]
-    assert {"self.n = n - 1", "return self.n * x + y", "return self.n * y - y", "(dropped)"} <= set(after)
+    after = [
+        own.name.partition("  ->  ")[2]
+        for own in mutants.mutate(ast.parse(source).body[0], "Toy", "Toy")
+    ]
+    assert {"self.n = n - 1", "return self.n * x + y", "return self.n * y - y", "(dropped)"} <= set(
+        after
+    )
     assert "return self.n * n - y" not in after and "return self.n * self - y" not in after
 
 
 def test_no_mutant_stands_twice_or_is_the_original():
-    body = "z = x + 1\nz = x + 1\nif z.ndim != 2:\n    raise ValueError(f'{z.ndim + 1} axes')\nreturn z"
+    body = (
+        "z = x + 1\nz = x + 1\nif z.ndim != 2:\n    raise ValueError(f'{z.ndim + 1} "
+        "axes')\nreturn z"
+    )
     own = made(body)
     sources = [mutant.source for mutant in own]
     assert len(set(sources)) == len(sources) == len({mutant.name for mutant in own})
@@ -142,14 +179,20 @@ def toy(tmp_path):
     """The folder of an exercise in a course of its own, without right_answers.py."""
     folder = tmp_path / "solutions" / "01-toy"
     folder.mkdir(parents=True)
-    for name, text in [("checks", TOY_CHECKS), ("misconceptions", TOY_ANSWERS), ("01-toy", TOY_TEXT)]:
+    for name, text in [
+        ("checks", TOY_CHECKS),
+        ("misconceptions", TOY_ANSWERS),
+        ("01-toy", TOY_TEXT),
+    ]:
         (folder / f"{name}.py").write_text(text, encoding="utf8")
     return folder
 
 
 def run(toy, *arguments):
     """Run the subcommand on the toy's course."""
-    return CliRunner().invoke(cli.app, ["mutants", "01-toy", "--course", str(toy.parent.parent), *arguments])
+    return CliRunner().invoke(
+        cli.app, ["mutants", "01-toy", "--course", str(toy.parent.parent), *arguments]
+    )
 
 
 @pytest.mark.slow
@@ -158,7 +201,9 @@ def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     found, count = mutants.mutants_of(loader.load(toy), "total")
     assert count == len(found) > 20
     found = [own for own in found if own.answer == "reference" or "(dropped)" in own.name]
-    outcomes = dict(zip([own.name for own in found], mutants.examined(toy, found, 2, seconds=1.5), strict=True))
+    outcomes = dict(
+        zip([own.name for own in found], mutants.examined(toy, found, 2, seconds=1.5), strict=True)
+    )
     changed = outcomes["reference: return n * (n - 1) / 2  ->  return n * (n + 1) / 2"]
     assert changed.killed and changed.cause and changed.first == ["total_small"] * 3
     endless = outcomes["total_while: i += 1  ->  (dropped)"]
@@ -173,7 +218,11 @@ def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
 
 def test_a_right_answer_sees_the_helpers_of_the_module_that_it_stands_in(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
-    found = [own for own in mutants.mutants_of(loader.load(toy), "total")[0] if own.answer == "total_of_range"]
+    found = [
+        own
+        for own in mutants.mutants_of(loader.load(toy), "total")[0]
+        if own.answer == "total_of_range"
+    ]
     outcomes = dict(zip([own.name for own in found], mutants.examined(toy, found, 1), strict=True))
     dropped = outcomes["total_of_range: return sum(counted(n))  ->  return counted(n)"]
     assert dropped.killed and not dropped.raised
@@ -212,7 +261,9 @@ def test_equal_ones_are_marked_and_counted(toy):
     assert done.exit_code == 0, done.output
     row = mutants.recorded(toy.parent.parent)["01-toy"]["total"]
     assert row["equal"] == 1 and not row["survived"] and row["killed"] == row["examined"] - 1
-    whole = json.loads((toy.parent.parent / mutants.DETAIL).read_text(encoding="utf8"))["01-toy"]["total"]
+    whole = json.loads((toy.parent.parent / mutants.DETAIL).read_text(encoding="utf8"))["01-toy"][
+        "total"
+    ]
     assert whole["by"] == {"total_small": row["killed"]} and row.items() <= whole.items()
     assert row["told"] >= row["cause"] >= 1
     of_one = f"{REASON}\n{SURVIVOR.replace('n *', 'reference: n *', 1)}\n"
@@ -224,9 +275,18 @@ def test_equal_ones_are_marked_and_counted(toy):
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ("'no such text' = 'x'", "total: no such text  ->  x: marked in equal.toml, but fits no mutant"),
-        ("'total_of_range: n * (n - 1) / 2' = 'n * (n - 1) // 2'", "// 2: marked in equal.toml, but fits no mutant"),
-        ("'1' = ['2', '0']", "total: 1  ->  2: marked in equal.toml, but rejected in reference: return n"),
+        (
+            "'no such text' = 'x'",
+            "total: no such text  ->  x: marked in equal.toml, but fits no mutant",
+        ),
+        (
+            "'total_of_range: n * (n - 1) / 2' = 'n * (n - 1) // 2'",
+            "// 2: marked in equal.toml, but fits no mutant",
+        ),
+        (
+            "'1' = ['2', '0']",
+            "total: 1  ->  2: marked in equal.toml, but rejected in reference: return n",
+        ),
     ],
 )
 def test_a_mark_that_does_not_fit_is_named(toy, mark, said):
@@ -263,7 +323,10 @@ def test_what_is_recorded_of_other_functions_and_exercises_stays(tmp_path):
     mutants.record(tmp_path, "01-one", rows, ["a", "b", "c"])
     mutants.record(tmp_path, "01-one", {"b": mutants.summed([], [], 7)}, ["b", "c", "d"])
     kept = mutants.recorded(tmp_path)
-    assert {name: list(own) for name, own in kept.items()} == {"01-one": ["b", "c"], "02-two": ["a", "b", "c"]}
+    assert {name: list(own) for name, own in kept.items()} == {
+        "01-one": ["b", "c"],
+        "02-two": ["a", "b", "c"],
+    }
     assert (kept["01-one"]["b"]["made"], kept["01-one"]["c"]["made"]) == (7, 2)
 
 
@@ -280,7 +343,9 @@ def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
 @pytest.mark.slow
 def test_pairs_have_two_mistakes_and_are_no_mutants_or_the_original(toy):
     exercise = loader.load(toy)
-    once = {own.source for own in mutants.mutants_of(exercise, "total")[0] if own.answer == "reference"}
+    once = {
+        own.source for own in mutants.mutants_of(exercise, "total")[0] if own.answer == "reference"
+    }
     pairs = mutants.pairs_of(exercise, "total", most=5)
     sources = {own.source for own in pairs}
     assert len(pairs) == len(sources) == 5 and not sources & once
@@ -290,10 +355,15 @@ def test_pairs_have_two_mistakes_and_are_no_mutants_or_the_original(toy):
 
 
 def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
-    wrong = [["09-none"], "There is no exercise '09-none'"], [["01-toy", "--function", "sum"], "no function 'sum'"]
+    wrong = (
+        [["09-none"], "There is no exercise '09-none'"],
+        [["01-toy", "--function", "sum"], "no function 'sum'"],
+    )
     for arguments, said in wrong:
         with pytest.raises(UserError, match=said):
-            cli.app(["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False)
+            cli.app(
+                ["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False
+            )
 
 
 @pytest.mark.slow
@@ -329,4 +399,6 @@ def test_mutants_are_still_killed(folder):
         found = mutants.mutants_of(exercise, subject)[0]
         found = found[:: max(7, len(found) // SAMPLE)]
         outcomes = mutants.examined(folder, found)
-        assert not mutants.summed(found, outcomes, len(found), mutants.marks(folder).get(subject, {})).survived
+        assert not mutants.summed(
+            found, outcomes, len(found), mutants.marks(folder).get(subject, {})
+        ).survived

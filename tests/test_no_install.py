@@ -1,4 +1,5 @@
-"""Without an install: a released notebook that was opened by itself fetches its files, and is graded as any other.
+"""Without an install: a released notebook that was opened by itself fetches its files, and is
+graded as any other.
 
 Here the site of the course is a server of this machine, which writes down what it is asked for.
 """
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.long
 
 NAME = "01-toy"
 ADDRESS = "https://github.com/owner/a-course"
-COLAB = {"skip_cells_with_tag": ""}  # there each cell is run; nbclient would pass over the one that fetches
+# there each cell is run; nbclient would pass over the one that fetches
+COLAB = {"skip_cells_with_tag": ""}
 
 
 def configured(root, text):
@@ -46,7 +48,11 @@ def configured(root, text):
         (ADDRESS, "owner/a-course", "https://owner.github.io/a-course"),
         (f"{ADDRESS}.git", "owner/a-course", "https://owner.github.io/a-course"),
         ("github.com/Owner/a.course/", "Owner/a.course", "https://owner.github.io/a.course"),
-        ("https://github.com/Owner/owner.github.io", "Owner/owner.github.io", "https://owner.github.io"),
+        (
+            "https://github.com/Owner/owner.github.io",
+            "Owner/owner.github.io",
+            "https://owner.github.io",
+        ),
         ("https://example.org/owner/a-course", "", ""),
         ("https://github.com/owner", "", ""),
         ("https://github.com/owner/a-course/tree/main", "", ""),
@@ -57,7 +63,9 @@ def test_the_site_follows_from_the_repository(tmp_path, url, repository, site):
     assert (published.repository(root), published.site(root)) == (repository, site)
 
 
-@pytest.mark.parametrize("text", [None, "", "repository:", "repository:\n  url:\n", "- a list", "repository: x"])
+@pytest.mark.parametrize(
+    "text", [None, "", "repository:", "repository:\n  url:\n", "- a list", "repository: x"]
+)
 def test_a_course_without_a_book_or_an_address_is_published_nowhere(tmp_path, text):
     if text is not None:
         configured(tmp_path, text)
@@ -65,8 +73,13 @@ def test_a_course_without_a_book_or_an_address_is_published_nowhere(tmp_path, te
 
 
 def test_a_site_elsewhere_has_its_own_address(tmp_path):
-    root = configured(tmp_path, f"html:\n  baseurl: https://example.org/book/\nrepository:\n  url: {ADDRESS}\n")
-    assert published.site(root) == "https://example.org/book" and published.repository(root) == "owner/a-course"
+    root = configured(
+        tmp_path, f"html:\n  baseurl: https://example.org/book/\nrepository:\n  url: {ADDRESS}\n"
+    )
+    assert (
+        published.site(root) == "https://example.org/book"
+        and published.repository(root) == "owner/a-course"
+    )
 
 
 def test_what_is_no_yaml_is_one_line(tmp_path):
@@ -78,7 +91,9 @@ def test_what_is_no_yaml_is_one_line(tmp_path):
 # The cell.
 
 
-def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_a_book_it_has_none(tmp_path):
+def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_a_book_it_has_none(
+    tmp_path,
+):
     course = toy_course(configured(tmp_path, f"repository:\n  url: {ADDRESS}\n"))
     release(course, course.sources()[0])
     notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
@@ -91,7 +106,9 @@ def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_a_b
     assert not verified.is_released(course, course.sources()[0])
     release(course, course.sources()[0])
     without = nbformat.read(course.exercises()[0].notebook, as_version=4)
-    assert [one.id for one in notebook.cells if one is not cell] == [one.id for one in without.cells]
+    assert [one.id for one in notebook.cells if one is not cell] == [
+        one.id for one in without.cells
+    ]
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -107,7 +124,10 @@ def test_without_an_address_the_cell_says_in_one_line_that_the_checks_are_missin
     names = {}
     exec(notebook.cells[1].source, names)
     assert set(names) == {"__builtins__"}
-    said = "checks.py is missing next to this notebook. Download the exercise from the book, or run: make release\n"
+    said = (
+        "checks.py is missing next to this notebook. Download the exercise from the book, or "
+        "run: make release\n"
+    )
     assert capsys.readouterr().out == (said if missing else "")
 
 
@@ -116,7 +136,9 @@ def test_an_author_may_not_have_a_cell_of_its_name(tmp_path):
     text = course.sources()[0].text
     text.write_text(text.read_text().replace("# %% twice", "# %% fetch_files"))
     configured(course.root, f"repository:\n  url: {ADDRESS}\n")
-    with pytest.raises(UserError, match="01-toy: 'fetch_files' is the title of a cell that release adds"):
+    with pytest.raises(
+        UserError, match="01-toy: 'fetch_files' is the title of a cell that release adds"
+    ):
         release(course, course.sources()[0])
 
 
@@ -131,16 +153,22 @@ class Site(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path_factory):
     """A site: its address, its folder, and what it was asked for, a list to be emptied."""
     folder = tmp_path_factory.mktemp("site")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=str(folder))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Site, directory=str(folder))
+    ) as server:
         server.asked = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield SimpleNamespace(address=f"http://127.0.0.1:{server.server_port}", folder=folder, asked=server.asked)
+        yield SimpleNamespace(
+            address=f"http://127.0.0.1:{server.server_port}", folder=folder, asked=server.asked
+        )
         server.shutdown()
 
 
 @pytest.fixture
 def fetched(site, tmp_path, monkeypatch, capsys):
-    """A function that runs the cell in a folder with these files, the download having these members."""
+    """A function that runs the cell in a folder with these files, the download having these
+    members.
+    """
 
     def fetch(members, **beside):
         site.asked.clear()
@@ -156,12 +184,21 @@ def fetched(site, tmp_path, monkeypatch, capsys):
             (own / name.replace("_", ".")).write_text(text)
         monkeypatch.chdir(own)
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Toy")])
-        published.add_cell(notebook, configured(tmp_path, f"html:\n  baseurl: {site.address}\n"), "01-own")
+        published.add_cell(
+            notebook, configured(tmp_path, f"html:\n  baseurl: {site.address}\n"), "01-own"
+        )
         names = {}
         exec(notebook.cells[1].source, names)
-        assert set(names) == {"__builtins__"}, "a student could come to need what the cell leaves behind"
-        found = {path.relative_to(tmp_path / "outer").as_posix(): path for path in (tmp_path / "outer").rglob("*")}
-        return {name: path.read_text() for name, path in found.items() if path.is_file()}, capsys.readouterr().out
+        assert set(names) == {"__builtins__"}, (
+            "a student could come to need what the cell leaves behind"
+        )
+        found = {
+            path.relative_to(tmp_path / "outer").as_posix(): path
+            for path in (tmp_path / "outer").rglob("*")
+        }
+        return {
+            name: path.read_text() for name, path in found.items() if path.is_file()
+        }, capsys.readouterr().out
 
     return fetch
 
@@ -172,7 +209,10 @@ WHOLE = {"01-own/01-own.ipynb": "theirs", "01-own/checks.py": "new", "01-own/che
 def test_what_is_missing_is_written_and_nothing_is_overwritten(fetched, site):
     files, said = fetched({**WHOLE, "01-own/data/a.csv": "1"}, **{"checks_py": "mine"})
     assert files == {"own/checks.py": "mine", "own/checking.zip": "new", "own/data/a.csv": "1"}
-    assert said == f"Fetched the files that belong next to this notebook from {site.address}/exercises/01-own.zip\n"
+    assert (
+        said == "Fetched the files that belong next to this notebook from "
+        f"{site.address}/exercises/01-own.zip\n"
+    )
     assert site.asked == ["/exercises/01-own.zip"]
 
 
@@ -207,8 +247,13 @@ def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeyp
     monkeypatch.setattr(site, "address", f"{site.address}/nowhere")
     files, said = fetched(WHOLE)
     assert not files and said.count("\n") == 1
-    assert said.startswith("checks.py and checking.zip are missing next to this notebook, and http://127.0.0.1:")
-    assert "(HTTP Error 404: File not found)" in said and "put these two files next to the notebook" in said
+    assert said.startswith(
+        "checks.py and checking.zip are missing next to this notebook, and http://127.0.0.1:"
+    )
+    assert (
+        "(HTTP Error 404: File not found)" in said
+        and "put these two files next to the notebook" in said
+    )
 
 
 # A student in Colab: the notebook alone, in a real kernel.
@@ -232,7 +277,9 @@ def course(site, tmp_path_factory):
 def solved(course):
     """The released notebook with the author's solutions."""
     exercise = course.exercises()[0]
-    return student.answered(exercise.notebook, student.solutions(exercise.text.read_text(encoding="utf-8")))
+    return student.answered(
+        exercise.notebook, student.solutions(exercise.text.read_text(encoding="utf-8"))
+    )
 
 
 def said_by_the_cell(notebook):
@@ -242,15 +289,22 @@ def said_by_the_cell(notebook):
 
 
 def all_points(notebook):
-    return all(points == most and not errors for points, most, errors, _ in student.earned(notebook).values())
+    return all(
+        points == most and not errors
+        for points, most, errors, _ in student.earned(notebook).values()
+    )
 
 
 @pytest.mark.slow
-def test_alone_in_an_empty_folder_it_fetches_its_files_and_earns_all_points(course, solved, site, tmp_path):
+def test_alone_in_an_empty_folder_it_fetches_its_files_and_earns_all_points(
+    course, solved, site, tmp_path
+):
     site.asked.clear()
     done = student.executed(solved, tmp_path, **COLAB)
     assert all_points(done)
-    assert said_by_the_cell(done).startswith("Fetched ") and site.asked == [f"/exercises/{NAME}.zip"]
+    assert said_by_the_cell(done).startswith("Fetched ") and site.asked == [
+        f"/exercises/{NAME}.zip"
+    ]
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     released = course.exercises()[0].released
     assert files.pop(".progress.json")  # of the checks that ran
@@ -275,7 +329,9 @@ def test_alone_and_without_a_network_it_says_so_in_one_line(solved, site, tmp_pa
 
 @pytest.fixture
 def handed_in(solved, tmp_path):
-    """Submissions of the same answers: with the cell, without it, and with another one, as of another release."""
+    """Submissions of the same answers: with the cell, without it, and with another one, as of
+    another release.
+    """
 
     def without(notebook):
         notebook.cells = [cell for cell in notebook.cells if grade_id(cell) != published.CELL]
@@ -292,7 +348,14 @@ def handed_in(solved, tmp_path):
 
 
 def ran(course, *arguments):
-    command = [sys.executable, "-m", "autograder", *map(str, arguments), "--course", str(course.root)]
+    command = [
+        sys.executable,
+        "-m",
+        "autograder",
+        *map(str, arguments),
+        "--course",
+        str(course.root),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -305,7 +368,9 @@ def test_a_grade_is_the_same_with_the_cell_and_without_it(course, handed_in, sit
     records, notes = {}, {}
     for name in ("with", "without", "other"):
         record = json.loads((course.autograded / name / NAME / "grade.json").read_text())
-        records[name] = {cell: (one["points"], one["max_points"]) for cell, one in record["cells"].items()}
+        records[name] = {
+            cell: (one["points"], one["max_points"]) for cell, one in record["cells"].items()
+        }
         notes[name] = record["repairs"]
         assert not record["evidence"], "another release's cell is no attack"
         graded = nbformat.read(course.autograded / name / NAME / f"{NAME}.ipynb", as_version=4)

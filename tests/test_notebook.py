@@ -1,4 +1,6 @@
-"""From the bytes of a file to the notebook to grade: it is read as data, and put into the one that was given out."""
+"""From the bytes of a file to the notebook to grade: it is read as data, and put into the one
+that was given out.
+"""
 
 import copy
 import json
@@ -26,7 +28,9 @@ def cell(kind, text, name, **marks):
 
 
 def make_released():
-    """Return a released notebook: a text, an answer and its check, a second answer, and one that is written."""
+    """Return a released notebook: a text, an answer and its check, a second answer, and one that
+    is written.
+    """
     cells = [
         cell("markdown", "# Toy", "head"),
         cell("code", GIVEN, "add", **ANSWER),
@@ -43,7 +47,9 @@ PLACE = {each.id: place for place, each in enumerate(RELEASED.cells)}
 
 
 def restored(change):
-    """Return what comes of the released notebook as JSON once `change` was at it: cells by id, and the whole."""
+    """Return what comes of the released notebook as JSON once `change` was at it: cells by id,
+    and the whole.
+    """
     raw = json.loads(json.dumps(RELEASED))
     raw = change(raw) or raw
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), RELEASED)
@@ -81,7 +87,10 @@ def problem(data):
         (b'{"nbformat": 4, "cells": {}}', "its cells are not a list"),
         (b'{"nbformat": 4, "cells": [7]}', "01-toy.ipynb is JSON but not a notebook (TypeError"),
         (b'{"nbformat": 4, "cells": [{"source": 7}]}', "a cell without text"),
-        (b'{"nbformat": 4, "cells": [{"source": [7]}]}', "01-toy.ipynb is JSON but not a notebook (TypeError"),
+        (
+            b'{"nbformat": 4, "cells": [{"source": [7]}]}',
+            "01-toy.ipynb is JSON but not a notebook (TypeError",
+        ),
         (b'{"nbformat": 99, "cells": []}', "01-toy.ipynb is JSON but not a notebook"),
         (b'{"nbformat": "4", "cells": []}', "01-toy.ipynb is JSON but not a notebook"),
     ],
@@ -97,23 +106,41 @@ TEXT = json.dumps(RELEASED, indent=1)
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (TEXT.replace("Toy", "Töy").encode("latin-1"), "saved in another encoding, such as Latin-1. Open it in an"),
+        (
+            TEXT.replace("Toy", "Töy").encode("latin-1"),
+            "saved in another encoding, such as Latin-1. Open it in an",
+        ),
         (TEXT.replace("Toy", "玩具").encode("gbk"), "saved in another encoding"),
-        (b"PK\x03\x04\xff\xfe", "is a zip archive, not a notebook. Unpack it, and submit the notebook"),
+        (
+            b"PK\x03\x04\xff\xfe",
+            "is a zip archive, not a notebook. Unpack it, and submit the notebook",
+        ),
         (b"PK\x03\x04 all of it ASCII", "is a zip archive"),
         (b"\x1f\x8b\x08\xff", "is a gzip archive, not a notebook. Submit the notebook itself"),
         (b"%PDF-1.5\n%\xd0\xd4", "is a PDF file, not a notebook."),
         (b"%PDF-1.5\n", "is a PDF file, not a notebook."),
-        (b"\n <!DOCTYPE html>\n<html>", "is a web page (HTML), not the notebook. Save the notebook itself from"),
+        (
+            b"\n <!DOCTYPE html>\n<html>",
+            "is a web page (HTML), not the notebook. Save the notebook itself from",
+        ),
         (b"\xef\xbb\xbf<html>", "is a web page (HTML)"),
         (
             TEXT.replace(' "cells"', '<<<<<<< HEAD\n "cells"').encode(),
             "Git's merge conflict markers, the first in line 5: `<<<<<<<`. Keep one side",
         ),
-        (TEXT.replace(' "cells"', '  <<<<<<< HEAD\r\n "cells"').encode(), "first in line 5: `<<<<<<<`."),
+        (
+            TEXT.replace(' "cells"', '  <<<<<<< HEAD\r\n "cells"').encode(),
+            "first in line 5: `<<<<<<<`.",
+        ),
         (TEXT.replace(' "cells"', '=======\r\n "cells"').encode(), "first in line 5: `=======`."),
-        (TEXT.replace(' "cells"', '>>>>>>> theirs\n "cells"').encode(), "first in line 5: `>>>>>>>`."),
-        (f"<<<<<<< HEAD\n{TEXT}=======\n{TEXT}>>>>>>> theirs\n".encode(), "first in line 1: `<<<<<<<`."),
+        (
+            TEXT.replace(' "cells"', '>>>>>>> theirs\n "cells"').encode(),
+            "first in line 5: `>>>>>>>`.",
+        ),
+        (
+            f"<<<<<<< HEAD\n{TEXT}=======\n{TEXT}>>>>>>> theirs\n".encode(),
+            "first in line 1: `<<<<<<<`.",
+        ),
         (TEXT[: len(TEXT) // 2].encode("utf-16"), "it is not valid JSON, line"),
         (TEXT.encode("utf-16")[:-1], "is not UTF-8 text."),
     ],
@@ -128,10 +155,14 @@ def test_a_notebook_in_another_unicode_encoding_is_read_and_its_author_told(enco
     data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
     assert parse(data, "x").cells[0].source == "# Töy 玩具"
     (note,) = file_kinds.read_as(data, "x.ipynb")
-    assert str(note) == f"x.ipynb is saved as {encoding[:6].upper()}; it was read all the same. " + (
+    assert str(
+        note
+    ) == f"x.ipynb is saved as {encoding[:6].upper()}; it was read all the same. " + (
         "A notebook should be UTF-8."
     )
-    assert not file_kinds.read_as(TEXT.encode("utf-8-sig"), "x") and not file_kinds.read_as(None, "x")
+    assert not file_kinds.read_as(TEXT.encode("utf-8-sig"), "x") and not file_kinds.read_as(
+        None, "x"
+    )
 
 
 def test_the_other_mark_of_a_half_line_is_no_conflict():
@@ -144,8 +175,12 @@ def test_the_other_mark_of_a_half_line_is_no_conflict():
 
 
 def of(*ids, names=()):
-    cells = [cell("code", f"checks.run('{name}', points=1)", f"check_{name}", **CHECK) for name in names]
-    return json.dumps(nbformat.v4.new_notebook(cells=[cell("code", "x", one, **ANSWER) for one in ids] + cells))
+    cells = [
+        cell("code", f"checks.run('{name}', points=1)", f"check_{name}", **CHECK) for name in names
+    ]
+    return json.dumps(
+        nbformat.v4.new_notebook(cells=[cell("code", "x", one, **ANSWER) for one in ids] + cells)
+    )
 
 
 KNOWN = {
@@ -167,7 +202,8 @@ def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
     "data",
     [
         of("given", "add", "twice", names=["add", "twice"]),
-        of("given", "add", "scale", "mean", names=["scale", "mean"]),  # with all of another one in it
+        # with all of another one in it
+        of("given", "add", "scale", "mean", names=["scale", "mean"]),
         of("given", "scale"),
         of("given"),
         of(),
@@ -187,7 +223,10 @@ def test_a_text_that_only_quotes_an_id_is_none():
 
 
 def test_too_many_cells_are_malformed_with_a_sentence():
-    raw = {"nbformat": 4, "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1)}
+    raw = {
+        "nbformat": 4,
+        "cells": [{"cell_type": "code", "source": "x"}] * (notebook.MOST_CELLS + 1),
+    }
     assert problem(json.dumps(raw).encode()) == "01-toy.ipynb has 2001 cells; the maximum is 2000."
     raw["cells"].pop()
     assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
@@ -214,7 +253,9 @@ def test_what_counts_of_a_cell_is_kept_and_nothing_else():
 
 def test_a_notebook_of_format_3_is_read():
     old = nbformat.v3.writes_json(nbformat.convert(make_released(), 3)).encode()
-    assert [each.source for each in parse(old, "x").cells] == [each.source for each in RELEASED.cells]
+    assert [each.source for each in parse(old, "x").cells] == [
+        each.source for each in RELEASED.cells
+    ]
 
 
 def test_a_byte_order_mark_is_no_fault():
@@ -246,11 +287,23 @@ def test_answers_are_the_students_and_all_else_is_ours():
     ("change", "shown"),
     [
         (lambda check: check.update(source="4.0"), ["-checks.run('add', points=4)", "+4.0"]),
-        (lambda check: check["metadata"]["nbgrader"].update(points=500), ["-points: 4", "+points: 500"]),
+        (
+            lambda check: check["metadata"]["nbgrader"].update(points=500),
+            ["-points: 4", "+points: 500"],
+        ),
         (lambda check: check["metadata"]["nbgrader"].update(solution=True), ["+solution: True"]),
-        (lambda check: check["metadata"]["nbgrader"].update(grade="\ud800\x1b[2J"), ["+grade: ?\ufffd[2J"]),
-        (lambda check: check["metadata"]["nbgrader"].update(points="9" * 100_000), ["+points: " + "9" * 200 + " …"]),
-        (lambda check: check.update(source="\x1b]0;x\x07\u202e\ud800"), ["+\ufffd]0;x\ufffd\ufffd?"]),
+        (
+            lambda check: check["metadata"]["nbgrader"].update(grade="\ud800\x1b[2J"),
+            ["+grade: ?\ufffd[2J"],
+        ),
+        (
+            lambda check: check["metadata"]["nbgrader"].update(points="9" * 100_000),
+            ["+points: " + "9" * 200 + " …"],
+        ),
+        (
+            lambda check: check.update(source="\x1b]0;x\x07\u202e\ud800"),
+            ["+\ufffd]0;x\ufffd\ufffd?"],
+        ),
     ],
     ids=["source", "points", "flag", "half a letter", "long", "acts"],
 )
@@ -259,7 +312,9 @@ def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert "The locked cell check_add had been changed and has been restored." in said(result)
     (evidence,) = result.evidence
-    assert evidence.startswith("check_add:\n") and all(line in evidence.splitlines() for line in shown), evidence
+    assert evidence.startswith("check_add:\n") and all(
+        line in evidence.splitlines() for line in shown
+    ), evidence
     assert len(evidence) < 30_000 and evidence.replace("\n", "").isprintable()
 
 
@@ -272,13 +327,19 @@ def given_out(each):
 @pytest.mark.parametrize("lines", ["\n", "\r\n"])
 def test_a_locked_cell_of_another_release_is_no_attack(lines):
     older = given_out(
-        cell("code", "import checks\nchecks.run('add', points=5)", "check_add", **{**CHECK, "points": 5})
+        cell(
+            "code",
+            "import checks\nchecks.run('add', points=5)",
+            "check_add",
+            **{**CHECK, "points": 5},
+        )
     )
     older.source = older.source.replace("\n", lines)
     cells, result = restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
     assert said(result) == (
-        "The cell check_add comes from another release of this notebook; it was replaced by the current one."
+        "The cell check_add comes from another release of this notebook; it was replaced by the "
+        "current one."
     )
     older.source += "  # 5"
     assert restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))[1].evidence
@@ -292,16 +353,22 @@ def test_a_released_check_marked_as_a_solution_is_still_an_attack():
 @pytest.mark.parametrize("change", ["altered", "deleted"])
 def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
     released = make_released()
-    released.cells[0] = cell("markdown", "Add two integers.", "head", grade=False, solution=False, locked=True)
+    released.cells[0] = cell(
+        "markdown", "Add two integers.", "head", grade=False, solution=False, locked=True
+    )
     raw = json.loads(json.dumps(RELEASED))
     raw["cells"][0] = json.loads(
-        json.dumps(cell("markdown", "Add two numbers.", "head", grade=False, solution=False, locked=True))
+        json.dumps(
+            cell("markdown", "Add two numbers.", "head", grade=False, solution=False, locked=True)
+        )
     )
     if change == "deleted":
         del raw["cells"][0]
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
     assert result.notebook.cells[0] == released.cells[0] and not result.evidence
-    assert said(result).startswith("The text head was changed or missing") and "restored." in said(result)
+    assert said(result).startswith("The text head was changed or missing") and "restored." in said(
+        result
+    )
 
 
 def test_a_locked_cell_may_be_laid_out_anew():
@@ -350,16 +417,33 @@ def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
 
 def test_added_cells_keep_their_place_and_lose_their_marks():
     def change(raw):
-        added = {"cell_type": "code", "source": "helper = 1", "id": "x", "metadata": {"nbgrader": {"grade_id": "no"}}}
+        added = {
+            "cell_type": "code",
+            "source": "helper = 1",
+            "id": "x",
+            "metadata": {"nbgrader": {"grade_id": "no"}},
+        }
         raw["cells"].insert(2, added)
         raw["cells"].insert(0, {"cell_type": "odd", "source": "raw", "metadata": None})
-        raw["cells"].append({"cell_type": "markdown", "source": "done", "attachments": {"a.png": {"image/png": "x"}}})
+        raw["cells"].append(
+            {
+                "cell_type": "markdown",
+                "source": "done",
+                "attachments": {"a.png": {"image/png": "x"}},
+            }
+        )
 
     _, result = restored(change)
     kinds = [(each.cell_type, each.source) for each in result.notebook.cells]
-    assert kinds[0] == ("raw", "raw") and kinds[3] == ("code", "helper = 1") and kinds[-1] == ("markdown", "done")
+    assert (
+        kinds[0] == ("raw", "raw")
+        and kinds[3] == ("code", "helper = 1")
+        and kinds[-1] == ("markdown", "done")
+    )
     own = [each for each in result.notebook.cells if each.id not in PLACE]
-    assert all(each.metadata == {} for each in own) and own[-1].attachments == {"a.png": {"image/png": "x"}}
+    assert all(each.metadata == {} for each in own) and own[-1].attachments == {
+        "a.png": {"image/png": "x"}
+    }
     assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
     assert not result.repairs
 
@@ -368,7 +452,9 @@ def test_an_id_that_is_already_ours_is_no_reason_to_stop():
     released = make_released()
     for place, each in enumerate(released.cells):
         each.id = f"own-{place}"
-    submitted = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"x = {n}") for n in range(5)])
+    submitted = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(f"x = {n}") for n in range(5)]
+    )
     result = restore(parse(json.dumps(submitted).encode(), "x"), released)
     assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells) == 11
 
@@ -450,7 +536,9 @@ def test_attachments_come_along_in_answers_and_own_texts_and_nowhere_else():
 
     cells, result = restored(change)
     assert cells["proof"].attachments == picture and cells["head"].attachments == picture
-    assert not any("attachments" in cells[name] for name in ("add", "check_add", "twice", "check_twice"))
+    assert not any(
+        "attachments" in cells[name] for name in ("add", "check_add", "twice", "check_twice")
+    )
     assert not result.evidence
 
 
@@ -469,7 +557,9 @@ def test_what_a_student_may_have_written_is_not_as_released():
             ("proof", "It is so."),
         ):
             raw["cells"][PLACE[name]]["source"] = text
-        raw["cells"].append({"cell_type": "markdown", "source": "# Toy", "metadata": {}, "id": "mine"})
+        raw["cells"].append(
+            {"cell_type": "markdown", "source": "# Toy", "metadata": {}, "id": "mine"}
+        )
 
     assert restored(change)[1].as_released == everything - {"head", "add", "proof"}
 
@@ -479,7 +569,10 @@ def test_what_a_student_may_have_written_is_not_as_released():
     assert restored(attach)[1].as_released == everything - {"proof"}
 
 
-WRITTEN = {"add": "def add(a, b):\n    return a + b", "twice": "def twice(a):\n    return add(a, a)"}
+WRITTEN = {
+    "add": "def add(a, b):\n    return a + b",
+    "twice": "def twice(a):\n    return add(a, a)",
+}
 COUNTED = (
     "These answers are in added cells, and the cells provided for them are empty or unchanged: {}. "
     "They count in every check."
@@ -521,7 +614,10 @@ def test_answers_in_one_own_cell_count_and_are_said_once(left, where):
 def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
     def change(raw):
         cells = [
-            own("%matplotlib inline\nfrom math import *\nimport operator as op\nONE, TWO = 1, 2\nshown = add"),
+            own(
+                "%matplotlib inline\nfrom math import *\nimport operator as op\nONE, TWO = 1, "
+                "2\nshown = add"
+            ),
             own("def plus(a, b):\n    return op.add(a, b) * ONE"),
             own("raised = 1 / 0" if where else "x = 1"),
             own("@staticmethod\ndef add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))"),
@@ -534,7 +630,8 @@ def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
     if where:
         assert cells["add"].source == (
             "from math import *\n\nimport operator as op\n\nONE, TWO = 1, 2\n\n"
-            "def plus(a, b):\n    return op.add(a, b) * ONE\n\n@staticmethod\ndef add(a, b):\n    return plus(a, b)"
+            "def plus(a, b):\n    return op.add(a, b) * ONE\n\n@staticmethod\ndef add(a, b):\n    "
+            "return plus(a, b)"
         )
         assert "add" not in result.as_released
     else:
@@ -569,11 +666,18 @@ def test_an_answer_in_the_cell_of_another_counts():
         answered(raw, twice="\n\n\n".join(WRITTEN.values()))
 
     cells, result = restored(last)
-    assert ran(result) == {"check_add": 5, "check_twice": 8} and cells["add"].source == WRITTEN["add"]
+    assert (
+        ran(result) == {"check_add": 5, "check_twice": 8} and cells["add"].source == WRITTEN["add"]
+    )
 
 
 @pytest.mark.parametrize(
-    "line", ["from mine import *", "from mine import add, twice", "import mine as own, mine\nadd = mine.add"]
+    "line",
+    [
+        "from mine import *",
+        "from mine import add, twice",
+        "import mine as own, mine\nadd = mine.add",
+    ],
 )
 def test_answers_of_a_file_beside_the_notebook_count(line):
     raw = json.loads(json.dumps(RELEASED))
@@ -582,7 +686,9 @@ def test_answers_of_a_file_beside_the_notebook_count(line):
     result = restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": data})
     assert "raise" not in result.notebook.cells[PLACE["add"] + 1].source and "add" in said(result)
     assert not restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"other.py": data}).repairs
-    assert not restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": b"\xff("}).repairs
+    assert not restore(
+        parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": b"\xff("}
+    ).repairs
 
 
 @pytest.mark.parametrize(
@@ -594,10 +700,14 @@ def test_what_only_has_an_answers_name_is_none(source):
 
 def test_statements_that_use_one_another_are_looked_at_once():
     lines = "\n".join(["a = b = c = a + b + c"] * 6_000)
-    _, result = restored(lambda raw: raw["cells"].append(own(f"{lines}\ndef add(d, e):\n    return a + b + c")))
+    _, result = restored(
+        lambda raw: raw["cells"].append(own(f"{lines}\ndef add(d, e):\n    return a + b + c"))
+    )
     assert said(result) == COUNTED.format("add")
     nested = "".join("    " * depth + "if x:\n" for depth in range(90)) + "    " * 90 + "y = 1"
-    _, result = restored(lambda raw: raw["cells"].append(own(f"{nested}\ndef add(a, b):\n    return y")))
+    _, result = restored(
+        lambda raw: raw["cells"].append(own(f"{nested}\ndef add(a, b):\n    return y"))
+    )
     assert said(result) == COUNTED.format("add")
 
 
@@ -645,7 +755,12 @@ def test_statements_that_use_one_another_are_looked_at_once():
 def test_a_character_that_python_does_not_take_is_named_once(source, says):
     cells, result = restored(lambda raw: answered(raw, add=source))
     (line,) = result.repairs
-    assert says in str(line) and cells["add"].source == source and str(line).isascii() and not result.evidence
+    assert (
+        says in str(line)
+        and cells["add"].source == source
+        and str(line).isascii()
+        and not result.evidence
+    )
 
 
 @pytest.mark.parametrize(
@@ -671,7 +786,15 @@ def test_the_same_character_in_several_cells_is_one_line():
 
 
 @pytest.mark.parametrize(
-    "source", ["plus = 1", "# def add", "def add(a, b", "'''def add(a, b): pass'''", "x" * 50_000, "(" * 5000]
+    "source",
+    [
+        "plus = 1",
+        "# def add",
+        "def add(a, b",
+        "'''def add(a, b): pass'''",
+        "x" * 50_000,
+        "(" * 5000,
+    ],
 )
 def test_nothing_is_said_where_no_own_cell_defines_it(source):
     def change(raw):
@@ -701,8 +824,13 @@ def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, whe
         if where == "locked":
             raw["cells"][PLACE["check_add"]]["source"] = large * 7
         else:
-            cells = [{"cell_type": "code", "source": f"# {number}\n{large}"} for number in range(20)]
-            raw["cells"] += [*cells, {"cell_type": "code", "source": "def add(a, b):\n    return a + b"}]
+            cells = [
+                {"cell_type": "code", "source": f"# {number}\n{large}"} for number in range(20)
+            ]
+            raw["cells"] += [
+                *cells,
+                {"cell_type": "code", "source": "def add(a, b):\n    return a + b"},
+            ]
 
     _, result = restored(change)
     assert sum(read) < 1.1 * own_cells.MOST_CODE
@@ -723,7 +851,11 @@ def test_a_helper_in_an_own_cell_is_nothing_to_say():
 # Anything at all.
 
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters(exclude_categories=()), max_size=5)
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(st.characters(exclude_categories=()), max_size=5),
 )
 NAMES = st.sampled_from([*PLACE, "grade_id", "nbgrader", "points", "x", ""])
 VALUES = st.recursive(
@@ -753,7 +885,9 @@ CELLS = st.fixed_dictionaries(
         "cell_type": st.one_of(st.sampled_from(["code", "markdown", "raw"]), VALUES),
         "source": SOURCES,
         "id": st.one_of(NAMES, VALUES),
-        "metadata": st.one_of(st.fixed_dictionaries({}, optional={"nbgrader": st.one_of(MARKS, VALUES)}), VALUES),
+        "metadata": st.one_of(
+            st.fixed_dictionaries({}, optional={"nbgrader": st.one_of(MARKS, VALUES)}), VALUES
+        ),
         "attachments": VALUES,
         "outputs": VALUES,
         "input": SOURCES,
@@ -767,7 +901,8 @@ FILES = st.fixed_dictionaries(
         "metadata": VALUES,
         "cells": st.one_of(st.lists(st.one_of(CELLS, VALUES), max_size=6), VALUES),
         "worksheets": st.one_of(
-            st.lists(st.fixed_dictionaries({"cells": st.lists(CELLS, max_size=3)}), max_size=2), VALUES
+            st.lists(st.fixed_dictionaries({"cells": st.lists(CELLS, max_size=3)}), max_size=2),
+            VALUES,
         ),
     },
 )
@@ -775,7 +910,9 @@ GOOD = st.fixed_dictionaries({"nbformat": st.just(4), "cells": st.lists(CELLS, m
 
 
 def ends_well(data):
-    """Take these bytes through; what comes out is `Malformed`, or a notebook with all of ours in it."""
+    """Take these bytes through; what comes out is `Malformed`, or a notebook with all of ours in
+    it.
+    """
     try:
         submitted = parse(data, "01-toy.ipynb")
     except Malformed as error:

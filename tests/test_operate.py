@@ -1,4 +1,6 @@
-"""What programs rely on: documents in JSON, statuses, the log, what is recent, and what a shell completes."""
+"""What programs rely on: documents in JSON, statuses, the log, what is recent, and what a shell
+completes.
+"""
 
 import json
 import os
@@ -42,7 +44,9 @@ def command(*arguments, name=("-m", "autograder"), **environment):
 
 @pytest.fixture
 def here(monkeypatch, capsys):
-    """Run the command line in this process, which need not load it all again; return how it ended."""
+    """Run the command line in this process, which need not load it all again; return how it
+    ended.
+    """
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["autograder", *map(str, arguments)])
@@ -70,7 +74,9 @@ def toy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graded(isolated, toy):
-    """The course graded twice, the second time what is recent alone: both processes, and the log."""
+    """The course graded twice, the second time what is recent alone: both processes, and the
+    log.
+    """
     log = toy.root / "log.jsonl"
     grade = ("grade", "--course", toy.root, "--json", "--log", log)
     return toy, command(*grade), command(*grade, "--since", "2h"), log
@@ -96,8 +102,12 @@ def test_a_gradebooks_password_is_in_no_document(toy):
     class Nothing:
         records, kept, left_out, renewed = (), 0, 0, 0
 
-    made = documents.of_grades(Course(root=toy.root, db="postgresql+psycopg://ada:secret@db/grades"), Nothing())
-    assert "secret" not in str(made) and made["gradebook"] == "postgresql+psycopg://ada:***@db/grades"
+    made = documents.of_grades(
+        Course(root=toy.root, db="postgresql+psycopg://ada:secret@db/grades"), Nothing()
+    )
+    assert (
+        "secret" not in str(made) and made["gradebook"] == "postgresql+psycopg://ada:***@db/grades"
+    )
 
 
 def test_the_log_has_a_line_for_each_submission_as_it_ended(graded):
@@ -113,7 +123,9 @@ def test_the_log_has_a_line_for_each_submission_as_it_ended(graded):
         if line["kept"]:
             assert line["seconds"] is line["worker"] is None
         else:
-            assert 0 < line["seconds"] < 60 and int(line["worker"].rpartition("/")[2]) != os.getpid()
+            assert (
+                0 < line["seconds"] < 60 and int(line["worker"].rpartition("/")[2]) != os.getpid()
+            )
     assert "\x1b" not in log.read_text(encoding="utf-8")
 
 
@@ -155,9 +167,13 @@ def test_the_reports_document_has_its_numbers_and_no_name_if_there_shall_be_none
     assert made["students"] == 3 and made["kinds"] == {"wrong": 2, "malformed": 1}
     assert exercise["mean"] == pytest.approx(sum(record.score for record in graded_now) / 3)
     assert sum(bar["count"] for bar in exercise["histogram"]) == len(exercise["rows"]) == 3
-    assert [(own["title"], own["points"]) for own in exercise["lost"]] == [(own.title, own.points) for own in lost]
+    assert [(own["title"], own["points"]) for own in exercise["lost"]] == [
+        (own.title, own.points) for own in lost
+    ]
     assert (tmp_path / "r.html").exists()
-    done = command("report", "--course", toy.root, "--json", "--anonymous", "--to", tmp_path / "a.html")
+    done = command(
+        "report", "--course", toy.root, "--json", "--anonymous", "--to", tmp_path / "a.html"
+    )
     assert json.loads(done.stdout)["anonymous"] and "Student 1" in done.stdout
     assert not [name for name in ("ada", "ben", "cem") if f'"{name}' in done.stdout]
 
@@ -168,7 +184,11 @@ def test_doctors_document_has_what_it_found(toy):
     made = json.loads(done.stdout)
     found = {finding["what"]: finding for finding in made["findings"]}
     assert found["Python"]["state"] == "ok" and found["Exercises"]["found"] == "01-toy"
-    assert made["status"] == done.returncode == any(own["state"] == "missing" for own in made["findings"])
+    assert (
+        made["status"]
+        == done.returncode
+        == any(own["state"] == "missing" for own in made["findings"])
+    )
 
 
 def fields(made, inside=""):
@@ -185,7 +205,12 @@ def test_the_page_has_every_field_and_no_other(graded, tmp_path):
     hand_in(tmp_path, "ben", RIGHT, toy=toy)
     dry = ("grade", "--course", toy.root, "--submitted", tmp_path, "--dry-run", "--json")
     reported = ("report", "--course", toy.root, "--json", "--to", tmp_path / "r.html")
-    texts = [first.stdout, log.read_text().splitlines()[0], command(*dry).stdout, command(*reported).stdout]
+    texts = [
+        first.stdout,
+        log.read_text().splitlines()[0],
+        command(*dry).stdout,
+        command(*reported).stdout,
+    ]
     made = {name for text in texts for name in fields(json.loads(text))}
     page = (ROOT / "book" / "operating.md").read_text(encoding="utf-8")
     assert not [name for name in made if f"`{name}`" not in page and f'"{name}"' not in page]
@@ -199,20 +224,35 @@ def test_each_way_to_end_has_its_status(tmp_path, here):
     assert here("report", "--into", tmp_path).returncode == Status.FAILED
     assert here("grade", "--no-such-option").returncode == Status.USAGE
     assert here("no-such-command").returncode == Status.USAGE
-    assert [status_of(kind("x")) for kind in (UserError, OSError, OurFault, ValueError)] == [1, 1, 3, 3]
+    assert [status_of(kind("x")) for kind in (UserError, OSError, OurFault, ValueError)] == [
+        1,
+        1,
+        3,
+        3,
+    ]
     made = json.loads(here("grade", "--json", "--course", tmp_path).stdout)
-    assert made["status"] == 1 and made["error"].startswith(f"There is no folder {tmp_path}/submitted.")
+    assert made["status"] == 1 and made["error"].startswith(
+        f"There is no folder {tmp_path}/submitted."
+    )
 
 
 def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path, here):
     (tmp_path / "handed in" / "gus").mkdir(parents=True)
-    (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(toy.exercises()[0].notebook.read_bytes())
-    done = here("grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path)
-    assert done.returncode == 1 and "gus/01-toy.ipynb is not in an exercise's folder and was left out." in done.stderr
+    (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(
+        toy.exercises()[0].notebook.read_bytes()
+    )
+    done = here(
+        "grade", "--course", toy.root, "--submitted", tmp_path / "handed in", "--into", tmp_path
+    )
+    assert (
+        done.returncode == 1
+        and "gus/01-toy.ipynb is not in an exercise's folder and was left out." in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
-    "data", [b"no gradebook at all, but a long text" * 99, b"SQLite format 3\0" + bytes(range(256)) * 99]
+    "data",
+    [b"no gradebook at all, but a long text" * 99, b"SQLite format 3\0" + bytes(range(256)) * 99],
 )
 def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data, here):
     (tmp_path / "gradebook.db").write_bytes(data)
@@ -220,12 +260,23 @@ def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data, here):
         arguments = ("--course", toy.root, "--submitted", toy.submitted, "--into", tmp_path)
         done = here("grade", *arguments, "--no-sandbox", *more)
         assert done.returncode == 1 and "Traceback" not in done.stderr
-        assert "Restore a backup, or move the file away and grade again" in done.stderr.splitlines()[-1]
+        assert (
+            "Restore a backup, or move the file away and grade again"
+            in done.stderr.splitlines()[-1]
+        )
     assert (tmp_path / "gradebook.db").read_bytes() == data
 
 
 @pytest.mark.parametrize(
-    "name", ["grade", "check", "collect", "report", "export", pytest.param("doctor", marks=pytest.mark.slow)]
+    "name",
+    [
+        "grade",
+        "check",
+        "collect",
+        "report",
+        "export",
+        pytest.param("doctor", marks=pytest.mark.slow),
+    ],
 )
 def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name, here):
     shutil.copytree(toy.root, tmp_path / "course", ignore=shutil.ignore_patterns("*.db"))
@@ -235,7 +286,9 @@ def test_a_fault_in_the_configuration_is_a_users(toy, tmp_path, name, here):
     done = here(name, *given, "--course", tmp_path / "course")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     if name != "doctor":
-        assert done.stderr.splitlines()[-1].startswith("Error: nbgrader_config.py, line 1 cannot be run: SyntaxError")
+        assert done.stderr.splitlines()[-1].startswith(
+            "Error: nbgrader_config.py, line 1 cannot be run: SyntaxError"
+        )
 
 
 def test_a_fault_of_ours_shows_its_traceback_and_has_a_status_of_its_own(monkeypatch, capsys):
@@ -250,7 +303,10 @@ def test_what_is_left_ungraded_through_our_fault_has_a_status_of_its_own(isolate
     release(course, course.sources()[0])
     hand_in(course.submitted, "ada", RIGHT, toy=course)
     checks = course.root / "exercises" / "01-toy" / "checks.py"
-    checks.write_text(checks.read_text() + "\nimport os\nif os.path.exists('/proc/self'): os.kill(os.getpid(), 9)\n")
+    checks.write_text(
+        checks.read_text() + "\nimport os\nif os.path.exists('/proc/self'): "
+        "os.kill(os.getpid(), 9)\n"
+    )
     done = command("grade", "--course", course.root, "--json", "--log", course.root / "log.jsonl")
     made = json.loads(done.stdout)
     assert done.returncode == made["status"] == Status.FAULT and "our own fault" in made["error"]
@@ -266,7 +322,9 @@ def test_help_lists_all_statuses(here):
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_is_graded(toy, tmp_path, here):
-    done = here("grade", "--course", toy.root, "--into", tmp_path, "--log", tmp_path, "--no-sandbox")
+    done = here(
+        "grade", "--course", toy.root, "--into", tmp_path, "--log", tmp_path, "--no-sandbox"
+    )
     assert done.returncode == 1 and "Is a directory. Name another file with --log." in done.stderr
     assert not list(tmp_path.rglob("grade.json"))
 
@@ -290,7 +348,9 @@ def test_a_time_is_a_date_or_how_long_ago(said, found):
     assert recent.moment(said, NOW) == found
 
 
-@pytest.mark.parametrize("said", ["", "yesterday", "2x", "-2h", "999999w", "2026-13-01", "2026-11-25T13:00Z"])
+@pytest.mark.parametrize(
+    "said", ["", "yesterday", "2x", "-2h", "999999w", "2026-13-01", "2026-11-25T13:00Z"]
+)
 def test_what_is_no_time_that_is_past_is_refused_in_one_line(said):
     with pytest.raises(UserError) as refused:
         recent.moment(said, NOW)
@@ -313,7 +373,11 @@ def completed(tmp_path, words):
     """Return what bash is told to offer after these words."""
     script = tmp_path / "attention-by-hand"
     script.write_text("from autograder.cli import main\nmain()\n")
-    asked = {"_ATTENTION_BY_HAND_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    asked = {
+        "_ATTENTION_BY_HAND_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
     return command(name=[script], **asked).stdout.split()
 
 
@@ -342,17 +406,24 @@ def test_the_script_for_a_shell_completes_the_installed_command_alone():
 
 
 EARLIER = ROOT / "tests" / "release-0.1.0.zip"
-"""What version 0.1.0 left of one student of its own sample class: two exercises, graded by its own code, and for the
-proof of the second 4 points and a comment by hand."""
+"""What version 0.1.0 left of one student of its own sample class: two exercises, graded by its
+own code, and for the proof of the second 4 points and a comment by hand.
+"""
 
 
 def gradebook_of(folder):
-    """Return by exercise the points, and of the proof the points and the comment that a person gave."""
+    """Return by exercise the points, and of the proof the points and the comment that a person
+    gave.
+    """
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}", "attention-by-hand") as book:
         found = {name: book.find_submission(name, "chen") for name in ("01-qkv", "02-scaling")}
         notebook = found["02-scaling"].notebooks[0]
         points = [grade.manual_score for grade in notebook.grades if grade.name == "proof_variance"]
-        comments = [comment.manual_comment for comment in notebook.comments if comment.name == "proof_variance"]
+        comments = [
+            comment.manual_comment
+            for comment in notebook.comments
+            if comment.name == "proof_variance"
+        ]
         return {name: own.score for name, own in found.items()}, points, comments
 
 
@@ -360,8 +431,20 @@ def test_what_an_earlier_release_graded_goes_on_with_its_gradebook(isolated, tmp
     zipfile.ZipFile(EARLIER).extractall(tmp_path)
     before = gradebook_of(tmp_path)
     assert before == ({"01-qkv": 11.0, "02-scaling": 17.0}, [4.0], ["Why are they independent?"])
-    was = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("autograded/chen/*/grade.json"))]
-    grade = ("grade", "01-qkv", "02-scaling", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--json")
+    was = [
+        json.loads(path.read_text())
+        for path in sorted(tmp_path.glob("autograded/chen/*/grade.json"))
+    ]
+    grade = (
+        "grade",
+        "01-qkv",
+        "02-scaling",
+        "--submitted",
+        tmp_path / "submitted",
+        "--into",
+        tmp_path,
+        "--json",
+    )
     first = json.loads(command(*grade).stdout)
     assert (first["status"], first["graded"]) == (0, 2), first["error"]
     # Chen's `scores` is wrong, and no longer takes 5 points from `soft_lookup`, which calls it.
@@ -376,7 +459,9 @@ def test_what_an_earlier_release_graded_goes_on_with_its_gradebook(isolated, tmp
     made = json.loads(command("report", "--into", tmp_path, "--json").stdout)
     assert [own["rows"][0]["score"] for own in made["exercises"]] == [16.0, 17.0]
     assert [own["rows"][0]["earlier"] for own in made["exercises"]] == [1, 1]
-    page = (tmp_path / "feedback" / "chen" / "02-scaling" / "02-scaling.html").read_text(encoding="utf-8")
+    page = (tmp_path / "feedback" / "chen" / "02-scaling" / "02-scaling.html").read_text(
+        encoding="utf-8"
+    )
     assert "Why are they independent?" in page
 
 
@@ -386,13 +471,17 @@ def released_without(course, grade_id):
     text = path.read_text()
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells = [
-        cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != grade_id
+        cell
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade_id") != grade_id
     ]
     nbformat.write(notebook, path)
     return path, text
 
 
-def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is_refused(isolated, tmp_path):
+def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is_refused(
+    isolated, tmp_path
+):
     course = toy_course(tmp_path / "toy")
     release(course, course.sources()[0])
     hand_in(course.submitted, "ada", RIGHT, toy=course)
@@ -402,13 +491,20 @@ def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is
         gradebook.register(course, book, course.exercises()[0])
     assert command("grade", "--course", course.root).returncode == 0
     path.write_text(whole)  # the newer release
-    shutil.rmtree(course.submitted / "ben")  # who graded then may have no more of it than the gradebook
+    # who graded then may have no more of it than the gradebook
+    shutil.rmtree(course.submitted / "ben")
     assert command("grade", "--course", course.root).returncode == 0
     rows = {row["student_id"]: row for row in records.rows(course)}
-    assert [(rows[name]["score"], rows[name]["max_score"]) for name in ("ada", "ben")] == [(6.0, 9.0), (4.0, 9.0)]
+    assert [(rows[name]["score"], rows[name]["max_score"]) for name in ("ada", "ben")] == [
+        (6.0, 9.0),
+        (4.0, 9.0),
+    ]
     released_without(course, "check_twice")
     done = command("grade", "--course", course.root)
-    assert done.returncode == 1 and "grades for another version of 01-toy, with different cells" in done.stderr
+    assert (
+        done.returncode == 1
+        and "grades for another version of 01-toy, with different cells" in done.stderr
+    )
     assert {row["student_id"]: row for row in records.rows(course)} == rows
 
 
@@ -418,7 +514,9 @@ CONTAINERS = sorted((ROOT / "containers").glob("*.Dockerfile"))
 def instructions(path):
     """Return a Dockerfile's instructions, each with what follows, long lines put together."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    return [
+        line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.stem)
@@ -426,13 +524,25 @@ def test_what_a_container_is_made_of_is_there(path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = instructions(path)
     assert found[0] == ["FROM", "python:3.11-slim-bookworm"]
-    assert "FROM python:3.11-" in (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
+    assert "FROM python:3.11-" in (ROOT / ".devcontainer" / "Dockerfile").read_text(
+        encoding="utf-8"
+    )
     assert SpecifierSet(project["requires-python"]).contains("3.11")
-    copied = [source for name, rest in found if name == "COPY" for source in rest.split()[:-1] if source[0] != "-"]
+    copied = [
+        source
+        for name, rest in found
+        if name == "COPY"
+        for source in rest.split()[:-1]
+        if source[0] != "-"
+    ]
     given = path.with_name(f"{path.name}.dockerignore").read_text(encoding="utf-8").splitlines()
     assert copied and all((ROOT / source).exists() for source in copied)
-    assert "*" in given and {f"!{source}" for source in copied} == {line for line in given if line[0] == "!"}
-    (installed,) = [rest for name, rest in found if name == "RUN" and rest.startswith("pip install")]
+    assert "*" in given and {f"!{source}" for source in copied} == {
+        line for line in given if line[0] == "!"
+    }
+    (installed,) = [
+        rest for name, rest in found if name == "RUN" and rest.startswith("pip install")
+    ]
     extras = re.search(r'"\.\[([\w,]+)\]"', installed)[1].split(",")
     assert set(extras) <= project["optional-dependencies"].keys()
     files = {project["readme"], *project["license-files"], "pyproject.toml", "requirements.txt"}
@@ -454,15 +564,22 @@ def test_the_container_that_grades_has_what_its_sandbox_needs(monkeypatch, here)
     assert all(name in text and name in apt for name in ("bubblewrap", "libseccomp2"))
     options = re.findall(r"--security-opt (\S+)", bubblewrap.OPENED)
     assert re.findall(r"--security-opt (\S+)", text) == options
-    assert json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())["securityOpt"] == options
+    assert (
+        json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())["securityOpt"]
+        == options
+    )
     # A container that may make no namespaces, as bubblewrap says it there.
-    refused = SimpleNamespace(returncode=1, stderr="bwrap: No permissions to create new namespace\n")
+    refused = SimpleNamespace(
+        returncode=1, stderr="bwrap: No permissions to create new namespace\n"
+    )
     monkeypatch.setattr(bubblewrap.subprocess, "run", lambda *args, **kwargs: refused)
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: f"/usr/bin/{name}")
     for marked in (True, False):
         monkeypatch.setattr(bubblewrap, "in_container", lambda marked=marked: marked)
         finding = doctor._isolation()
-        assert finding.state == "optional" and "No permissions to create new namespace" in finding.note
+        assert (
+            finding.state == "optional" and "No permissions to create new namespace" in finding.note
+        )
         assert (bubblewrap.OPENED in finding.note) == marked and "sysctl" in finding.note
 
 

@@ -1,4 +1,6 @@
-"""The operator pages say what to type: each block runs as printed in a copy of the course, with the usual prefix."""
+"""The operator pages say what to type: each block runs as printed in a copy of the course, with
+the usual prefix.
+"""
 
 import os
 import pty
@@ -30,10 +32,13 @@ NAME = "01-qkv"
 
 ELSEWHERE = {
     "apt install bubblewrap libseccomp2": "installs packages of the system, as root",
-    ".venv/bin/python -m jupyter_server": "a server that runs until it is stopped: test_formgrader.py starts it",
+    ".venv/bin/python -m jupyter_server": "a server that runs until it is stopped: "
+    "test_formgrader.py starts it",
     ".venv/bin/python -m autograder grade 11-gpu": "over a minute without a GPU: test_race.py",
-    "source .venv/bin/activate": "changes the files of somebody's shell: test_operate.py asks for completions",
-    "docker build": "Docker is not where the tests run: test_operate.py compares the files with what they need",
+    "source .venv/bin/activate": "changes the files of somebody's shell: test_operate.py asks for "
+    "completions",
+    "docker build": "Docker is not where the tests run: test_operate.py compares the files with "
+    "what they need",
     "docker run": "Docker is not where the tests run",
     "sysctl": "changes the machine, as root",
     ".venv/bin/python -m nbgrader release_assignment": "an exchange and students: test_exchange.py",
@@ -63,7 +68,12 @@ def of_elsewhere(block):
     return [begins for begins in ELSEWHERE if block.startswith(begins)]
 
 
-HERE = [(name, number) for name in RUN for number, block in enumerate(blocks(name)) if not of_elsewhere(block)]
+HERE = [
+    (name, number)
+    for name in RUN
+    for number, block in enumerate(blocks(name))
+    if not of_elsewhere(block)
+]
 
 
 class Copy:
@@ -78,12 +88,16 @@ class Copy:
             shutil.copy(ROOT / name, self.root)
         (self.root / ".venv").symlink_to(sys.prefix)
         (self.home / "bin").mkdir(parents=True)
-        (self.home / "bin" / "mail").write_text(f'#!/bin/sh\n{{ echo "$@"; cat; }} > "{self.mail}"\n')
+        (self.home / "bin" / "mail").write_text(
+            f'#!/bin/sh\n{{ echo "$@"; cat; }} > "{self.mail}"\n'
+        )
         (self.home / "bin" / "mail").chmod(0o755)
         self.hand_in()
 
     def hand_in(self):
-        """Write the class, and the files that pages name: a roster, a worksheet, loose notebooks."""
+        """Write the class, and the files that pages name: a roster, a worksheet, loose
+        notebooks.
+        """
         given = {name: notebook_of(name) for name in (NAME, "02-scaling")}
         for student, name, text in (
             ("al1", NAME, given[NAME]),
@@ -94,11 +108,15 @@ class Copy:
             path = self.root / "submitted" / student / name / f"{name}.ipynb"
             path.parent.mkdir(parents=True)
             path.write_text(text, encoding="utf8")
-        roster = re.search(r"```text\n(id,.*?)```", (BOOK / "collecting.md").read_text(encoding="utf8"), re.S)[1]
+        roster = re.search(
+            r"```text\n(id,.*?)```", (BOOK / "collecting.md").read_text(encoding="utf8"), re.S
+        )[1]
         (self.root / "students.csv").write_text(roster, encoding="utf8")
         (self.root / "worksheet.csv").write_text(WORKSHEET, encoding="utf8")
         (self.root / "folder").mkdir()
-        (self.root / "folder" / f"ada lovelace_{NAME}.ipynb").write_text(given[NAME], encoding="utf8")
+        (self.root / "folder" / f"ada lovelace_{NAME}.ipynb").write_text(
+            given[NAME], encoding="utf8"
+        )
 
     def run(self, block):
         """Run commands as somebody would who types them, and says yes; return what they printed."""
@@ -116,7 +134,12 @@ class Copy:
         os.write(ours, b"y\n")
         try:
             done = subprocess.run(
-                ["bash", *options, str(script)], cwd=self.root, env=own, stdin=theirs, capture_output=True, text=True
+                ["bash", *options, str(script)],
+                cwd=self.root,
+                env=own,
+                stdin=theirs,
+                capture_output=True,
+                text=True,
             )
         finally:
             os.close(ours)
@@ -133,7 +156,8 @@ class Copy:
 def notebook_of(name):
     """Return an exercise's notebook with the author's answers."""
     cells = AnswerCells(
-        ROOT / "solutions" / name, nbformat.read(ROOT / "exercises" / name / f"{name}.ipynb", as_version=4)
+        ROOT / "solutions" / name,
+        nbformat.read(ROOT / "exercises" / name / f"{name}.ipynb", as_version=4),
     )
     for cell in cells.released.cells:
         metadata = cell.metadata.get("nbgrader", {})
@@ -153,12 +177,17 @@ def course(isolated, tmp_path_factory):
 def sent(course):
     """Make the file that was sent to Moodle."""
     if not (course.root / "sent.csv").exists():
-        course.run(f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv --feedback feedback.zip")
+        course.run(
+            f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv "
+            "--feedback feedback.zip"
+        )
         (course.root / "grades-moodle.csv").rename(course.root / "sent.csv")
 
 
 def downloaded(person, *replaced):
-    """Return what makes a download from Moodle with one person's notebook, and deletes what it replaces."""
+    """Return what makes a download from Moodle with one person's notebook, and deletes what it
+    replaces.
+    """
 
     def download(course):
         away(*replaced)(course)
@@ -194,27 +223,38 @@ def last_year(course):
 def is_mailed_once(course, said):
     """Tell whether the mail names hana's file, with its kind said once."""
     mail = course.mail.read_text(encoding="utf8")
-    return f"hana {NAME}, malformed: {NAME}.ipynb is not a notebook" in mail and mail.count("malformed") == 1
+    return (
+        f"hana {NAME}, malformed: {NAME}.ipynb is not a notebook" in mail
+        and mail.count("malformed") == 1
+    )
 
 
 def has_pages(course, said):
-    """Tell whether the archive has a page for each student and exercise, and the table for a mail merge."""
+    """Tell whether the archive has a page for each student and exercise, and the table for a
+    mail merge.
+    """
     with zipfile.ZipFile(course.root / "feedback.zip") as archive:
         pages = [name for name in archive.namelist() if name.endswith(".html")]
     submitted = list((course.root / "autograded").glob("*/*/grade.json"))
     of_ada = [page for page in pages if Path(page).name.startswith("al1")]
-    return "mail-merge.csv" in archive.namelist() and len(pages) == len(submitted) and len(of_ada) == 2
+    return (
+        "mail-merge.csv" in archive.namelist() and len(pages) == len(submitted) and len(of_ada) == 2
+    )
 
 
 def dated(course):
     """Write the due dates that the page shows."""
-    dates = re.search(r"```toml\n(timezone.*?)```", (BOOK / "grading.md").read_text(encoding="utf8"), re.S)[1]
+    dates = re.search(
+        r"```toml\n(timezone.*?)```", (BOOK / "grading.md").read_text(encoding="utf8"), re.S
+    )[1]
     (course.root / "deadlines.toml").write_text(dates, encoding="utf8")
 
 
 def overdue(course):
     """Write a due date that is over, and grade what was collected since."""
-    (course.root / "deadlines.toml").write_text(f"[due]\n{NAME} = 2026-01-10T23:59:00Z\n", encoding="utf8")
+    (course.root / "deadlines.toml").write_text(
+        f"[due]\n{NAME} = 2026-01-10T23:59:00Z\n", encoding="utf8"
+    )
     course.run(f"{PREFIX}autograder grade {NAME}")
 
 
@@ -226,12 +266,15 @@ def at_home(course):
     shutil.copy(course.root / "feedback" / "al1" / NAME / f"{NAME}.html", course.root)
 
 
-# By how a block begins: what is done before it, what is another here, and what tells that it did its work.
+# By how a block begins: what is done before it, what is another here, and what tells that it did
+# its work.
 AS_PRINTED = {
     ("grading", f"{PREFIX}autograder doctor"): (
         downloaded("Grace Hopper", "report.html", "grades.csv"),
         {},
-        lambda course, said: there("report.html", "grades.csv")(course, said) and "Grace Hopper" in said,
+        lambda course, said: (
+            there("report.html", "grades.csv")(course, said) and "Grace Hopper" in said
+        ),
     ),
     ("grading", f"{PREFIX}autograder grade\n"): (
         away("autograded/bob"),
@@ -241,25 +284,37 @@ AS_PRINTED = {
     ("grading", f"{PREFIX}autograder report --beside"): (
         last_year,
         {},
-        lambda course, said: "the class in 2025" in (course.root / "report.html").read_text(encoding="utf8"),
+        lambda course, said: (
+            "the class in 2025" in (course.root / "report.html").read_text(encoding="utf8")
+        ),
     ),
     ("grading", f"{PREFIX}autograder extend"): (
         dated,
         {"ada": "al1"},
-        lambda course, said: "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in said and "3 days" in said,
+        lambda course, said: (
+            "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in said and "3 days" in said
+        ),
     ),
     ("grading", f"{PREFIX}autograder commit"): (
         None,
         {},
         lambda course, said: re.search(f"^{NAME} [0-9a-f]{{64}}$", said, re.M),
     ),
-    ("grading", f"{PREFIX}autograder reveal"): (overdue, {}, lambda course, said: f"{NAME} key " in said),
+    ("grading", f"{PREFIX}autograder reveal"): (
+        overdue,
+        {},
+        lambda course, said: f"{NAME} key " in said,
+    ),
     ("grading", f"{PREFIX}autograder check"): (
         at_home,
         {},
         lambda course, said: "Same points and same results" in said,
     ),
-    ("operating", "#!/bin/bash"): (away("autograded/hana"), {"/srv/attention": "{root}"}, is_mailed_once),
+    ("operating", "#!/bin/bash"): (
+        away("autograded/hana"),
+        {"/srv/attention": "{root}"},
+        is_mailed_once,
+    ),
     ("operating", f"{PREFIX}autograder grade --json"): (
         None,
         {},
@@ -270,23 +325,35 @@ AS_PRINTED = {
         {"> 0.6": "> 0"},
         lambda course, said: any(line.startswith("al1\t01-qkv\t") for line in said.splitlines()),
     ),
-    ("operating", "rm -r submitted/bob"): (None, {}, lambda course, said: "bob" not in course.students()),
+    ("operating", "rm -r submitted/bob"): (
+        None,
+        {},
+        lambda course, said: "bob" not in course.students(),
+    ),
     ("collecting", f"{PREFIX}autograder collect submissions.zip"): (
         downloaded("Ada Lovelace", f"submitted/al1/{NAME}"),
         {},
         there(f"submitted/al1/{NAME}/{NAME}.ipynb"),
     ),
-    ("collecting", f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv --feedback"): (
+    (
+        "collecting",
+        f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv --feedback",
+    ): (
         away("grades-moodle.csv", "feedback.zip"),
         {},
-        lambda course, said: "20.00" in (course.root / "grades-moodle.csv").read_text(encoding="utf8"),
+        lambda course, said: (
+            "20.00" in (course.root / "grades-moodle.csv").read_text(encoding="utf8")
+        ),
     ),
     ("collecting", f"{PREFIX}autograder collect folder"): (
         away(f"submitted/al1/{NAME}", "feedback.zip"),
         {},
         has_pages,
     ),
-    ("collecting", f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv --since"): (
+    (
+        "collecting",
+        f"{PREFIX}autograder export {NAME} --for moodle --sheet worksheet.csv --since",
+    ): (
         sent,
         {},
         lambda course, said: "Nothing was written" in said,
@@ -295,8 +362,13 @@ AS_PRINTED = {
 
 
 def test_each_block_is_run_or_has_its_reason():
-    assert {begins for name in RUN for block in blocks(name) for begins in of_elsewhere(block)} == set(ELSEWHERE)
-    known = [(name, [key for key in AS_PRINTED if matches(key, name, blocks(name)[number])]) for name, number in HERE]
+    assert {
+        begins for name in RUN for block in blocks(name) for begins in of_elsewhere(block)
+    } == set(ELSEWHERE)
+    known = [
+        (name, [key for key in AS_PRINTED if matches(key, name, blocks(name)[number])])
+        for name, number in HERE
+    ]
     assert all(len(keys) == 1 for _name, keys in known), known
     assert {key for _name, keys in known for key in keys} == set(AS_PRINTED)
 
@@ -312,7 +384,9 @@ def test_a_block_does_what_its_page_says(course, name, number):
     block = blocks(name)[number]
     if "jq " in block and not shutil.which("jq"):
         absent("jq is not installed (Debian: apt-get install jq)")
-    (before, others, did) = next(found for key, found in AS_PRINTED.items() if matches(key, name, block))
+    (before, others, did) = next(
+        found for key, found in AS_PRINTED.items() if matches(key, name, block)
+    )
     if before:
         before(course)
     for printed, here in others.items():
@@ -322,7 +396,8 @@ def test_a_block_does_what_its_page_says(course, name, number):
     assert did(course, said), said
 
 
-# ---- all commands, those in sentences also ---------------------------------------------------------------
+# ---- all commands, those in sentences also
+# ---------------------------------------------------------------
 
 
 def commands(name):
@@ -344,7 +419,8 @@ def test_each_command_has_the_prefix_of_the_readme_and_options_that_exist(name):
         if ours:
             command, *words = shlex.split(rest)
             known = program.commands[command]
-            known.make_parser(known.context_class(known)).parse_args(words)  # raises at an option that there isn't
+            # raises at an option that there isn't
+            known.make_parser(known.context_class(known)).parse_args(words)
             checked += 1
         _before, theirs, rest = line.partition(f"{PREFIX}nbgrader ")
         assert not theirs or rest.split()[0] in NbGraderApp().subcommands, line

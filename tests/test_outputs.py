@@ -48,7 +48,8 @@ ACTING = {
     "meta": '<meta http-equiv="refresh" content="0;url=//hostile_mark">',
     "link": '<link rel="stylesheet" href="//hostile_mark">',
     "svg": "<svg><style><img src=x onerror=hostile_mark()></style></svg>",
-    "math": "<math><mtext><table><mglyph><style><img src=x onerror=hostile_mark()></style></table></math>",
+    "math": "<math><mtext><table><mglyph><style><img src=x "
+    "onerror=hostile_mark()></style></table></math>",
     "comment": "<!--><img src=x onerror=hostile_mark()>-->",
     "cdata": "<![CDATA[><img src=x onerror=hostile_mark()>]]>",
     "noscript": '<noscript><p title="</noscript><img src=x onerror=hostile_mark()>"></noscript>',
@@ -61,7 +62,8 @@ ONLY_IN_MARKDOWN = {
     "javascript in an address": "<javascript:hostile_mark()>",
     "picture from elsewhere": "![x](https://hostile_mark/x.png)",
     "picture by reference": "![x][y]\n\n[y]: //hostile_mark/x.png",
-    "script in a formula": "$$<script>hostile_mark()</script>$$ and $<img src=x onerror=hostile_mark()>$",
+    "script in a formula": "$$<script>hostile_mark()</script>$$ and $<img src=x "
+    "onerror=hostile_mark()>$",
     "script in a heading": "# <script>hostile_mark()</script>",
     "script in a table": "| a |\n|---|\n| <img src=x onerror=hostile_mark()> |",
     "title of a link": '[x](https://a.b "\\"><img src=x onerror=hostile_mark()>")',
@@ -76,12 +78,25 @@ def collected(*messages, **limits):
 
 
 def shows(**data):
-    return {"output_type": "display_data", "data": {name.replace("_", "/"): value for name, value in data.items()}}
+    return {
+        "output_type": "display_data",
+        "data": {name.replace("_", "/"): value for name, value in data.items()},
+    }
 
 
 def assert_inert(shown):
     assert not live(shown), shown
-    for word in ("position", "url(", "expression", "navbar", "-500px", "srcset", "onerror=h", 'id="', "name="):
+    for word in (
+        "position",
+        "url(",
+        "expression",
+        "navbar",
+        "-500px",
+        "srcset",
+        "onerror=h",
+        'id="',
+        "name=",
+    ):
         assert word not in shown.replace("&lt;img src=x onerror", ""), (word, shown)
 
 
@@ -111,8 +126,10 @@ def test_nothing_in_displayed_markdown_acts(name):
 @pytest.mark.parametrize(
     "text",
     [
-        "# Why *addition* commutes\n\nBecause $a + b = b + a$, see [the book](https://example.org/a?b=1&c=2).",
-        "| a | b |\n|:--|--:|\n| 1 | 2 |\n\n1. one\n2. two\n\n> quoted\n\n```python\nadd(1, 2)\n```\n\n- [x] done",
+        "# Why *addition* commutes\n\nBecause $a + b = b + a$, see [the "
+        "book](https://example.org/a?b=1&c=2).",
+        "| a | b |\n|:--|--:|\n| 1 | 2 |\n\n1. one\n2. two\n\n> quoted\n\n```python\nadd(1, "
+        "2)\n```\n\n- [x] done",
         "Line<br>break, 1 < 2 & 3 > 2, and $\\begin{pmatrix}1 & 2\\end{pmatrix}$",
     ],
 )
@@ -121,14 +138,22 @@ def test_ordinary_markdown_is_left_as_it_is(text):
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.source == text
     shown = markdown.inert_markdown(text)[0]
-    for word in ("<table>", "<blockquote>", "<ol>", 'type="checkbox"', 'class="m"') if "|" in text else ():
+    for word in (
+        ("<table>", "<blockquote>", "<ol>", 'type="checkbox"', 'class="m"') if "|" in text else ()
+    ):
         assert word in shown
 
 
 def test_plain_formatting_and_colours_stay():
-    text = '<p style="color: red; margin: 0 auto; border: 1px solid rgb(1, 2, 3)"><b>x</b><sub>1</sub></p>'
+    text = (
+        '<p style="color: red; margin: 0 auto; border: 1px solid rgb(1, 2, '
+        '3)"><b>x</b><sub>1</sub></p>'
+    )
     shown = markup.inert_html(text)
-    assert shown == '<p style="color:red;margin:0 auto;border:1px solid rgb(1, 2, 3)"><b>x</b><sub>1</sub></p>'
+    assert (
+        shown == '<p style="color:red;margin:0 auto;border:1px solid rgb(1, 2, '
+        '3)"><b>x</b><sub>1</sub></p>'
+    )
 
 
 def test_what_was_made_inert_is_read_the_same_everywhere():
@@ -146,10 +171,15 @@ def test_what_was_made_inert_is_read_the_same_everywhere():
 
 
 def test_a_photo_in_a_text_cell_stays():
-    cell = new_markdown_cell("![proof](attachment:proof.jpg)", attachments={"proof.jpg": {"image/jpeg": JPEG}})
+    cell = new_markdown_cell(
+        "![proof](attachment:proof.jpg)", attachments={"proof.jpg": {"image/jpeg": JPEG}}
+    )
     assert outputs.clean_markdown([cell], LIMITS) == []
     assert cell.attachments == {"proof.jpg": {"image/jpeg": JPEG}}
-    assert f'src="data:image/jpeg;base64,{JPEG}"' in markdown.inert_markdown(cell.source, cell.attachments)[0]
+    assert (
+        f'src="data:image/jpeg;base64,{JPEG}"'
+        in markdown.inert_markdown(cell.source, cell.attachments)[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["my photo.png", "Übung.png"])
@@ -192,34 +222,58 @@ def test_a_picture_that_cannot_be_shown_becomes_a_line(attachments, name):
 def test_a_picture_is_what_its_bytes_are():
     kept, notes = outputs.clean_attachments({"a.png": {"image/png": JPEG}}, LIMITS)
     assert (kept, notes) == ({"a.png": {"image/jpeg": JPEG}}, [])
-    cell = collected(shows(image_png="nothing"), shows(image_png=JPEG), shows(image_gif=GIF), shows(image_png=PNG))
-    assert [list(out.data) for out in cell.outputs] == [["image/jpeg"], ["text/html"], ["image/png"]]
+    cell = collected(
+        shows(image_png="nothing"),
+        shows(image_png=JPEG),
+        shows(image_gif=GIF),
+        shows(image_png=PNG),
+    )
+    assert [list(out.data) for out in cell.outputs] == [
+        ["image/jpeg"],
+        ["text/html"],
+        ["image/png"],
+    ]
 
 
 def test_a_good_picture_beside_a_missing_one_is_shown():
     text = "![a](attachment:a.png) ![b](attachment:b.png)"
     cell = new_markdown_cell(text, attachments={"a.png": {"image/png": PNG}})
     outputs.clean_markdown([cell], LIMITS)
-    assert PNG in stock_markdown(cell.source) and "b.png is not in the notebook" in stock_markdown(cell.source)
+    assert PNG in stock_markdown(cell.source) and "b.png is not in the notebook" in stock_markdown(
+        cell.source
+    )
 
 
 # Sizes
 
 
 FLOODS = {
-    "errors": [{"output_type": "error", "ename": "E" * 5000, "evalue": "v" * 5000, "traceback": ["t" * 999] * 50}]
+    "errors": [
+        {
+            "output_type": "error",
+            "ename": "E" * 5000,
+            "evalue": "v" * 5000,
+            "traceback": ["t" * 999] * 50,
+        }
+    ]
     * 9,
     "alternating streams": [
-        {"output_type": "stream", "name": name, "text": "x"} for _ in range(20_000) for name in ("stdout", "stderr")
+        {"output_type": "stream", "name": name, "text": "x"}
+        for _ in range(20_000)
+        for name in ("stdout", "stderr")
     ],
     "empty messages": [{"output_type": "stream", "name": "stdout", "text": ""}] * 20_000
     + [{"output_type": "stream", "name": "stdout", "text": "x" * 1000}] * 100,
     "small displays": [shows(text_plain="x")] * 20_000,
     "one text": [shows(text_plain="x" * 10_000_000)],
     "html": [shows(text_html="<b>x</b>" * 100_000)] * 5,
-    "pictures": [shows(image_png=base64.b64encode(base64.b64decode(PNG) + bytes(15_000)).decode())] * 100,
+    "pictures": [shows(image_png=base64.b64encode(base64.b64decode(PNG) + bytes(15_000)).decode())]
+    * 100,
     "drawings": [shows(**{"image_svg+xml": "<svg>" + "x" * 10_000})] * 100,
-    "many types": [{"output_type": "display_data", "data": {f"text/{n}": "x" * 1000 for n in range(10_000)}}] * 9,
+    "many types": [
+        {"output_type": "display_data", "data": {f"text/{n}": "x" * 1000 for n in range(10_000)}}
+    ]
+    * 9,
 }
 
 
@@ -234,17 +288,27 @@ def test_outputs_end(name):
 
 
 def test_a_graded_notebook_has_a_largest_size():
-    cells = [new_code_cell("x = 1", outputs=[outputs.new_output("stream", name="stdout", text="y" * 90_000)])] * 5
-    small = new_code_cell("z = 1", outputs=[outputs.new_output("stream", name="stdout", text="kept")])
+    cells = [
+        new_code_cell(
+            "x = 1", outputs=[outputs.new_output("stream", name="stdout", text="y" * 90_000)]
+        )
+    ] * 5
+    small = new_code_cell(
+        "z = 1", outputs=[outputs.new_output("stream", name="stdout", text="kept")]
+    )
     cells = [nbformat.from_dict(cell) for cell in cells]
     notebook = new_notebook(cells=[*cells, new_markdown_cell("w" * 90_000), small])
     assert not outputs.bound(notebook, replace(LIMITS, graded_mb=1), lambda cell: False)
     assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.2), lambda cell: False)
     assert outputs.size_of(notebook) <= 200_000
-    assert [cell.outputs[0].text == f"{outputs.CUT_CELL}\n" for cell in notebook.cells[:5]].count(True) == 4
+    assert [cell.outputs[0].text == f"{outputs.CUT_CELL}\n" for cell in notebook.cells[:5]].count(
+        True
+    ) == 4
     assert small.outputs[0].text == "kept" and notebook.cells[5].source == "w" * 90_000
     assert outputs.bound(notebook, replace(LIMITS, graded_mb=0.05), lambda cell: False)
-    assert notebook.cells[5].source == str(outputs.CUT_SOURCE) and outputs.size_of(notebook) <= 50_000
+    assert (
+        notebook.cells[5].source == str(outputs.CUT_SOURCE) and outputs.size_of(notebook) <= 50_000
+    )
 
 
 def test_the_courses_cells_are_never_cut():
@@ -264,7 +328,10 @@ SLOW = {
     "quotes and lists": "> - " * 20_000,
     "nested lists": "\n".join(" " * (2 * n) + "- a" for n in range(400)),
     "tags": "<div>" * 30_000,
-    "formatting": "<p>" + "".join(f"<b title={n}>" for n in range(3000)) + "</p>" + "<p>x</p>" * 10_000,
+    "formatting": "<p>"
+    + "".join(f"<b title={n}>" for n in range(3000))
+    + "</p>"
+    + "<p>x</p>" * 10_000,
     "comments": "<!--" * 50_000,
     "style": '<p style="color:' + "(" * 1000 + '">x',
     "attributes": "<p " + " ".join(f"a{n}=1" for n in range(20_000)) + ">x",
@@ -283,7 +350,8 @@ def test_cleaning_ends_soon(name):
     outputs.clean_markdown([cell], LIMITS)
     collected(shows(text_html=SLOW[name]), shows(text_markdown=SLOW[name]), output_kb=400)
     assert time.process_time() - start < SECONDS
-    assert len(cell.source) <= 5 * len(SLOW[name]) + markup.SMALL  # each & is five characters of HTML
+    # each & is five characters of HTML
+    assert len(cell.source) <= 5 * len(SLOW[name]) + markup.SMALL
 
 
 def test_many_costly_texts_end_soon():

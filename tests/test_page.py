@@ -1,4 +1,6 @@
-"""The feedback page: what it says and where, nothing from elsewhere, and nothing of a student's that acts."""
+"""The feedback page: what it says and where, nothing from elsewhere, and nothing of a student's
+that acts.
+"""
 
 import base64
 import copy
@@ -33,7 +35,9 @@ from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCel
 from autograder.sanitize import outputs
 
 AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-VIOLATIONS = "axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+VIOLATIONS = (
+    "axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+)
 """What axe finds on a page with the rules that it runs by default."""
 STUDENT = "ada"
 PAGE = "http://feedback.test/page.html"
@@ -53,11 +57,17 @@ def graded(tmp_path_factory):
         flags = cell.metadata.get("nbgrader", {})
         cell.source = {**RIGHT, "proof": PROOF}.get(flags.get("grade_id"), cell.source)
         if cell.cell_type == "code" and flags.get("grade"):
-            cell.outputs = [outputs.new_output("execute_result", data={"text/plain": repr(flags["points"] / 2)})]
-    text = new_code_cell("print('hello')", outputs=[outputs.new_output("stream", name="stdout", text="hello\n")])
+            cell.outputs = [
+                outputs.new_output("execute_result", data={"text/plain": repr(flags["points"] / 2)})
+            ]
+    text = new_code_cell(
+        "print('hello')", outputs=[outputs.new_output("stream", name="stdout", text="hello\n")]
+    )
     notebook.cells += [text, new_markdown_cell("# My notes\n\n| a | b |\n|---|---|\n| 1 | 2 |")]
     half = {"check_add": CellResult(2.0, 4.0), "check_twice": CellResult(1.0, 2.0)}
-    outcome = Outcome(Kind.WRONG, Message(""), [], [], {**half, "proof": CellResult(3.0, 3.0, manual=True)}, "")
+    outcome = Outcome(
+        Kind.WRONG, Message(""), [], [], {**half, "proof": CellResult(3.0, 3.0, manual=True)}, ""
+    )
     with gradebook.opened(course) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)
@@ -125,14 +135,24 @@ def test_the_gradebooks_version_is_asked_for_here_only_while_it_is_opened(graded
 
 
 def checked(*results, points=6.0, score=2.0):
-    """Return a check cell `check_add` with a report on `add`, and the results that it is made of."""
+    """Return a check cell `check_add` with a report on `add`, and the results that it is made
+    of.
+    """
     report = Report("add", points, score, 7, "chapter 1, *Sums*", list(results))
     cell = new_code_cell("checks.run('add', points=6)", id="check_add")
-    flags = {"grade": True, "grade_id": "check_add", "locked": True, "points": points, "solution": False}
+    flags = {
+        "grade": True,
+        "grade_id": "check_add",
+        "locked": True,
+        "points": points,
+        "solution": False,
+    }
     cell.metadata["nbgrader"] = flags
     cell.outputs = [
         outputs.new_output(
-            "display_data", data={MIME: report.to_dict(), "text/html": "<b>the report</b>"}, metadata={}
+            "display_data",
+            data={MIME: report.to_dict(), "text/html": "<b>the report</b>"},
+            metadata={},
         ),
         outputs.new_output("execute_result", data={"text/plain": repr(score)}),
     ]
@@ -147,22 +167,40 @@ PASSED = Result("shape", "`add(a, b)` has the shape of `a`.", 1, "passed")
 SWAPPED = {"cause": "minus", "label": "`b` taken away", "hint": "You subtract <b>."}
 FAILED = [
     Result(
-        "value", "Entry i is a_i + b_i.", 1, "failed", Message("1 of 2 is wrong."), ["the shape"], WHERE, **SWAPPED
+        "value",
+        "Entry i is a_i + b_i.",
+        1,
+        "failed",
+        Message("1 of 2 is wrong."),
+        ["the shape"],
+        WHERE,
+        **SWAPPED,
     ),
     Result("zero", "Adding `0` changes nothing.", 1, "failed", "It does.", **SWAPPED),
     Result("large", "Large numbers add up.", 1, "failed", "They do not."),
 ]
 WAITING = [
-    Result(f"more{number}", f"Waits {number}.", 1, "blocked", "Waits until this holds: a.") for number in (1, 2)
+    Result(f"more{number}", f"Waits {number}.", 1, "blocked", "Waits until this holds: a.")
+    for number in (1, 2)
 ]
 
 
 def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
     """Return the page of a notebook with a text, an answer and its check, as it is parsed."""
     text = new_markdown_cell("# 1. Sums of $x$\n\nAdd them.", id="title")
-    text.metadata["nbgrader"] = {"grade": False, "grade_id": "title", "locked": True, "solution": False}
+    text.metadata["nbgrader"] = {
+        "grade": False,
+        "grade_id": "title",
+        "locked": True,
+        "solution": False,
+    }
     answer = new_code_cell("def add(a, b):\n    return a - b", id="add")
-    answer.metadata["nbgrader"] = {"grade": False, "grade_id": "add", "locked": False, "solution": True}
+    answer.metadata["nbgrader"] = {
+        "grade": False,
+        "grade_id": "add",
+        "locked": False,
+        "solution": True,
+    }
     own = [head_cell] if head_cell else []
     notebook = new_notebook(cells=[*own, text, answer, *cells, checked(*results, score=score)])
     kept = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
@@ -172,7 +210,9 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
 
 def said_of(kind, reason, notes=(), evidence=(), stops=()):
     """Return the cell at a graded notebook's head."""
-    return outcome_cell.cell(outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops)))
+    return outcome_cell.cell(
+        outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops))
+    )
 
 
 def said(element):
@@ -190,23 +230,35 @@ def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
         "add −2 Entry i is a_i + b_i. 1 of 2 is wrong. First wrong element [0, 1]: expected 2"
     )
     assert (
-        "Likely cause: b taken away. You subtract <b>." in said(first) and first.select_one(".cause code").text == "b"
+        "Likely cause: b taken away. You subtract <b>." in said(first)
+        and first.select_one(".cause code").text == "b"
     )
     assert "These failed for the same reason: Adding 0 changes nothing." in said(first)
     assert "Passed: the shape." in said(first) and "chapter 1" in said(first)
-    assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(first.select("td")) == 4
+    assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(
+        first.select("td")
+    ) == 4
     assert "−3" in said(second) and "2 more checks wait until this one passes." in said(second)
-    assert "more checks" not in said(first) and "the report" not in said(page) and "The reasons." not in said(page)
+    assert (
+        "more checks" not in said(first)
+        and "the report" not in said(page)
+        and "The reasons." not in said(page)
+    )
 
 
 def test_what_follows_from_another_failure_is_on_its_card():
-    earlier = Result("early", "Sums are added.", 1, "failed", "add raised TypeError.", follows="value")
+    earlier = Result(
+        "early", "Sums are added.", 1, "failed", "add raised TypeError.", follows="value"
+    )
     page = page_with(earlier, *FAILED[:1])
     (card,) = page.select(".card")
     assert said(card).startswith("add −6 Entry i is a_i + b_i.")
     assert "These failed for the same reason: Sums are added." in said(card)
     (line,) = page.select('[id$=".early"]')
-    assert "Probably the same mistake as in value : b taken away. It makes this check fail as well." in said(line)
+    assert (
+        "Probably the same mistake as in value : b taken away. It makes this check fail as "
+        "well." in said(line)
+    )
 
 
 def test_a_relation_is_told_where_a_check_found_one():
@@ -224,7 +276,9 @@ def test_a_perfect_submission_sees_so():
 
 def test_a_function_that_is_not_written_says_so_once():
     message = Message("{function} is not written yet.", function="add")
-    page = page_with(*[Result(f"c{n}", f"Check {n}.", 1, "blocked", message) for n in range(5)], score=0.0)
+    page = page_with(
+        *[Result(f"c{n}", f"Check {n}.", 1, "blocked", message) for n in range(5)], score=0.0
+    )
     (card,) = page.select(".card")
     assert said(card).startswith("add −6 add is not written yet.")
     assert said(page.select_one(".check details summary")) == "add is not written yet."
@@ -253,7 +307,8 @@ def test_a_head_that_cannot_be_read_is_shown_as_it_is():
 
 
 @pytest.mark.parametrize(
-    "kept", [{"results": 7}, {"subject": "add"}, [], "x", {"subject": 1, "points": "x", "results": [{}]}]
+    "kept",
+    [{"results": 7}, {"subject": "add"}, [], "x", {"subject": 1, "points": "x", "results": [{}]}],
 )
 def test_a_report_that_is_none_costs_no_page(kept):
     cell = checked(PASSED)
@@ -261,15 +316,22 @@ def test_a_report_that_is_none_costs_no_page(kept):
     cell.outputs.insert(0, outputs.new_output("stream", name="stdout", text="first\n<b>last</b>\n"))
     saved = Saved(Standing(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
     page = body(render(new_notebook(cells=[cell]), saved, assignment="01-sums", student="ada"))
-    assert "<b>last</b>" in said(page.select_one(".card")) and "checks.run" in said(page.select_one(".check"))
+    assert "<b>last</b>" in said(page.select_one(".card")) and "checks.run" in said(
+        page.select_one(".check")
+    )
 
 
 def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
     page = page_with(PASSED, *FAILED, cells=[new_code_cell("print(1)")])
     text = page.select_one("details.text")
-    assert not text.has_attr("open") and "Sums of" in said(text.summary) and "Add them." in said(text)
+    assert (
+        not text.has_attr("open") and "Sums of" in said(text.summary) and "Add them." in said(text)
+    )
     pair = page.select_one(".pair")
-    assert "return a - b" in said(pair.select_one(".work")) and "print(1)" in pair.select_one(".work").text
+    assert (
+        "return a - b" in said(pair.select_one(".work"))
+        and "print(1)" in pair.select_one(".work").text
+    )
     marks = [(row["class"][0], row["id"]) for row in pair.select(".check li")]
     assert marks[:2] == [("passed", "at-check_add.shape"), ("failed", "at-check_add.value")]
     assert ", seed=7)" in said(pair.select_one(".check"))
@@ -321,7 +383,9 @@ def test_a_page_speaks_the_readers_language(monkeypatch, tmp_path):
 
 
 def acting_cells():
-    """Return cells with everything that would act, as they come out of grading, and as they go in."""
+    """Return cells with everything that would act, as they come out of grading, and as they go
+    in.
+    """
     texts = {**ACTING, **ONLY_IN_MARKDOWN}.values()
     cleaned = [new_markdown_cell(text) for text in texts]
     outputs.clean_markdown(cleaned, LIMITS)
@@ -329,15 +393,30 @@ def acting_cells():
     for text in texts:
         collected.add({"output_type": "display_data", "data": {"text/html": text}})
         collected.add({"output_type": "display_data", "data": {"text/markdown": text}})
-        collected.add({"output_type": "display_data", "data": {"image/svg+xml": f"<svg xmlns='x'>{text}</svg>"}})
+        collected.add(
+            {
+                "output_type": "display_data",
+                "data": {"image/svg+xml": f"<svg xmlns='x'>{text}</svg>"},
+            }
+        )
         collected.add({"output_type": "stream", "name": "stdout", "text": text})
         collected.add({"output_type": "error", "ename": text, "evalue": text, "traceback": [text]})
-    raw = [outputs.new_output("display_data", data={"text/html": text}, metadata={}) for text in texts]
-    raw += [outputs.new_output("display_data", data={"text/markdown": text}, metadata={}) for text in texts]
+    raw = [
+        outputs.new_output("display_data", data={"text/html": text}, metadata={}) for text in texts
+    ]
+    raw += [
+        outputs.new_output("display_data", data={"text/markdown": text}, metadata={})
+        for text in texts
+    ]
     script = {"application/javascript": "hostile_mark()"}
     raw += [outputs.new_output("display_data", data=script, metadata={})]
     given = [new_markdown_cell(text) for text in texts] + [new_code_cell(text) for text in texts]
-    return [*cleaned, new_code_cell("1", outputs=collected.outputs), new_code_cell("2", outputs=raw), *given]
+    return [
+        *cleaned,
+        new_code_cell("1", outputs=collected.outputs),
+        new_code_cell("2", outputs=raw),
+        *given,
+    ]
 
 
 def visit(page, html):
@@ -366,12 +445,18 @@ def test_nothing_is_fetched_and_nothing_runs(graded, page):
         ".filter(e => ['fixed', 'sticky'].includes(getComputedStyle(e).position)).length"
     )
     assert placed == 0
-    assert page.locator("[onerror], [srcset], iframe, form, meta[http-equiv=refresh], base").count() == 0
+    assert (
+        page.locator("[onerror], [srcset], iframe, form, meta[http-equiv=refresh], base").count()
+        == 0
+    )
 
 
 @pytest.mark.browser
 def test_the_policy_alone_keeps_scripts_and_requests_away(graded, page):
-    forged = "<script>hostile_mark()</script><img src='https://example.org/x.png'><style>@import url(//a.b)</style>"
+    forged = (
+        "<script>hostile_mark()</script><img src='https://example.org/x.png'><style>@import "
+        "url(//a.b)</style>"
+    )
     html = page_of(graded).replace("</body>", f"{forged}</body>")
     assert visit(page, html) == ([], False)
     without = html.replace("Content-Security-Policy", "X-Nothing")
@@ -396,9 +481,15 @@ def test_a_photo_in_an_answer_is_seen(graded, page):
 def test_a_page_fits(browser, width, scheme):
     stops = [("add", Message("too long."))]
     own = said_of(Kind.LIMIT, Message("x"), [Message("A note.")], ["- 1\n+ 2" * 50], stops)
-    wide = new_code_cell("x = " + "1 + " * 80, outputs=[outputs.new_output("stream", name="stdout", text="y" * 500)])
-    tall = new_markdown_cell("# Mine\n\n| " + "wide | " * 30 + "\n|" + "---|" * 30 + "\n\n$$" + "x + " * 90 + "1$$")
-    html = page_with(PASSED, *FAILED, *WAITING, cells=[wide, tall], head_cell=own).find_parent("html")
+    wide = new_code_cell(
+        "x = " + "1 + " * 80, outputs=[outputs.new_output("stream", name="stdout", text="y" * 500)]
+    )
+    tall = new_markdown_cell(
+        "# Mine\n\n| " + "wide | " * 30 + "\n|" + "---|" * 30 + "\n\n$$" + "x + " * 90 + "1$$"
+    )
+    html = page_with(PASSED, *FAILED, *WAITING, cells=[wide, tall], head_cell=own).find_parent(
+        "html"
+    )
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     visit(page, f"<!doctype html>{html}")
@@ -425,7 +516,9 @@ def test_a_page_is_accessible(browser, scheme):
 @pytest.mark.browser
 @pytest.mark.skipif(not AXE.exists(), reason="axe comes with the book's packages: make book")
 def test_the_page_on_accessibility_names_the_levels_of_axes_rules(page):
-    page.set_content("<!doctype html><html lang='en'><title>Empty</title><main><h1>Empty</h1></main>")
+    page.set_content(
+        "<!doctype html><html lang='en'><title>Empty</title><main><h1>Empty</h1></main>"
+    )
     page.evaluate(AXE.read_text())
     rules = page.evaluate("""axe.run().then(({violations, passes, incomplete, inapplicable}) =>
         [violations, passes, incomplete, inapplicable].flat().map(rule => [rule.id, rule.tags]))""")
@@ -441,7 +534,10 @@ def test_the_page_on_accessibility_names_the_levels_of_axes_rules(page):
 
 @pytest.mark.parametrize("text", ["<&>" * 100_000, "y\n" * 150_000])
 def test_a_page_has_a_largest_size(graded, text):
-    printed = [new_code_cell("x", outputs=[outputs.new_output("stream", name="stdout", text=text)]) for _ in range(9)]
+    printed = [
+        new_code_cell("x", outputs=[outputs.new_output("stream", name="stdout", text=text)])
+        for _ in range(9)
+    ]
     html = page_of(graded, *printed, most_mb=1)
     assert len(html.encode()) < 1_000_000
     assert str(outputs.CUT_CELL) in html and "The proof is short" in html
@@ -451,7 +547,10 @@ def test_a_page_has_a_largest_size(graded, text):
 
 
 def test_a_notebook_with_odd_attachments_has_a_page(graded):
-    cells = [new_markdown_cell("![x](attachment:../x.png)"), new_markdown_cell("![y][y]\n\n[y]: attachment:y.png")]
+    cells = [
+        new_markdown_cell("![x](attachment:../x.png)"),
+        new_markdown_cell("![y][y]\n\n[y]: attachment:y.png"),
+    ]
     html = page_of(graded, *cells)
     assert html.count("is not in the notebook") == 2
 

@@ -33,7 +33,10 @@ def test_each_test_is_in_one_part_and_those_with_the_same_parameters_together(tm
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     everything = collected(tmp_path)
     parts = [collected(tmp_path, "--part", f"{part}/3") for part in range(3)]
-    assert sorted(test for part in parts for test in part) == sorted(everything) and len(everything) == 41
+    assert (
+        sorted(test for part in parts for test in part) == sorted(everything)
+        and len(everything) == 41
+    )
     assert all(parts)
     for part in parts:
         first, second = (

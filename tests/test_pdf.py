@@ -1,4 +1,6 @@
-"""The book as a PDF: bookmarks, numbers and links in the order of the table of contents, nothing beyond the paper."""
+"""The book as a PDF: bookmarks, numbers and links in the order of the table of contents, nothing
+beyond the paper.
+"""
 
 import importlib
 import re
@@ -28,14 +30,24 @@ BEYOND = """() => [...document.querySelectorAll(".bd-article *")]
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_page_of_the_chapters_is_printed_in_its_order_and_none_for_instructors(language):
-    chapters = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][0]["chapters"]
-    wanted = [file for one in chapters for file in (one["file"], *(below["file"] for below in one["sections"]))]
+    chapters = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf8"))["parts"][0][
+        "chapters"
+    ]
+    wanted = [
+        file
+        for one in chapters
+        for file in (one["file"], *(below["file"] for below in one["sections"]))
+    ]
     first = {one["file"] for one in chapters}
     found = list(pdf.pages(language))
-    assert [re.sub(r"^/(zh/)?|\.html$", "", page.address) for page in found[: len(wanted)]] == wanted
+    assert [
+        re.sub(r"^/(zh/)?|\.html$", "", page.address) for page in found[: len(wanted)]
+    ] == wanted
     assert [page.below for page in found[: len(wanted)]] == [file not in first for file in wanted]
     rest = [page.address for page in found[len(wanted) :]]
-    assert any("glossary" in address for address in rest) and not any("grading" in address for address in rest)
+    assert any("glossary" in address for address in rest) and not any(
+        "grading" in address for address in rest
+    )
 
 
 def test_without_chromium_one_line_says_what_to_install(monkeypatch, capsys):
@@ -72,7 +84,9 @@ def test_the_built_landing_page_has_the_link_and_shows_it_only_with_a_pdf(html, 
 
 
 def plain(text):
-    """Return a text without spaces, and as characters what a PDF has as radicals that look the same."""
+    """Return a text without spaces, and as characters what a PDF has as radicals that look the
+    same.
+    """
     return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))
 
 
@@ -83,7 +97,9 @@ def printed(request, browser, html, tmp_path_factory):
     some = [page for page in pdf.pages(request.param) if page.address.endswith(SOME)]
     with pytest.MonkeyPatch.context() as patch, pdf.served(html) as site:
         patch.setattr(pdf, "pages", lambda language: iter(some))
-        path = pdf.print_edition(browser, site, request.param, tmp_path_factory.mktemp("pdf") / pdf.NAME, str)
+        path = pdf.print_edition(
+            browser, site, request.param, tmp_path_factory.mktemp("pdf") / pdf.NAME, str
+        )
     return pypdf.PdfReader(path), some, request.param
 
 
@@ -99,7 +115,10 @@ class TestPrinted:
         top = [mark for mark in reader.outline if not isinstance(mark, list)]
         assert [mark.title for mark in top] == [page.title for page in some if not page.below]
         (below, *_others) = [marks for marks in reader.outline if isinstance(marks, list)]
-        assert some[1].title in [mark.title for mark in below if not isinstance(mark, list)] and len(below) > 5
+        assert (
+            some[1].title in [mark.title for mark in below if not isinstance(mark, list)]
+            and len(below) > 5
+        )
         places = [reader.get_destination_page_number(mark) for mark in top]
         assert places == [page.first for page in some if not page.below] == sorted(places)
 
@@ -113,9 +132,13 @@ class TestPrinted:
 
     def test_all_pages_are_a4_and_links_lead_inside_or_to_the_web(self, printed):
         reader, some, _language = printed
-        assert {tuple(round(float(size)) for size in page.mediabox[2:]) for page in reader.pages} == {(595, 842)}
+        assert {
+            tuple(round(float(size)) for size in page.mediabox[2:]) for page in reader.pages
+        } == {(595, 842)}
         links = [note.get_object() for page in reader.pages for note in page.get("/Annots", ())]
-        assert not [link for link in links if "127.0.0.1" in str(link.get("/A", {}).get("/URI", ""))]
+        assert not [
+            link for link in links if "127.0.0.1" in str(link.get("/A", {}).get("/URI", ""))
+        ]
         inside = [link["/Dest"][0].get_object() for link in links if "/Dest" in link]
         assert len(inside) > len(some) and all(page in reader.pages for page in inside)
 
@@ -155,4 +178,7 @@ def test_paper_has_the_figures_and_what_folded_code_printed(paper):
     tab = paper("/book/08-heads-deeper.html")
     folded = tab.locator("details.hide:has(> .cell_output)").first
     assert folded.locator(".cell_output").is_visible()
-    assert not folded.locator("summary").is_visible() and not folded.locator(".cell_input").is_visible()
+    assert (
+        not folded.locator("summary").is_visible()
+        and not folded.locator(".cell_input").is_visible()
+    )

@@ -1,4 +1,6 @@
-"""Points that wait for a machine with what their checks need: in checks, records, gradebook, pages and commands."""
+"""Points that wait for a machine with what their checks need: in checks, records, gradebook,
+pages and commands.
+"""
 
 import json
 import sys
@@ -12,14 +14,31 @@ from report_tools import rows_of
 
 from autograder import nbgrader_plugin
 from autograder.authoring.release import release
-from autograder.checking import Message, Report, Suite, expect_close, machine, misconception, right, show
+from autograder.checking import (
+    Message,
+    Report,
+    Suite,
+    expect_close,
+    machine,
+    misconception,
+    right,
+    show,
+)
 from autograder.checking.answers import answers_in
 from autograder.commands import doctor, instructor
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course.config import UserError
 from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text
-from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, SavedCell, Standing
+from autograder.grades.results import (
+    CellResult,
+    CheckResult,
+    Kind,
+    Record,
+    Saved,
+    SavedCell,
+    Standing,
+)
 from autograder.grading import batch
 from autograder.grading.explain import Explained, Explanation, lines
 from autograder.grading.session import Pending
@@ -44,7 +63,9 @@ def has(monkeypatch):
 
 @pytest.fixture
 def suite(monkeypatch):
-    """A suite on `double`, of 10 points: weights 3 anywhere, 5 on a GPU, 1 that needs that, 1 with Triton."""
+    """A suite on `double`, of 10 points: weights 3 anywhere, 5 on a GPU, 1 that needs that, 1
+    with Triton.
+    """
     own = Suite("checks", read={"double": "chapter 1, Twice"})
 
     @own.check(weight=3)
@@ -106,7 +127,12 @@ class Counting:
 def test_what_a_machine_lacks_is_not_verified_and_its_points_wait(suite, has):
     double = Counting(lambda A: 2 * A)
     report = suite.examine("double", double, points=10, seed=SEED)
-    assert [result.status for result in report.results] == ["passed", "unverified", "unverified", "unverified"]
+    assert [result.status for result in report.results] == [
+        "passed",
+        "unverified",
+        "unverified",
+        "unverified",
+    ]
     assert [result.on for result in report.results] == ["", "gpu", "gpu", "triton"]
     assert (report.score, report.pending, double.calls) == (3.0, 7.0, 1)
     assert "GPU" in str(report.results[1].message) and "Triton" in str(report.results[3].message)
@@ -118,7 +144,12 @@ def test_what_a_machine_lacks_is_not_verified_and_its_points_wait(suite, has):
 
 def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suite, has):
     report = suite.examine("double", lambda A: 3 * A, points=10, seed=SEED)
-    assert [result.status for result in report.results] == ["failed", "blocked", "blocked", "unverified"]
+    assert [result.status for result in report.results] == [
+        "failed",
+        "blocked",
+        "blocked",
+        "unverified",
+    ]
     assert (report.score, report.pending) == (0.0, 1.0)
     assert [result.cause for result in report.results] == ["thrice", "", "", ""]
     report = suite.examine("double", None, points=10, seed=SEED)
@@ -126,13 +157,17 @@ def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suit
 
 
 def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monkeypatch):
-    """With another version of a library a check may be wrong: it says so, names no cause, and its points wait."""
+    """With another version of a library a check may be wrong: it says so, names no cause, and
+    its points wait.
+    """
     has |= {"gpu", "triton"}
     broken = sys.modules["misconceptions"]
     own = broken.plus
     assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).score == 0.0
     monkeypatch.setattr(broken, "plus", right("double")(lambda A: A.is_gone))
-    assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).results[0].status == "failed"
+    assert (
+        suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).results[0].status == "failed"
+    )
     for function in (own, lambda A: A.is_gone + A.is_gone):
         report = suite.examine("double", function, points=10, seed=SEED)
         if function is own:
@@ -145,7 +180,12 @@ def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monk
         assert [result.on for result in report.results] == ["own", "own", "own", "triton"]
     # Whoever examines the own answer itself is told that it fails.
     report = suite.examine("double", broken.plus, points=10, seed=SEED)
-    assert [result.status for result in report.results] == ["failed", "blocked", "blocked", "failed"]
+    assert [result.status for result in report.results] == [
+        "failed",
+        "blocked",
+        "blocked",
+        "failed",
+    ]
 
 
 def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has, monkeypatch):
@@ -181,16 +221,25 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_left_out_without_one(suite, has
     assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice"]
     assert len(answers_in(sys.modules["misconceptions"], "wrong_for", "double")) == 2
     has.add("gpu")
-    assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == ["thrice", "on_a_gpu"]
+    assert [wrong.__name__ for wrong in suite.listed("wrong_for", "double")] == [
+        "thrice",
+        "on_a_gpu",
+    ]
 
 
 def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     text, drawn = show.text(report), show.as_html(report)
     assert text.startswith("double: 3 of 10 points; 7 pending\n")
-    assert "pending On a GPU as well.\n          This check needs a GPU that PyTorch can use" in text
+    assert (
+        "pending On a GPU as well.\n          This check needs a GPU that PyTorch can use" in text
+    )
     assert "Read:" not in text and "seed=" not in text
-    assert drawn.count("pending: ") == 3 and show.COLOUR["failed"] not in drawn and "Read:" not in drawn
+    assert (
+        drawn.count("pending: ") == 3
+        and show.COLOUR["failed"] not in drawn
+        and "Read:" not in drawn
+    )
     assert show.standing(report) == "unverified"
     report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
     assert show.text(report).startswith("double: partly pending, ungraded\n")
@@ -218,33 +267,68 @@ def test_triton_is_looked_for_and_not_imported():
 
 def cell_of(report):
     checks = [
-        CheckResult(own.name, own.title, own.weight, own.status, Message(str(own.message)), on=own.on)
+        CheckResult(
+            own.name, own.title, own.weight, own.status, Message(str(own.message)), on=own.on
+        )
         for own in report.results
     ]
-    return CellResult(report.score, report.points, subject="double", checks=checks, pending=report.pending)
+    return CellResult(
+        report.score, report.points, subject="double", checks=checks, pending=report.pending
+    )
 
 
 def record_with(cells):
     most = sum(cell.max_points for cell in cells.values())
     return Record(
-        "ada", "01-toy", "d", "v", 1, True, "now", Kind.RIGHT, Message(""), [], [], cells, score=3.0, max_score=most
+        "ada",
+        "01-toy",
+        "d",
+        "v",
+        1,
+        True,
+        "now",
+        Kind.RIGHT,
+        Message(""),
+        [],
+        [],
+        cells,
+        score=3.0,
+        max_score=most,
     )
 
 
 def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
-    record = record_with({"check": cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))})
+    record = record_with(
+        {"check": cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))}
+    )
     assert (record.pending, record.waits_for()) == (7.0, ["gpu", "triton"])
     kept = json.loads(to_text(record))
-    assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (SCHEMA, 7.0, 7.0)
+    assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (
+        SCHEMA,
+        7.0,
+        7.0,
+    )
     again = from_text(to_text(record))
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
     (line,) = reasons.of(record)
-    assert line == ("double: 7 pending (not lost), because these checks need a machine with a GPU and Triton")
-    settled = record.with_saved(Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)}))
+    assert line == (
+        "double: 7 pending (not lost), because these checks need a machine with a GPU and Triton"
+    )
+    settled = record.with_saved(
+        Saved(Standing(9.0, 10.0), {"check": SavedCell(manual=True, score=9.0)})
+    )
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
-    assert reasons.of(settled) == reasons.of(from_text(to_text(settled))) == ["double −1: graded by a person"]
-    whole = record.with_saved(Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)}))
-    assert reasons.of(whole) == [] and reasons.of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
+    assert (
+        reasons.of(settled)
+        == reasons.of(from_text(to_text(settled)))
+        == ["double −1: graded by a person"]
+    )
+    whole = record.with_saved(
+        Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)})
+    )
+    assert (
+        reasons.of(whole) == [] and reasons.of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
+    )
 
 
 def test_older_records_have_nothing_that_waits(suite, has):
@@ -289,7 +373,9 @@ def adds_on_a_gpu(add, draw):
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """The toy course, where half the points of `add` need a GPU; it has one when the file `gpu` is there."""
+    """The toy course, where half the points of `add` need a GPU; it has one when the file `gpu`
+    is there.
+    """
     flag = tmp_path / "gpu"
     own = toy_course(tmp_path / "course")
     checks = own.sources()[0].solution / "checks.py"
@@ -324,13 +410,26 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     shown = said(capsys)
     assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
-    assert "1 submission has pending points that need a GPU: run `python -m autograder grade --pending` on a" in shown
+    assert (
+        "1 submission has pending points that need a GPU: run `python -m autograder grade "
+        "--pending` on a" in shown
+    )
     record, grade, page = graded(course, "ada")
     assert record.kind == Kind.RIGHT and record.pending == 2.0 and grade == (2.0, True)
-    assert page.count("<code>add</code>: 2 pending (not lost). These checks need a machine with a GPU") == 2
-    assert "Where points were lost" not in page and "still to be graded by a person (points possible: 2" not in page
+    assert (
+        page.count("<code>add</code>: 2 pending (not lost). These checks need a machine with a GPU")
+        == 2
+    )
+    assert (
+        "Where points were lost" not in page
+        and "still to be graded by a person (points possible: 2" not in page
+    )
     other, other_grade, other_page = graded(course, "bob")
-    assert other.pending == 0.0 and other_grade == (0.5, False) and "pending (not lost)" not in other_page
+    assert (
+        other.pending == 0.0
+        and other_grade == (0.5, False)
+        and "pending (not lost)" not in other_page
+    )
 
     # The report and the table for others.
     report.write(course, tmp_path / "report.html")
@@ -356,7 +455,9 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     assert "waiting" not in said(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
-    assert again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
+    assert (
+        again.seed == record.seed and len(again.history) == 1 and "pending (not lost)" not in page
+    )
     assert course.graded("bob", "01-toy").record.read_bytes() == unmoved
 
     # Then nothing waits.
@@ -393,7 +494,12 @@ def test_nbgraders_own_autograde_marks_what_waits(course):
             row.auto_score, row.needs_manual_grade = None, not marked
             book.db.commit()
         notebook = nbformat.read(course.graded(student, "01-toy").notebook, as_version=4)
-        whose = {"notebook": "01-toy", "assignment": "01-toy", "student": student, "db_url": course.db_url}
+        whose = {
+            "notebook": "01-toy",
+            "assignment": "01-toy",
+            "student": student,
+            "db_url": course.db_url,
+        }
         nbgrader_plugin.Grades().preprocess(notebook, {"nbgrader": whose})
         assert graded(course, student)[1] == by_grade and by_grade[1] is marked
 
@@ -412,7 +518,10 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     (exercise,) = course.exercises()
     (exercise.released / "exercise.toml").write_text("gpu = true")
     (line,) = doctor.unverified([exercise])
-    assert line.startswith("01-toy needs a GPU for 1 check, but torch finds none here") and "--pending" in line
+    assert (
+        line.startswith("01-toy needs a GPU for 1 check, but torch finds none here")
+        and "--pending" in line
+    )
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
@@ -423,11 +532,17 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
-    assert [own.found for own in doctor._torch()][1] == "A chip, bf16" and doctor.unverified([exercise]) == []
+    assert [own.found for own in doctor._torch()][1] == "A chip, bf16" and doctor.unverified(
+        [exercise]
+    ) == []
 
 
 def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     explained = [Explained(own) for own in report.results]
     said = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
-    assert "unverified  kernel" in said and "This check needs Triton" in said and "no listed answer" not in said
+    assert (
+        "unverified  kernel" in said
+        and "This check needs Triton" in said
+        and "no listed answer" not in said
+    )

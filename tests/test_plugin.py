@@ -1,4 +1,6 @@
-"""The course's engine in nbgrader's own `autograde`: one warm parent for a class, and the grades of `grade`."""
+"""The course's engine in nbgrader's own `autograde`: one warm parent for a class, and the grades
+of `grade`.
+"""
 
 import contextlib
 import os
@@ -28,7 +30,10 @@ CLASS = {
         "add": f"%matplotlib widget\nimport absent_one\n{RIGHT['add']}",
         "twice": "from absent_one import two\ndef twice(a):\n    return two(a)",
     },
-    "fay": {**RIGHT, "add": "import random\n\n\ndef add(a, b):\n    return a + b + (random.random() < 2)"},
+    "fay": {
+        **RIGHT,
+        "add": "import random\n\n\ndef add(a, b):\n    return a + b + (random.random() < 2)",
+    },
 }
 SECRET = "one for both\n"
 # Loaded by the command's Python before anything else: it counts the calls of `missing`.
@@ -56,18 +61,23 @@ def course(isolated, tmp_path_factory):
         folder.mkdir(parents=True)
         notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
-            cell.source = answers.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
+            cell.source = answers.get(
+                cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source
+            )
         nbformat.write(notebook, folder / "01-toy.ipynb")
     return own
 
 
 def warm_parents(process):
-    """Return the warm parents below a process: those that a bubblewrap started; guests are forks of them."""
+    """Return the warm parents below a process: those that a bubblewrap started; guests are forks
+    of them.
+    """
     found = set()
     with contextlib.suppress(psutil.Error):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                # By name: what ends as a Python was a setpriv and a bwrap before, with the same words behind it.
+                # By name: what ends as a Python was a setpriv and a bwrap before, with the same
+                # words behind it.
                 python = child.name().startswith("python") and "parent.main" in child.cmdline()
                 if python and child.parent().name() == "bwrap":
                     found.add(child)
@@ -80,7 +90,11 @@ def watched(command, root, **environment):
     with subprocess.Popen(
         command,
         cwd=root,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment},
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **environment,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -116,12 +130,16 @@ def points(course):
 
 @pytest.fixture(scope="module")
 def by_nbgrader(course, tmp_path_factory):
-    """The class after `nbgrader autograde`: the parents that it had, and how often it asked what is missing."""
+    """The class after `nbgrader autograde`: the parents that it had, and how often it asked what
+    is missing.
+    """
     probed = tmp_path_factory.mktemp("count")
     (probed / "sitecustomize.py").write_text(COUNTING)
     command = [sys.executable, "-m", "nbgrader", "autograde", "01-toy"]
     paths = os.pathsep.join([str(probed), str(ROOT)])
-    _, parents, most = watched(command, course.root, PYTHONPATH=paths, PROBED=str(probed / "probed"))
+    _, parents, most = watched(
+        command, course.root, PYTHONPATH=paths, PROBED=str(probed / "probed")
+    )
     return parents, most, (probed / "probed").read_text().splitlines()
 
 
@@ -150,7 +168,9 @@ def test_nbgrader_gives_the_grades_of_grade(course, by_nbgrader, tmp_path):
     watched([sys.executable, "-m", "autograder", *map(str, command)], ROOT)
     ours = points(into)
     assert ours == theirs and set(ours) == set(CLASS)
-    checks = {student: (found["check_add"], found["check_twice"]) for student, found in ours.items()}
+    checks = {
+        student: (found["check_add"], found["check_twice"]) for student, found in ours.items()
+    }
     assert checks == {
         "ada": (4, 2),
         "bob": (1, 0),

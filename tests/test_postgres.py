@@ -1,4 +1,6 @@
-"""A gradebook in PostgreSQL, and one grader at a time in it as in SQLite: a real server, started and ended here."""
+"""A gradebook in PostgreSQL, and one grader at a time in it as in SQLite: a real server, started
+and ended here.
+"""
 
 import contextlib
 import csv
@@ -29,7 +31,14 @@ from autograder.grades.results import CellResult, Kind, Outcome
 pytestmark = pytest.mark.long
 
 SLOW = {**RIGHT, "twice": "import time\ntime.sleep(2)\n\n\ndef twice(a):\n    return a + a"}
-CLASS = {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}, "dee": SLOW, "eve": RIGHT, "fay": RIGHT}
+CLASS = {
+    "ada": RIGHT,
+    "ben": {"add": RIGHT["add"]},
+    "cem": {},
+    "dee": SLOW,
+    "eve": RIGHT,
+    "fay": RIGHT,
+}
 SECRET = "horse battery/@staple"  # with what an address has to quote
 PROOF = "a proof"
 
@@ -38,7 +47,10 @@ PROOF = "a proof"
 def server():
     """A PostgreSQL server; without its programs, say why the test is left out (in CI: fail)."""
     if postgres_programs() is None:
-        reason = "no PostgreSQL: neither on the path nor in /usr/lib/postgresql (Debian: apt-get install postgresql)"
+        reason = (
+            "no PostgreSQL: neither on the path nor in /usr/lib/postgresql (Debian: apt-get "
+            "install postgresql)"
+        )
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -68,7 +80,9 @@ def toy(tmp_path_factory):
 
 @pytest.fixture
 def course(isolated, toy, tmp_path):
-    """That course with a folder of its own for submissions and grades, and the one secret of all these tests."""
+    """That course with a folder of its own for submissions and grades, and the one secret of all
+    these tests.
+    """
     own = Course(root=toy.root, into=tmp_path / "grades")
     own.into.mkdir()
     own.secret.write_text("one for all these tests\n")
@@ -94,7 +108,10 @@ def begin(course, submitted, *more, command="grade"):
 
 
 def ended(process, status=0):
-    """Wait for a command to end with this status; return what it said. None of that has the password."""
+    """Wait for a command to end with this status; return what it said.
+
+    None of that has the password.
+    """
     out, err = process.communicate(timeout=120)
     said = out + err
     assert process.returncode == status, said
@@ -125,26 +142,36 @@ def stopped(process, course):
 
 def graded(course):
     """Return the records there are."""
-    return {path.parent.parent.name: records.read(path) for path in course.autograded.glob("*/*/grade.json")}
+    return {
+        path.parent.parent.name: records.read(path)
+        for path in course.autograded.glob("*/*/grade.json")
+    }
 
 
 def scores(course):
     """Return what the gradebook says: by student, the score and each cell's points."""
     with Gradebook(course.db_url, course.course_id) as book:
         return {
-            found.student.id: (found.score, {grade.name: grade.auto_score for grade in found.notebooks[0].grades})
+            found.student.id: (
+                found.score,
+                {grade.name: grade.auto_score for grade in found.notebooks[0].grades},
+            )
             for found in book.find_assignment("01-toy").submissions
         }
 
 
 def contents(url):
-    """Return every row of every table, as text, with what tells of PostgreSQL when it was written."""
+    """Return every row of every table, as text, with what tells of PostgreSQL when it was
+    written.
+    """
     engine = create_engine(url)
     with engine.connect() as connection:
         found = {}
         for table in inspect(connection).get_table_names():
             written = ", xmin" if database.is_server(url) else ""
-            found[table] = sorted(map(str, connection.execute(text(f"SELECT *{written} FROM {table}"))))
+            found[table] = sorted(
+                map(str, connection.execute(text(f"SELECT *{written} FROM {table}")))
+            )
     engine.dispose()
     return found
 
@@ -153,7 +180,9 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
     submitted = with_class(course)
     own = replace(course, db=address)
     roster = tmp_path / "class.csv"
-    roster.write_text("id,name,email\nada,Ada Lovelace,ada@example.org\nzoe,Zoë Müller,zoe@example.org\n", "utf-8")
+    roster.write_text(
+        "id,name,email\nada,Ada Lovelace,ada@example.org\nzoe,Zoë Müller,zoe@example.org\n", "utf-8"
+    )
     other = Course(root=course.root, into=tmp_path / "other")
     other.into.mkdir()
     other.secret.write_text(course.secret.read_text())
@@ -161,7 +190,11 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
     for where, more in ((own, ["--db", address]), (other, [])):
         said = run(where, "collect", submitted, "--roster", roster, "--submitted", where.into / "in", "--yes",
                    "--into", where.into, *more)  # fmt: skip
-        assert said.exit_code == 0 and "2 students entered in" in said.output and "staple" not in said.output
+        assert (
+            said.exit_code == 0
+            and "2 students entered in" in said.output
+            and "staple" not in said.output
+        )
         said = run(where, "grade", "--submitted", submitted, "--into", where.into, *more)
         assert said.exit_code == 0 and "Graded 6" in said.output and "staple" not in said.output
         assert run(where, "report", "--into", where.into, *more).exit_code == 0
@@ -170,7 +203,11 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
         outputs[where] = (where.into / "grades.csv").read_text()
     assert scores(own) == scores(other) and scores(own)["ada"][0] == 6
     assert outputs[own] == outputs[other] and "Lovelace,Ada,ada@example.org" in outputs[own]
-    assert not own.gradebook.exists() and not list(own.into.glob("*.lock")) and other.gradebook.exists()
+    assert (
+        not own.gradebook.exists()
+        and not list(own.into.glob("*.lock"))
+        and other.gradebook.exists()
+    )
     assert "teacher" not in (own.into / "report.html").read_text()
     # And nothing of it is graded again.
     said = run(own, "grade", "--submitted", submitted, "--into", own.into, "--db", address)
@@ -181,7 +218,9 @@ def test_a_dry_run_writes_nothing(course, address):
     submitted = with_class(course, ["ada", "ben"])
     grade = ("grade", "--submitted", submitted, "--into", course.into, "--db", address)
     said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0 and "2 new, 0 gain, 0 lose. Nothing was written." in said.output, said.output
+    assert said.exit_code == 0 and "2 new, 0 gain, 0 lose. Nothing was written." in said.output, (
+        said.output
+    )
     assert contents(address) == {}
     assert run(course, *grade).exit_code == 0
     before = contents(address)
@@ -189,7 +228,9 @@ def test_a_dry_run_writes_nothing(course, address):
     hand_in(submitted, "ben", RIGHT, toy=course)
     hand_in(submitted, "eve", RIGHT, toy=course)
     said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0 and "Would grade 2 of 3: 1 new, 1 gain, 0 lose." in said.output, said.output
+    assert said.exit_code == 0 and "Would grade 2 of 3: 1 new, 1 gain, 0 lose." in said.output, (
+        said.output
+    )
     assert contents(address) == before
 
 
@@ -227,21 +268,28 @@ def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
 def test_a_connection_that_drops_is_made_again_and_nothing_is_lost(course, server, address):
     submitted = with_class(course)
     grading = begin(course, submitted, "--jobs", 1, "--db", address)
-    query = "SELECT pid, pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    query = (
+        "SELECT pid, pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND "
+        "granted"
+    )
     with stopped(grading, course):
         ((pid, done),) = server.sql(query)
         assert done
     # Whoever goes on holds the lock with another connection.
     until(
-        lambda: [own for (own,) in server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory'") if own != pid]
+        lambda: [
+            own
+            for (own,) in server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory'")
+            if own != pid
+        ]
     )
     out, _ = ended(grading)
     assert "Graded 6." in out
     found = graded(course)
     assert set(found) == set(CLASS) and not any(record.history for record in found.values())
-    assert {student: score for student, (score, _) in scores(replace(course, db=address)).items()} == {
-        student: record.score for student, record in found.items()
-    }
+    assert {
+        student: score for student, (score, _) in scores(replace(course, db=address)).items()
+    } == {student: record.score for student, record in found.items()}
 
 
 def test_a_server_that_is_gone_ends_the_command_which_goes_on_where_it_was(course, server, address):
@@ -272,24 +320,39 @@ def writer(toy, address, tmp_path):
 
 
 def outcome(points):
-    cells = {"check_add": CellResult(points, 4.0), "check_twice": CellResult(0.0, 2.0), "proof": CellResult(0.0, 3.0)}
+    cells = {
+        "check_add": CellResult(points, 4.0),
+        "check_twice": CellResult(0.0, 2.0),
+        "proof": CellResult(0.0, 3.0),
+    }
     return Outcome(Kind.WRONG, Message(""), [], [], cells, "")
 
 
-def test_what_was_written_before_the_connection_dropped_is_not_written_twice(writer, server, monkeypatch):
+def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
+    writer, server, monkeypatch
+):
     commit, drops = writer.gradebook.db.commit, []
 
     def commit_and_drop():
         commit()
         if not drops:  # the database has it all, and the answer is lost
-            drops.append(server.sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"))
+            drops.append(
+                server.sql(
+                    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+                )
+            )
             writer.gradebook.db.execute(text("SELECT 1"))
 
     monkeypatch.setattr(writer.gradebook.db, "commit", commit_and_drop)
     saved = writer.save("01-toy", "ada", outcome(3.0), None)
     assert drops and saved.standing.score == 3.0 and saved == writer.saved("01-toy", "ada")
     rows = contents(writer.course.db_url)
-    assert len(rows["submitted_assignment"]) == len(rows["submitted_notebook"]) == len(rows["student"]) == 1
+    assert (
+        len(rows["submitted_assignment"])
+        == len(rows["submitted_notebook"])
+        == len(rows["student"])
+        == 1
+    )
     assert len(rows["grade"]) == len({row.split(",")[0] for row in rows["grade"]})
 
 
@@ -302,7 +365,8 @@ def test_who_lost_the_lock_writes_nothing_more(writer, server, monkeypatch):
         )  # and takes it at once
         other.execute(f"SELECT pg_advisory_lock({locks.GRADEBOOK})")
         with pytest.raises(
-            UserError, match="dropped, and eve@grader2, process 7, since 10:15 UTC now grades into it"
+            UserError,
+            match="dropped, and eve@grader2, process 7, since 10:15 UTC now grades into it",
         ):
             writer.save("01-toy", "ada", outcome(3.0), None)
     assert contents(writer.course.db_url)["submitted_assignment"] == []
@@ -322,11 +386,15 @@ def test_who_it_is_fits_into_the_name_of_an_application(monkeypatch):
     monkeypatch.setattr(locks.getpass, "getuser", lambda: "o'neill-of-the-very-long-name")
     monkeypatch.setattr(locks.socket, "gethostname", lambda: "grader.cs.a-university.example")
     monkeypatch.setattr(locks.os, "getpid", lambda: 4194304)
-    assert locks.me().startswith("o?neill-of-t@grader.cs.a-univ, process 4194304, since ") and len(locks.me()) <= 63
+    assert (
+        locks.me().startswith("o?neill-of-t@grader.cs.a-univ, process 4194304, since ")
+        and len(locks.me()) <= 63
+    )
 
 
 def test_what_the_database_does_not_take_costs_nobody_else(writer):
-    with pytest.raises(gradebook.Refused, match="value too long for type character varying"):  # SQLite counts nothing
+    # SQLite counts nothing
+    with pytest.raises(gradebook.Refused, match="value too long for type character varying"):
         writer.save("01-toy", "x" * 140, outcome(3.0), None)
     with pytest.raises(gradebook.Refused, match="NUL"):
         writer.save("01-toy", "ben", outcome(3.0), None, comment=lambda saved: "\0")
@@ -350,31 +418,58 @@ REFUSALS = {
         "postgresql+psycopg://teacher:wr0ng@127.0.0.1:{port}/postgres",
         "authentication failed.*pgpass",
     ),
-    "no password": ("postgresql+psycopg://teacher@127.0.0.1:{port}/postgres", "no password supplied.*PGPASSWORD"),
+    "no password": (
+        "postgresql+psycopg://teacher@127.0.0.1:{port}/postgres",
+        "no password supplied.*PGPASSWORD",
+    ),
     "wrong in a query": (
         "postgresql+psycopg://teacher@127.0.0.1:{port}/postgres?password=wr0ng",
         "password=[*]{{3}}",
     ),
-    "no database": ("postgresql+psycopg://boss:wr0ng@/none?host={folder}&port={port}", "does not exist.*createdb"),
-    "no role": ("postgresql+psycopg://eve:wr0ng@/postgres?host={folder}&port={port}", "does not exist.*createuser"),
-    "no rights": ("postgresql+psycopg://nobody:wr0ng@/postgres?host={folder}&port={port}", "permission.*GRANT"),
-    "no server": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:1/x", "refused.*that the server is running"),
+    "no database": (
+        "postgresql+psycopg://boss:wr0ng@/none?host={folder}&port={port}",
+        "does not exist.*createdb",
+    ),
+    "no role": (
+        "postgresql+psycopg://eve:wr0ng@/postgres?host={folder}&port={port}",
+        "does not exist.*createuser",
+    ),
+    "no rights": (
+        "postgresql+psycopg://nobody:wr0ng@/postgres?host={folder}&port={port}",
+        "permission.*GRANT",
+    ),
+    "no server": (
+        "postgresql+psycopg://teacher:wr0ng@127.0.0.1:1/x",
+        "refused.*that the server is running",
+    ),
     "no host": ("postgresql+psycopg://teacher:wr0ng@none.invalid/x", "resolve host.*host name"),
-    "no port": ("postgresql+psycopg://teacher:wr0ng@127.0.0.1:http/x", "is not the URL of a database"),
+    "no port": (
+        "postgresql+psycopg://teacher:wr0ng@127.0.0.1:http/x",
+        "is not the URL of a database",
+    ),
     "no address": ("teacher:wr0ng@127.0.0.1", "[Pp]arse"),
     "no such database": ("postgres://teacher:wr0ng@127.0.0.1/x", "Can't load plugin"),
-    "no driver": ("postgresql+pg8000://teacher:wr0ng@127.0.0.1/x", r'needs the package pg8000.*"\.\[postgres\]"'),
+    "no driver": (
+        "postgresql+pg8000://teacher:wr0ng@127.0.0.1/x",
+        r'needs the package pg8000.*"\.\[postgres\]"',
+    ),
 }
 
 
 # A dry run needs no rights: where it sees no tables, nobody has a grade yet.
-ASKED = [(case, command) for case in REFUSALS for command in ("export", "grade --dry-run") if case != "no rights"]
+ASKED = [
+    (case, command)
+    for case in REFUSALS
+    for command in ("export", "grade --dry-run")
+    if case != "no rights"
+]
 
 
 @pytest.mark.parametrize(("case", "command"), [*ASKED, ("no rights", "report")])
 def test_a_refusal_is_one_line_without_the_password(toy, server, tmp_path, case, command):
     address, said = (
-        part.format(port=server.port, folder=server.folder) if "{" in part else part for part in REFUSALS[case]
+        part.format(port=server.port, folder=server.folder) if "{" in part else part
+        for part in REFUSALS[case]
     )
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     more = ["--submitted", tmp_path / "submitted"] if "grade" in command else []
@@ -386,7 +481,11 @@ def test_a_refusal_is_one_line_without_the_password(toy, server, tmp_path, case,
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_tables_of_another_nbgrader_are_told_from_ours(toy, tmp_path, kind, request):
-    url = request.getfixturevalue("address") if kind == "postgres" else f"sqlite:///{tmp_path}/gradebook.db"
+    url = (
+        request.getfixturevalue("address")
+        if kind == "postgres"
+        else f"sqlite:///{tmp_path}/gradebook.db"
+    )
     own = Course(root=toy.root, into=tmp_path, db=url)
     with gradebook.opened(own):
         pass
@@ -399,7 +498,10 @@ def test_tables_of_another_nbgrader_are_told_from_ours(toy, tmp_path, kind, requ
 
     say("UPDATE alembic_version SET version_num = '282d30a0218e'")
     mend = "name a new database" if kind == "postgres" else f"nbgrader db upgrade --db {url}"
-    for ask in (lambda: gradebook.rows(own), lambda: gradebook.copy(url, f"sqlite:///{tmp_path}/copy.db")):
+    for ask in (
+        lambda: gradebook.rows(own),
+        lambda: gradebook.copy(url, f"sqlite:///{tmp_path}/copy.db"),
+    ):
         with pytest.raises(UserError, match=f"older nbgrader.*{mend}"):
             ask()
     say("UPDATE alembic_version SET version_num = 'ffffffffffff'")
@@ -425,19 +527,25 @@ def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_p
     with pytest.raises(UserError, match=r"teacher:\*\*\*@.* already has grades"):
         gradebook.copy(course.db_url, address)
     gradebook.copy(address, f"sqlite:///{tmp_path}/back.db")
-    assert gradebook.rows(replace(course, db=f"sqlite:///{tmp_path}/back.db")) == gradebook.rows(course)
+    assert gradebook.rows(replace(course, db=f"sqlite:///{tmp_path}/back.db")) == gradebook.rows(
+        course
+    )
     with pytest.raises(UserError, match=r"cannot be copied.*Nothing was written"):
         gradebook.copy(course.db_url, address.replace("/book", "/none"))
 
 
-def test_the_ways_of_the_page_without_a_password_in_the_address(writer, server, tmp_path, monkeypatch):
+def test_the_ways_of_the_page_without_a_password_in_the_address(
+    writer, server, tmp_path, monkeypatch
+):
     writer.save("01-toy", "ada", outcome(3.0), None)
     name = writer.gradebook.engine.url.database
     passwords, services = tmp_path / ".pgpass", tmp_path / "services"
     quoted = SECRET.replace(":", "\\:")
     passwords.write_text(f"127.0.0.1:{server.port}:*:teacher:{quoted}\n")
     passwords.chmod(0o600)
-    services.write_text(f"[grades]\nhost=127.0.0.1\nport={server.port}\nuser=teacher\ndbname={name}\n")
+    services.write_text(
+        f"[grades]\nhost=127.0.0.1\nport={server.port}\nuser=teacher\ndbname={name}\n"
+    )
     monkeypatch.setenv("PGPASSFILE", str(passwords))
     monkeypatch.setenv("PGSERVICEFILE", str(services))
     address = f"postgresql+psycopg://teacher@127.0.0.1:{server.port}"
@@ -456,10 +564,14 @@ def test_the_ways_of_the_page_without_a_password_in_the_address(writer, server, 
 
 @pytest.fixture(scope="module")
 def configured(isolated, server, tmp_path_factory):
-    """A course whose nbgrader_config.py names a database; Ada's and Ben's submissions are graded."""
+    """A course whose nbgrader_config.py names a database; Ada's and Ben's submissions are
+    graded.
+    """
     server.sql("CREATE DATABASE configured OWNER teacher")
     address = server.url("configured", "teacher", SECRET)
-    made = toy_course(tmp_path_factory.mktemp("configured"), f"\nc.CourseDirectory.db_url = {address!r}\n")
+    made = toy_course(
+        tmp_path_factory.mktemp("configured"), f"\nc.CourseDirectory.db_url = {address!r}\n"
+    )
     release(made, made.sources()[0])
     for student in ("ada", "ben"):
         hand_in(made.submitted, student, RIGHT, toy=made, change=proved)
@@ -476,11 +588,16 @@ def proved(notebook):
 
 def test_the_configuration_names_the_database_of_the_class_alone(configured, server, tmp_path):
     assert configured.db_url == server.url("configured", "teacher", SECRET)
-    assert SECRET not in repr(replace(configured, db=configured.db_url)) and "staple" not in configured.database
+    assert (
+        SECRET not in repr(replace(configured, db=configured.db_url))
+        and "staple" not in configured.database
+    )
     assert set(scores(configured)) == {"ada", "ben"} and not configured.gradebook.exists()
     elsewhere = Course(root=configured.root, into=tmp_path)
     assert elsewhere.db_url == f"sqlite:///{tmp_path}/gradebook.db" and not elsewhere.has_gradebook
-    assert configured.has_gradebook and configured.config.CourseDirectory.db_url == configured.db_url
+    assert (
+        configured.has_gradebook and configured.config.CourseDirectory.db_url == configured.db_url
+    )
     said = run(configured, "grade", "--dry-run")
     assert said.exit_code == 0 and "Would grade 0 of 2" in said.output
 
@@ -495,7 +612,9 @@ def test_nbgraders_own_commands_use_it(configured):
 
     def nbgrader(*arguments):
         command = [sys.executable, "-m", "nbgrader", *map(str, arguments)]
-        done = subprocess.run(command, cwd=configured.root, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=configured.root, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout + done.stderr
 
@@ -522,7 +641,11 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
         page.goto(f"{site}login")
         page.locator("#password_input").fill(token)
         page.locator("#login_submit").click()
-        for path, shown in (("manage_assignments", "01-toy"), ("gradebook", "01-toy"), ("manage_students", "ben")):
+        for path, shown in (
+            ("manage_assignments", "01-toy"),
+            ("gradebook", "01-toy"),
+            ("manage_students", "ben"),
+        ):
             page.goto(f"{site}formgrader/{path}")
             page.get_by_text(shown, exact=False).first.wait_for()
         page.goto(f"{site}formgrader/gradebook/01-toy/01-toy")
@@ -531,7 +654,9 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
         page.get_by_text("01-toy").first.wait_for()
         page.goto(f"{site}formgrader/submissions/{number}/?index=0")
         page.wait_for_function("formgrader.grades?.loaded && formgrader.comments?.loaded")
-        with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT") as put:
+        with page.expect_response(
+            lambda r: "/api/grade/" in r.url and r.request.method == "PUT"
+        ) as put:
             page.locator("#proof").fill("2.5")
             page.keyboard.press("Tab")
         assert put.value.ok
@@ -543,10 +668,16 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("postgresql+psycopg://ada:a/b@c:d@host:5432/book", "postgresql+psycopg://ada:***@host:5432/book"),
+        (
+            "postgresql+psycopg://ada:a/b@c:d@host:5432/book",
+            "postgresql+psycopg://ada:***@host:5432/book",
+        ),
         ("postgresql+psycopg://ada@host:5432/book", "postgresql+psycopg://ada@host:5432/book"),
         ("postgresql+psycopg:///?service=grades", "postgresql+psycopg:///?service=grades"),
-        ("x://a@h/b?password=s%20e&sslpassword=t&port=1", "x://a@h/b?password=***&sslpassword=***&port=1"),
+        (
+            "x://a@h/b?password=s%20e&sslpassword=t&port=1",
+            "x://a@h/b?password=***&sslpassword=***&port=1",
+        ),
         ("ada:pass@word@host", "ada:***@host"),
         ("sqlite:////home/a@b:c/gradebook.db", "sqlite:////home/a@b:c/gradebook.db"),
     ],

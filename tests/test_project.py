@@ -1,4 +1,6 @@
-"""What the project says of itself is true: packages are declared and pinned, files are packed, the version is one."""
+"""What the project says of itself is true: packages are declared and pinned, files are packed,
+the version is one.
+"""
 
 import ast
 import fnmatch
@@ -33,7 +35,8 @@ USES = {
     "autograder": "grade",
     "book": "book",
     "benchmarks": "test",
-    "examples": "test",  # README's pictures; the sample class itself is made with what `grade` brings
+    # README's pictures; the sample class itself is made with what `grade` brings
+    "examples": "test",
     "tests": "test",
     ".ci": "test",
 }
@@ -73,7 +76,9 @@ def imported(folder):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module]
             for name in names:
-                found.setdefault(name.partition(".")[0], []).append(path.relative_to(ROOT).as_posix())
+                found.setdefault(name.partition(".")[0], []).append(
+                    path.relative_to(ROOT).as_posix()
+                )
     return found
 
 
@@ -124,12 +129,16 @@ def test_what_is_declared_is_pinned_within_its_bounds():
             continue
         assert name in pinned, f"{requirement.name} is not pinned. Run: make lock"
         (pin,) = pinned[name].specifier
-        assert pin.operator == "==" and pin.version in requirement.specifier, f"{pinned[name]}, but {requirement}"
+        assert pin.operator == "==" and pin.version in requirement.specifier, (
+            f"{pinned[name]}, but {requirement}"
+        )
 
 
 def test_a_group_brings_all_that_its_use_needs_and_no_more():
     assert declared("dependencies") < declared("grade") < declared("book") < declared("test")
-    assert "sphinx" in declared("book") and not {"sphinx", "jupyter-book", "docutils"} & declared("grade")
+    assert "sphinx" in declared("book") and not {"sphinx", "jupyter-book", "docutils"} & declared(
+        "grade"
+    )
     assert "pytest" not in declared("book") and "nbgrader" not in declared("dependencies")
 
 
@@ -137,7 +146,9 @@ def test_what_the_course_installs_is_what_it_uses():
     """Tools of tests and linters are pinned by themselves, and nothing is pinned twice."""
     course, beyond = pins("requirements.txt"), pins("requirements-test.txt")
     assert declared("book") <= set(course) | {normal(PROJECT["name"])}
-    assert {"pytest", "mypy", "ruff", "playwright", "hypothesis"} <= set(beyond) and not set(course) & set(beyond)
+    assert {"pytest", "mypy", "ruff", "playwright", "hypothesis"} <= set(beyond) and not set(
+        course
+    ) & set(beyond)
 
 
 def test_the_lock_names_no_place_to_fetch_from():
@@ -167,7 +178,9 @@ def test_changes_are_filed_where_they_are_found():
             place = path.relative_to(ROOT / "changelog.d")
             assert place.parent.as_posix().removeprefix(".") in people, place
             assert path.name.split(".")[-2:] in [[kind, "md"] for kind in kinds], place
-            assert path.read_text(encoding="utf-8").startswith("- ") or path.name.endswith(".note.md"), place
+            assert path.read_text(encoding="utf-8").startswith("- ") or path.name.endswith(
+                ".note.md"
+            ), place
     draft = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9.9"]
     shown = subprocess.run(draft, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for path in (ROOT / "changelog.d").rglob("*.*.md"):
@@ -182,7 +195,9 @@ def wheel(tmp_path_factory):
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    shutil.copytree(ROOT / "autograder", copy / "autograder", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "autograder", copy / "autograder", ignore=shutil.ignore_patterns("__pycache__")
+    )
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(place), str(copy)], check=True)
     (built,) = place.glob("*.whl")
@@ -204,10 +219,20 @@ def test_a_wheel_has_every_file_of_the_package(wheel):
 @pytest.mark.long
 @pytest.mark.usefixtures("isolated")
 def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
-    """In an empty environment, with what it says that grading needs, and away from this checkout."""
+    """In an empty environment, with what it says that grading needs, and away from this
+    checkout.
+    """
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "requirements.txt")]
+    install = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        str(ROOT / "requirements.txt"),
+    ]
     subprocess.run([*install, f"{wheel}[grade]"], check=True)
     course = tmp_path / "course"
     course.mkdir()
@@ -221,7 +246,9 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
         return done.stdout
 
     where = [python, "-c", "import autograder; print(autograder.__file__)"]
-    found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
     assert Path(found.stdout.strip()).is_relative_to(tmp_path / "venv")
     run("new", "01-mine")
     run("release")
@@ -230,14 +257,22 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
     shutil.copytree(released.parent, handed_in)
     assert "0 of" in run("check", str(released))
     assert "ada" in run("grade")
-    assert (course / "gradebook.db").exists() and (course / "feedback" / "ada" / "01-mine" / "01-mine.html").exists()
+    assert (course / "gradebook.db").exists() and (
+        course / "feedback" / "ada" / "01-mine" / "01-mine.html"
+    ).exists()
 
 
 def test_uv_knows_what_torch_needs():
     """Its CUDA packages alone are left out of the lock."""
     (told,) = PYPROJECT["tool"]["uv"]["dependency-metadata"]
-    needs = [own for own in map(Requirement, importlib.metadata.requires("torch")) if "extra" not in str(own.marker)]
-    names = {normal(own.name) for own in needs if not own.name.startswith(("nvidia-", "cuda-", "triton"))}
+    needs = [
+        own
+        for own in map(Requirement, importlib.metadata.requires("torch"))
+        if "extra" not in str(own.marker)
+    ]
+    names = {
+        normal(own.name) for own in needs if not own.name.startswith(("nvidia-", "cuda-", "triton"))
+    }
     assert names == set(told["requires-dist"])
 
 
@@ -265,7 +300,9 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
     assert "nbgrader, nh3, pyseccomp" in lacking.found and ".[grade]" in lacking.note
     assert without("sphinx", "pytest")["To build the book"].state == "optional"
     assert without("numpy")["To read and solve"].state == "missing"
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.26.4" if name == "numpy" else version(name))
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "1.26.4" if name == "numpy" else version(name)
+    )
     old = next(finding for finding in doctor.packages() if finding.what == "To read and solve")
     assert (old.state, old.found) == ("missing", "without numpy>=2 (found 1.26.4)")
 
@@ -281,20 +318,28 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
 def test_doctor_tells_of_a_python_that_is_not_tried(monkeypatch, version, state, note):
     monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=version, platform="linux"))
     finding = next(doctor._python())
-    assert finding.state == state and finding.note.startswith(note) and bool(finding.note) == bool(note)
+    assert (
+        finding.state == state
+        and finding.note.startswith(note)
+        and bool(finding.note) == bool(note)
+    )
 
 
 def seams():
     """Return the rows of the table of seams in the engine's README."""
     text = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
     table = text.partition("\n## Where we reach inside other libraries\n")[2].partition("\n## ")[0]
-    return [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    return [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][
+        1:
+    ]
 
 
 def reaches():
-    """Yield where code imports, uses or replaces what a library keeps to itself: file, line and text.
+    """Yield where code imports, uses or replaces what a library keeps to itself: file, line and
+    text.
 
-    A name that some code here defines is taken for that one. Some names begin with `_` and are documented.
+    A name that some code here defines is taken for that one. Some names begin with `_` and are
+    documented.
     """
     code = [path for folder in ("autograder", "book", "benchmarks") for path in sources(folder)]
     trees = {path: list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in code}
@@ -318,9 +363,13 @@ def reaches():
                     ground = ground.func if isinstance(ground, ast.Call) else ground.value
                 name = getattr(ground, "id", "")
                 private = (
-                    re.match("_[a-zA-Z]", node.attr) and node.attr not in own and foreign.get(name, name != "self")
+                    re.match("_[a-zA-Z]", node.attr)
+                    and node.attr not in own
+                    and foreign.get(name, name != "self")
                 )
-                if private or (isinstance(node.ctx, ast.Store) and foreign.get(name) and name != "sys"):
+                if private or (
+                    isinstance(node.ctx, ast.Store) and foreign.get(name) and name != "sys"
+                ):
                     yield path, node.lineno, ast.unparse(node)
 
 
@@ -330,16 +379,23 @@ def test_each_seam_is_in_the_table_and_has_a_test():
     for path, line, text in reaches():
         name = path.relative_to(ROOT).as_posix()
         listing = f"`{name.removeprefix('autograder/')}`" in listed
-        assert listing, f"{name}:{line}: {text} needs a row in autograder/README.md, or a public way"
+        assert listing, (
+            f"{name}:{line}: {text} needs a row in autograder/README.md, or a public way"
+        )
     for library, _, where, _, tests in rows:
         name, version = library.rsplit(" ", 1)
         if name != "Python":
-            assert versions[normal(name)] == f"=={version}", f"{library}: try the new version, then change the row"
+            assert versions[normal(name)] == f"=={version}", (
+                f"{library}: try the new version, then change the row"
+            )
         for file in re.findall(r"`([\w./-]+\.(?:py|js|md))`", where):
             assert (ROOT / file).exists() or (ROOT / "autograder" / file).exists(), file
         assert tests.startswith("`test_")
         for file, test in re.findall(r"`(test_\w+)::(test_\w+)`", tests):
-            assert f"def {test}(" in (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8"), (file, test)
+            assert f"def {test}(" in (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8"), (
+                file,
+                test,
+            )
 
 
 # Files that a README names, and that only a build, a grader or another program makes.
@@ -347,21 +403,37 @@ MADE = re.compile(
     r"_build/.*|(submitted|autograded|feedback)/.*|.*\.zh\.ipynb|checking\.zip|grade\.json|gradebook\.db|grades\.csv"
     r"|report\.html|revealed\.json|deadlines\.toml|exercise\.json|nbextension/index\.js"
 )
-PATH = re.compile(r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)")
-PLACEHOLDER = re.compile(r"\b(?:NN|13)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]")
+PATH = re.compile(
+    r"(?<!`)`([\w.*/-]+(?:/|\.(?:css|csv|db|html|ipynb|js|json|md|po|py|toml|txt|yml|zip)))`(?!`)"
+)
+PLACEHOLDER = re.compile(
+    r"\b(?:NN|13)-name\b|\b(?:NAME|KIND|LANGUAGE|PEOPLE)\b|(?<=[_/])name\b|[*]"
+)
 
 
 def tracked():
     """Return the files of the project, relative to its root."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     return list(
-        map(Path, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+        map(
+            Path,
+            subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout.splitlines(),
+        )
     )
 
 
 def readmes():
-    """Return the texts for developers, relative to the root: each README, and CONTRIBUTING and SECURITY."""
-    paths = [*ROOT.glob("README.md"), *ROOT.glob("[a-z]*/README.md"), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    """Return the texts for developers, relative to the root: each README, and CONTRIBUTING and
+    SECURITY.
+    """
+    paths = [
+        *ROOT.glob("README.md"),
+        *ROOT.glob("[a-z]*/README.md"),
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+    ]
     return [path.relative_to(ROOT) for path in paths]
 
 
@@ -371,7 +443,9 @@ def test_each_path_that_a_readme_names_exists(readme):
     if not (ROOT / ".git").exists():
         absent("no git here: which files belong to the project is not known")
     files = tracked()
-    names = {str(place) for file in files for place in (file, *(f"{folder}/" for folder in file.parents))}
+    names = {
+        str(place) for file in files for place in (file, *(f"{folder}/" for folder in file.parents))
+    }
     ends = sorted(f"/{name}" for name in names)
     missing = []
     for name in PATH.findall((ROOT / readme).read_text(encoding="utf-8")):
@@ -390,4 +464,6 @@ def test_each_module_that_a_folder_is_said_to_have_is_there():
         for names in re.findall(r"\(((?:`\w+`(?:, )?)+)\)", row)
         for name in re.findall(r"`(\w+)`", names)
     ]
-    assert len(modules) > 40 and not [path for path in modules if not (ROOT / "autograder" / path).is_file()]
+    assert len(modules) > 40 and not [
+        path for path in modules if not (ROOT / "autograder" / path).is_file()
+    ]

@@ -1,4 +1,6 @@
-"""Where people are: which Pythons CI finds, what it installs in them, and what an ordinary user gets."""
+"""Where people are: which Pythons CI finds, what it installs in them, and what an ordinary user
+gets.
+"""
 
 import importlib.util
 import json
@@ -38,7 +40,9 @@ def script(folder, name, text):
 
 
 def test_a_python_is_found_where_it_runs(tmp_path):
-    """A shim of a version that is not active, or one of another version, is passed over for the next."""
+    """A shim of a version that is not active, or one of another version, is passed over for the
+    next.
+    """
     shims, real = tmp_path / "shims", tmp_path / "real"
     script(shims, f"python{OWN}", "exit 127")
     script(shims, "python3.12" if OWN != "3.12" else "python3.13", f'exec "{sys.executable}" "$@"')
@@ -53,7 +57,9 @@ def test_pyenvs_pythons_are_looked_at_the_newest_first(tmp_path, monkeypatch):
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     monkeypatch.setenv("PATH", "/usr/bin::relative")
     found = [path.parent.name if isinstance(path, Path) else path for path in ci.places()]
-    assert found[0] == "/usr/bin" and found.index("3.12.10") < found.index("3.12.9") < found.index("3.9.1")
+    assert found[0] == "/usr/bin" and found.index("3.12.10") < found.index("3.12.9") < found.index(
+        "3.9.1"
+    )
 
 
 def test_the_promised_pythons_are_the_same_everywhere():
@@ -84,15 +90,24 @@ def test_each_other_python_solves_the_exercises(found, newcomer, newest, least):
     assert [own[1] for own in made if own[0] == ci.as_newcomer] == newcomer
     students = [own[1:] for own in made if own[0] == ci.as_student]
     assert [path for path, constraints, _ in students if not constraints] == newest
-    assert [(path, constraints) for path, constraints, _ in students if constraints] == [(least, ci.least())]
+    assert [(path, constraints) for path, constraints, _ in students if constraints] == [
+        (least, ci.least())
+    ]
     missing = [version for version in ci.promised() if version not in found]
     assert [own[1] for own in made if own[0] == ci.as_promised] == missing
-    turns = [own for turn in range(47, 59) for own in ci.parts(found, "3.11", turn) if own[0] != ci.as_promised]
+    turns = [
+        own
+        for turn in range(47, 59)
+        for own in ci.parts(found, "3.11", turn)
+        if own[0] != ci.as_promised
+    ]
     assert sorted(map(str, turns)) == sorted(str(own) for own in made if own[0] != ci.as_promised)
 
 
 def test_what_fails_is_shown_and_counts(tmp_path, capsys):
-    assert ci.run("good", tmp_path, ["sh", "-c", "echo linux x86_64, Python 3.12.1, and more; echo not this"])
+    assert ci.run(
+        "good", tmp_path, ["sh", "-c", "echo linux x86_64, Python 3.12.1, and more; echo not this"]
+    )
     assert not ci.run("bad", tmp_path, ["sh", "-c", "echo why; exit 3"], ["sh", "-c", "echo never"])
     said = capsys.readouterr().out
     assert "good: fine" in said and "Python 3.12.1, and more" in said and "not this" not in said
@@ -100,9 +115,14 @@ def test_what_fails_is_shown_and_counts(tmp_path, capsys):
 
 
 def checked(*waiting, points=2.0):
-    """Return a notebook with one check cell, worth 4 points, of which results wait: (what for, the reason)."""
+    """Return a notebook with one check cell, worth 4 points, of which results wait: (what for,
+    the reason).
+    """
     results = [{"status": "unverified", "on": on, "message": why} for on, why in waiting]
-    data = {"text/plain": "", student.REPORT: {"results": [{"status": "passed", "on": "", "message": ""}, *results]}}
+    data = {
+        "text/plain": "",
+        student.REPORT: {"results": [{"status": "passed", "on": "", "message": ""}, *results]},
+    }
     outputs = [
         nbformat.v4.new_output("display_data", data=data),
         nbformat.v4.new_output("execute_result", data={"text/plain": str(points)}),
@@ -129,14 +149,23 @@ def test_what_waits_without_need_is_a_fault(tmp_path, monkeypatch, lacking, wait
     made = iter([checked(points=0.0), checked(*waiting)])
     monkeypatch.setattr(student, "executed", lambda notebook, own: next(made))
     found = student.faults(folder, "", lacking)
-    assert len(found) == len(faults) and all(said in line for said, line in zip(faults, found, strict=True))
+    assert len(found) == len(faults) and all(
+        said in line for said, line in zip(faults, found, strict=True)
+    )
 
 
 def test_exercises_without_their_archives_are_one_line(tmp_path, capsys):
-    assert student.main(tmp_path, tmp_path) == 1 and "python course.py release" in capsys.readouterr().out
+    assert (
+        student.main(tmp_path, tmp_path) == 1
+        and "python course.py release" in capsys.readouterr().out
+    )
 
 
-PINS = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.M))
+PINS = dict(
+    re.findall(
+        r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.M
+    )
+)
 
 
 def table():
@@ -151,7 +180,9 @@ def table():
 def test_readmes_table_has_the_versions_that_are_declared_and_pinned(name):
     tried, promised, _ = table()[name]
     groups = [ci.PROJECT["dependencies"], *ci.PROJECT["optional-dependencies"].values()]
-    declared = {own.name: own.specifier for group in groups for own in map(Requirement, group)}[name.lower()]
+    declared = {own.name: own.specifier for group in groups for own in map(Requirement, group)}[
+        name.lower()
+    ]
     bounds = {each.operator: each.version for each in declared}
     assert f"**{PINS[name.lower()]}**" in tried
     assert promised == f"from {bounds['>=']}" + (f", before {bounds['<']}" if "<" in bounds else "")
@@ -166,13 +197,20 @@ def test_readmes_table_has_the_pythons_that_are_promised():
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to be another user")
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to be another user"
+)
 def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
-    """From nothing, with the system's own Python, in an odd folder; `.ci/pythons.py` builds the book in one."""
+    """From nothing, with the system's own Python, in an odd folder; `.ci/pythons.py` builds the
+    book in one.
+    """
     python, owner = Path("/usr/bin/python3"), pwd.getpwnam("nobody")
     said = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
     if said.returncode or ci.numbers(said.stdout)[:2] < ci.numbers(ci.promised()[0]):
-        reason = f"{python} is too old, or has no venv module (Debian: apt install python3-venv): {said.stdout}"
+        reason = (
+            f"{python} is too old, or has no venv module (Debian: apt install python3-venv): "
+            f"{said.stdout}"
+        )
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
         Path(place).chmod(0o755)
@@ -180,16 +218,39 @@ def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
         home.mkdir()
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
         subprocess.run(["chown", "-R", f"{owner.pw_uid}:{owner.pw_gid}", folder, home], check=True)
-        ours = ("LC_", "LANG", "PYTHON", "PYTEST", "XDG_", "TRITON", "OMP_", "VIRTUAL_ENV", "TESTS_OF")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        environment |= {"HOME": str(home), "TMPDIR": str(home), "LANG": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+        ours = (
+            "LC_",
+            "LANG",
+            "PYTHON",
+            "PYTEST",
+            "XDG_",
+            "TRITON",
+            "OMP_",
+            "VIRTUAL_ENV",
+            "TESTS_OF",
+        )
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(ours)
+        }
+        environment |= {
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "LANG": "C",
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+        }
         user = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
         command = [*user, python, "course.py", "sample"]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8")
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8"
+        )
         shown = done.stdout[-5000:] + done.stderr[-5000:]
         assert done.returncode == 0, shown
-        assert re.search(rf"^Python {re.escape(said.stdout.strip())} \({python}\)\.$", done.stdout, re.M), shown
+        assert re.search(
+            rf"^Python {re.escape(said.stdout.strip())} \({python}\)\.$", done.stdout, re.M
+        ), shown
         phases = re.findall(r"^(\w+) +\d+\.\d s$", done.stdout, re.M)
         assert phases == ["install", "release", "sample"], shown
-        assert not re.search(r"Traceback|WARNING|without a sandbox", done.stdout + done.stderr), shown
+        assert not re.search(r"Traceback|WARNING|without a sandbox", done.stdout + done.stderr), (
+            shown
+        )
         assert (folder / "_build" / "sample" / "report.html").stat().st_uid == owner.pw_uid

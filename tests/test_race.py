@@ -1,4 +1,6 @@
-"""A race over a class: who takes part, what is counted or timed, the ranking, and entrants that cheat or die."""
+"""A race over a class: who takes part, what is counted or timed, the ranking, and entrants that
+cheat or die.
+"""
 
 import copy
 import csv
@@ -32,7 +34,8 @@ SMALL = {
     "torch.randn(1, 16, n, 64)": "torch.randn(1, 1, n, 16)",
     "[1024, 4096, 8192]": "[32]",
 }
-# In the race alone, a function finds itself called by one of these functions of the guest's program.
+# In the race alone, a function finds itself called by one of these functions of the guest's
+# program.
 CALLED_BY = """
 
 import os
@@ -79,7 +82,9 @@ def course(tmp_path_factory):
 
 
 def write_class(course):
-    """Write what eight students handed in, and their records: all but two have one with all points so far."""
+    """Write what eight students handed in, and their records: all but two have one with all
+    points so far.
+    """
     answers = AnswerCells(
         ROOT / "solutions" / NAME, nbformat.read(course.exercises([NAME])[0].notebook, as_version=4)
     )
@@ -96,12 +101,17 @@ def write_class(course):
         "emil": (forward, both),
         "fritz": (forward, both),
         "grit": (forward + nonsense, both),
-        "hugo": (forward + CALLED_BY.format(act="os._exit(3) if BLOCK == 32 else time.sleep(99)"), both),
+        "hugo": (
+            forward + CALLED_BY.format(act="os._exit(3) if BLOCK == 32 else time.sleep(99)"),
+            both,
+        ),
     }.items():
         notebook = copy.deepcopy(answers.released)
         written = dict(zip((FORWARD, BOTH), cells, strict=True))
         for cell in notebook.cells:
-            cell.source = written.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
+            cell.source = written.get(
+                cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source
+            )
         folder = course.submitted / student / NAME
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / f"{NAME}.ipynb")
@@ -120,7 +130,8 @@ def write_record(course, student, digest, lost=0.0):
         "check_MultiHeadLayer": CellResult(0.0, 8.0, subject="MultiHeadLayer"),
     }
     record = Record(
-        student, NAME, digest, "v1", 1, True, "2026-11-27T09:30:00+00:00", Kind.WRONG, Message(""), [], [], cells,
+        student, NAME, digest, "v1", 1, True, "2026-11-27T09:30:00+00:00", Kind.WRONG, Message(""),
+        [], [], cells,
         14.6 - lost, 24.0,
     )  # fmt: skip
     path = course.graded(student, NAME).record
@@ -137,7 +148,11 @@ def run(course, *arguments):
     command = [sys.executable, "-m", "autograder", "race", *arguments, "--course", str(course.root)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     done = subprocess.run(
-        [*command, "--into", str(course.into)], cwd=course.root, env=environment, capture_output=True, text=True
+        [*command, "--into", str(course.into)],
+        cwd=course.root,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -153,17 +168,24 @@ def raced(isolated, course):
 
 
 def test_a_class_is_ranked_by_the_bytes_that_its_kernels_move(raced, course):
-    """Boris's kernel reads tiles that are masked anyway; the course's own is like ada's, and shares her place."""
+    """Boris's kernel reads tiles that are masked anyway; the course's own is like ada's, and
+    shares her place.
+    """
     best = [row for row in rows(course) if row["best"] == "1" and row["n"] == "64"]
     assert [(row["rank"], row["entrant"], row["is_course"]) for row in best[::2]] == [
         ("1", "ada", "0"), ("1", race.COURSE, "1"), ("3", "boris", "0"),
     ]  # fmt: skip
-    # One program with a tile of 64 x 16 numbers of 2 bytes for each of q, k and v; it also stores 64 float32.
+    # One program with a tile of 64 x 16 numbers of 2 bytes for each of q, k and v; it also stores
+    # 64 float32.
     assert {name: int(best[0][name]) for name in race.COUNTS} == {
         "launches": 1, "programs": 1, "loaded": 3 * 2048, "stored": 2048 + 256, "products": 2,
     }  # fmt: skip
     smaller = next(row for row in rows(course) if row["BLOCK"] == "32" and row["n"] == "64")
-    assert (smaller["programs"], smaller["products"], smaller["loaded"]) == ("2", "6", str(2048 + 2 * 3 * 1024))
+    assert (smaller["programs"], smaller["products"], smaller["loaded"]) == (
+        "2",
+        "6",
+        str(2048 + 2 * 3 * 1024),
+    )
     assert "nothing was timed" in raced and "Nothing was timed" in page(course)
 
 
@@ -173,25 +195,36 @@ def page(course):
 
 @pytest.mark.parametrize("name", [race.COURSE, "The Course’s Own", "the course's\u200b own "])
 def test_a_student_who_takes_the_name_of_the_courses_own_is_marked(name):
-    assert race._name_of(name).lower().rstrip().endswith("own (a student)") and race._name_of("ada") == "ada"
+    assert (
+        race._name_of(name).lower().rstrip().endswith("own (a student)")
+        and race._name_of("ada") == "ada"
+    )
 
 
 def test_each_student_who_is_left_out_is_named_with_the_reason(raced, course):
     reasons = {row["entrant"]: row["reason"] for row in rows(course) if not row["rank"]}
     assert reasons.keys() == {"chen", "dora", "emil", "fritz", "grit", "hugo"}
-    assert reasons["chen"].startswith(f"Checked again on this machine: {FORWARD} lost points: likely cause: ")
+    assert reasons["chen"].startswith(
+        f"Checked again on this machine: {FORWARD} lost points: likely cause: "
+    )
     assert reasons["dora"].startswith(f"{FORWARD} lost points")
     assert reasons["emil"] == "It has changed since it was graded; grade it again first."
     assert reasons["fritz"] == "It has no grade yet."
     assert reasons["grit"] == "With BLOCK = 32: Its counts are not all whole numbers."
-    assert reasons["hugo"].startswith("With BLOCK = 32: Its process was stopped: it ended Python, with exit status 3")
+    assert reasons["hugo"].startswith(
+        "With BLOCK = 32: Its process was stopped: it ended Python, with exit status 3"
+    )
     for student in reasons:
         assert student in raced and f">{student}<" in page(course)
 
 
 def test_a_race_changes_no_grade(raced, course):
     assert not course.gradebook.exists() and not course.feedback.exists()
-    assert sorted(path.name for path in course.into.iterdir()) == ["autograded", "race.csv", "race.html"]
+    assert sorted(path.name for path in course.into.iterdir()) == [
+        "autograded",
+        "race.csv",
+        "race.html",
+    ]
 
 
 class Chosen(race.Contest):
@@ -213,8 +246,12 @@ def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_
     contest.isolate()
     (boris,) = [entrant for entrant in contest.entrants if entrant.name == "boris"]
     notebook = nbformat.reads(boris.unit.data.decode(), as_version=4)
-    (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == BOTH]
-    cell.source += "\n\nimport itertools, time\ntime.perf_counter = itertools.count(0.0, 1e6).__next__"
+    (cell,) = [
+        cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == BOTH
+    ]
+    cell.source += (
+        "\n\nimport itertools, time\ntime.perf_counter = itertools.count(0.0, 1e6).__next__"
+    )
     boris.unit.data = nbformat.writes(notebook).encode()
     with contest:
         done = list(contest.run())
@@ -226,16 +263,24 @@ def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_
     assert own.score == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
     assert own.lap.conditions["slowed_by"] == ["power cap"]
     reasons = {left.student: left.reason for left in contest.left_out}
-    assert reasons["boris"] == "With BLOCK = 32: Its times are not all between 0.001 and 1e+06 milliseconds."
+    assert (
+        reasons["boris"] == "With BLOCK = 32: Its times are not all between 0.001 and 1e+06 "
+        "milliseconds."
+    )
     race.write_page(contest, tmp_path / "race.html")
     race.write_csv(contest, tmp_path / "race.csv")
     text = (tmp_path / "race.html").read_text(encoding="utf-8")
-    assert "1980 MHz, up to 45 °C and 211 W, slowed by power cap" in text and "Nothing was timed" not in text
+    assert (
+        "1980 MHz, up to 45 °C and 211 W, slowed by power cap" in text
+        and "Nothing was timed" not in text
+    )
     assert "rival_milliseconds" in (tmp_path / "race.csv").read_text(encoding="utf-8")
 
 
 def test_on_a_gpu_events_are_read_after_all_calls_and_the_cache_is_cleared(monkeypatch):
-    """The calls of two functions take turns, each between two events, after a write to a cache's worth of memory."""
+    """The calls of two functions take turns, each between two events, after a write to a cache's
+    worth of memory.
+    """
     order = []
 
     class Event:
@@ -260,7 +305,9 @@ def test_on_a_gpu_events_are_read_after_all_calls_and_the_cache_is_cleared(monke
     times = laps_in_guest._in_turn(runs, "cuda")
     assert times == [[2.0] * laps_in_guest.LEAST] * 2
     turn = ["clear", "event", "own", "event", "clear", "event", "rival", "event"]
-    assert order[-1 - len(turn) * laps_in_guest.LEAST :] == turn * laps_in_guest.LEAST + ["synchronize"]
+    assert order[-1 - len(turn) * laps_in_guest.LEAST :] == turn * laps_in_guest.LEAST + [
+        "synchronize"
+    ]
 
 
 def test_kernels_are_timed_where_guests_can_use_a_gpu(course, monkeypatch):
@@ -268,12 +315,18 @@ def test_kernels_are_timed_where_guests_can_use_a_gpu(course, monkeypatch):
     works = {"gpu": "", "triton": "", "bf16": ""}
 
     def mode(**faults):
-        return race.mode_of(WorkerConfig(str(course.root), (NAME,), Limits(), faults=tuple((works | faults).items())))
+        return race.mode_of(
+            WorkerConfig(
+                str(course.root), (NAME,), Limits(), faults=tuple((works | faults).items())
+            )
+        )
 
     assert mode() == laps.Mode("cuda", "bfloat16", timed=True)
     assert mode(bf16="PTXASError") == laps.Mode("cuda", "float16", timed=True)
     assert mode(gpu="no device", bf16="no device") == laps.Mode("cpu", "float16", timed=False)
-    with pytest.raises(UserError, match="No kernel can run here, so there is no race: gcc ended with status 1"):
+    with pytest.raises(
+        UserError, match="No kernel can run here, so there is no race: gcc ended with status 1"
+    ):
         mode(triton="gcc ended with status 1")
 
 
@@ -298,7 +351,14 @@ def test_times_are_bounded_numbers(answer, reason):
 def test_counts_are_whole_numbers_of_kernels_that_do_the_work():
     right = dict.fromkeys(laps_in_guest.COUNTED, 100)
     assert laps._counts(right, 100, 100) == right
-    wrong = ({"more": 1}, {"loaded": 99}, {"stored": 99}, {"programs": -1}, {"products": 2**60}, {"launches": True})
+    wrong = (
+        {"more": 1},
+        {"loaded": 99},
+        {"stored": 99},
+        {"programs": -1},
+        {"products": 2**60},
+        {"launches": True},
+    )
     for said in ({}, [], *[right | one for one in wrong]):
         with pytest.raises(laps.Dropped):
             laps._counts(said, 100, 100)
@@ -315,15 +375,29 @@ RIGHT = {
     [
         (lambda found: tuple(found), "^Its results could not be read.$"),
         (lambda found: found[:-1], "^Its results could not be read.$"),
-        (lambda found: [None, *found[1:]], f"^It returned no tensor .* for the output of {FORWARD}.$"),
+        (
+            lambda found: [None, *found[1:]],
+            f"^It returned no tensor .* for the output of {FORWARD}.$",
+        ),
         (lambda found: [*found[:3], found[3].T], "right shape for the gradient of input 2.$"),
-        (lambda found: [*found[:3], found[3].double()], "right shape for the gradient of input 2.$"),
-        (lambda found: [found[0], 1.1 * found[1], *found[2:]], f"^The output of {BOTH} is wrong, by 0.1 of its"),
-        (lambda found: [*found[:2], found[2] / 0, found[3]], "^The gradient of input 1 is wrong, by (nan|inf) "),
+        (
+            lambda found: [*found[:3], found[3].double()],
+            "right shape for the gradient of input 2.$",
+        ),
+        (
+            lambda found: [found[0], 1.1 * found[1], *found[2:]],
+            f"^The output of {BOTH} is wrong, by 0.1 of its",
+        ),
+        (
+            lambda found: [*found[:2], found[2] / 0, found[3]],
+            "^The gradient of input 1 is wrong, by (nan|inf) ",
+        ),
     ],
 )
 def test_results_are_compared_before_anything_is_measured(change, reason):
-    """The judge computes what is right, and takes nothing else than a list of float32 tensors of these shapes."""
+    """The judge computes what is right, and takes nothing else than a list of float32 tensors of
+    these shapes.
+    """
     asked = SimpleNamespace(functions=[FORWARD, BOTH], counted=[8])
     mode = laps.Mode("cpu", "float16", timed=False)
 
@@ -342,7 +416,11 @@ def test_results_are_compared_before_anything_is_measured(change, reason):
 def test_a_name_that_is_no_function_ends_the_lap():
     asked = SimpleNamespace(functions=[FORWARD, BOTH])
     with pytest.raises(laps.Dropped, match=f"^{FORWARD} is not a function.$"):
-        laps._Kernels(SimpleNamespace(find=lambda name, missing: 3), asked, laps.Mode("cpu", "float16", timed=False))
+        laps._Kernels(
+            SimpleNamespace(find=lambda name, missing: 3),
+            asked,
+            laps.Mode("cpu", "float16", timed=False),
+        )
 
 
 @pytest.mark.slow
@@ -350,7 +428,8 @@ def test_what_stops_a_race_is_one_line(course, tmp_path):
     status, printed, said = run(course, "01-qkv")
     assert (status, printed) == (1, "")
     assert said == (
-        "Error: 01-qkv has no kernels to race: its exercise.toml has no [race]. Exercises with one: 11-gpu.\n"
+        "Error: 01-qkv has no kernels to race: its exercise.toml has no [race]. Exercises with "
+        "one: 11-gpu.\n"
     )
     (own,) = course.exercises([NAME])
     with pytest.raises(UserError, match=r"There is no folder .*nowhere"):
@@ -362,6 +441,7 @@ def test_what_stops_a_race_is_one_line(course, tmp_path):
         race.Contest(ungraded, own, course.submitted)
     write_record(ungraded, "dora", "another")
     with pytest.raises(
-        UserError, match=r"No submission of 11-gpu can take part. ada: It has no grade yet. .*And 5 more."
+        UserError,
+        match=r"No submission of 11-gpu can take part. ada: It has no grade yet. .*And " r"5 more.",
     ):
         race.Contest(ungraded, own, course.submitted)

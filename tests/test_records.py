@@ -23,7 +23,9 @@ import records  # noqa: E402
 import run_pages  # noqa: E402
 
 PAGES = [
-    page for page in run_pages.pages() if re.search(rf"^:?tags: .*\b{records.TAG}\b", page.read_text("utf8"), re.M)
+    page
+    for page in run_pages.pages()
+    if re.search(rf"^:?tags: .*\b{records.TAG}\b", page.read_text("utf8"), re.M)
 ]
 
 
@@ -31,7 +33,9 @@ def notebook(*cells):
     """A notebook of cells of code: each a text, or a text and its tags."""
     made = [cell if isinstance(cell, tuple) else (cell,) for cell in cells]
     return nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)}) for code, *tags in made]
+        cells=[
+            nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)}) for code, *tags in made
+        ]
     )
 
 
@@ -81,7 +85,9 @@ def test_a_value_comes_back_as_it_was(value):
     assert same(records.decoded(json.loads(json.dumps(records.encoded(value)))), value)
 
 
-@pytest.mark.parametrize("many", [np.array, torch.DoubleTensor, list], ids=["numpy", "torch", "list"])
+@pytest.mark.parametrize(
+    "many", [np.array, torch.DoubleTensor, list], ids=["numpy", "torch", "list"]
+)
 def test_many_floats_of_64_bits_keep_32(many):
     """They take half the room, and come back as the type that they were."""
     value = many([1 / number for number in range(1, 999)])
@@ -92,7 +98,9 @@ def test_many_floats_of_64_bits_keep_32(many):
 
 
 def test_what_the_chapter_has_is_kept_once(tmp_path):
-    """A large value of another page of the chapter; it stays when the first page's record gets another one."""
+    """A large value of another page of the chapter; it stays when the first page's record gets
+    another one.
+    """
 
     def made(seed, **more):
         values = {"weights": np.random.default_rng(seed).random(400), "small": 1, **more}
@@ -104,14 +112,18 @@ def test_what_the_chapter_has_is_kept_once(tmp_path):
     records.put("01-qkv-deeper", made(1, more=2), tmp_path)
     alone = size()
     records.put("01-qkv", made(1), tmp_path)
-    assert size() < alone / 5 and "small" in records.path_of("01-qkv-deeper", tmp_path).read_text(encoding="utf8")
+    assert size() < alone / 5 and "small" in records.path_of("01-qkv-deeper", tmp_path).read_text(
+        encoding="utf8"
+    )
     assert records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
     records.put("01-qkv", made(2), tmp_path)
     assert size() == alone and records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
     assert records.read("01-qkv", tmp_path) == made(2)
 
 
-@pytest.mark.parametrize("value", [torch.nn.Linear(2, 2), len, {"rng": np.random.default_rng()}, {1, 2}, object()])
+@pytest.mark.parametrize(
+    "value", [torch.nn.Linear(2, 2), len, {"rng": np.random.default_rng()}, {1, 2}, object()]
+)
 def test_what_is_no_number_is_refused(value):
     """Models, generators and the like."""
     with pytest.raises(TypeError, match="cannot be recorded"):
@@ -127,7 +139,8 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
         "with open('x') as file:\n    pass\nbest = [n for n in rows]\n"
     )
     page = notebook(
-        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    return high\n"
+        "def early(step):\n    file = step\n    return lambda: last + file\ndef unused():\n    "
+        "return high\n"
         "older = [high for one in ()]",
         (cell, "recorded"),
         "print(rows, best, [step for step in ()])",
@@ -143,18 +156,27 @@ def test_what_of_a_cell_is_kept_and_what_is_run():
 def test_what_changes_a_digest():
     """Code does, in the cell or before it; comments, drawings and kept numbers do not."""
     plain = notebook(
-        "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+        "n = 3",
+        ("result = n", "recorded"),
+        ("draw(result)", "remove-input"),
+        ("assert n", "remove-cell"),
     )
     before = records.digest(plain)
     for place, code in ((0, "n = 3  # words"), (2, "draw(result, 2)"), (3, "assert n == 3")):
         other = notebook(
-            "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+            "n = 3",
+            ("result = n", "recorded"),
+            ("draw(result)", "remove-input"),
+            ("assert n", "remove-cell"),
         )
         other.cells[place].source = code
         assert records.digest(other) == before
     for place, code in ((0, "n = 4"), (1, "result = n + 1")):
         other = notebook(
-            "n = 3", ("result = n", "recorded"), ("draw(result)", "remove-input"), ("assert n", "remove-cell")
+            "n = 3",
+            ("result = n", "recorded"),
+            ("draw(result)", "remove-input"),
+            ("assert n", "remove-cell"),
         )
         other.cells[place].source = code
         assert records.digest(other) != before
@@ -211,7 +233,10 @@ print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].sp
 """
 
 
-NO_RECORD = "book/page.md: 1 of its cells are recorded, and its record has 0; run python book/record.py page"
+NO_RECORD = (
+    "book/page.md: 1 of its cells are recorded, and its record has 0; run python "
+    "book/record.py page"
+)
 
 
 @pytest.fixture
@@ -224,8 +249,12 @@ def book(tmp_path):
 
 
 def run(book, *how):
-    """Run the page as the build does; return what its cells printed, or the last line of what went wrong."""
-    done = subprocess.run([sys.executable, "-c", RUN, *how], cwd=book, capture_output=True, text=True, check=True)
+    """Run the page as the build does; return what its cells printed, or the last line of what
+    went wrong.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *how], cwd=book, capture_output=True, text=True, check=True
+    )
     said, first = done.stdout.strip().rsplit("\n", 1)
     assert first == "from pathlib import Path"  # the page's own code is what a reader sees
     return said
@@ -234,7 +263,9 @@ def run(book, *how):
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_page_has_an_experiment_from_its_record(book):
-    """Run once, then taken from the record, with the same outputs and draws behind it, its code changed or not."""
+    """Run once, then taken from the record, with the same outputs and draws behind it, its code
+    changed or not.
+    """
     log = book / "log.txt"
     assert run(book) == NO_RECORD
     first = run(book, "anew")
@@ -244,15 +275,24 @@ def test_a_page_has_an_experiment_from_its_record(book):
     assert run(book, "anew") == first
     assert log.read_text() == "run run "
     page = book / "page.md"
-    page.write_text(page.read_text(encoding="utf8").replace("given = [1, 2]", "given = [1, 2, 3]"), encoding="utf8")
+    page.write_text(
+        page.read_text(encoding="utf8").replace("given = [1, 2]", "given = [1, 2, 3]"),
+        encoding="utf8",
+    )
     assert run(book) == first
     assert "made 3" in run(book, "anew")
     assert log.read_text() == "run run run "
     record = book / "data" / "experiments" / "page.json"
     assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
-    changed = page.read_text(encoding="utf8").replace('print(made["numbers"]', 'print(text, made["numbers"]')
-    page.write_text(changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8")
-    assert run(book) == ("book/page.md, cell 2 (line 24): its record has no text; run python book/record.py page")
+    changed = page.read_text(encoding="utf8").replace(
+        'print(made["numbers"]', 'print(text, made["numbers"]'
+    )
+    page.write_text(
+        changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8"
+    )
+    assert run(book) == (
+        "book/page.md, cell 2 (line 24): its record has no text; run python book/record.py page"
+    )
     record.write_text("<<<<<<< a merge", encoding="utf8")
     assert run(book) == NO_RECORD
 
@@ -266,7 +306,10 @@ def test_a_page_has_an_experiment_from_its_record(book):
         ("with torch.no_grad():\n    model.bias.zero_()", "this one changes model"),
         ("rng.random(), torch.rand(1, generator=draws)", "this one changes draws, rng"),
         ("made = torch.nn.Linear(1, 1)", "made is read outside of the recorded cell that makes it"),
-        ("from IPython.display import display\ndisplay(3)", "a recorded cell prints, and shows nothing else"),
+        (
+            "from IPython.display import display\ndisplay(3)",
+            "a recorded cell prints, and shows nothing else",
+        ),
     ],
 )
 def test_what_a_recorded_cell_may_not_do(book, code, complaint):
@@ -275,7 +318,11 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
     page.write_text(text, encoding="utf8")
     said = run(book, "anew")
-    assert said.startswith("book/page.md, cell 2 (line 24): ") and complaint in said and "\n" not in said
+    assert (
+        said.startswith("book/page.md, cell 2 (line 24): ")
+        and complaint in said
+        and "\n" not in said
+    )
     assert not (book / "data").exists()
 
 
@@ -302,7 +349,13 @@ TIMED, UNTIMED = ":tags: [clock, recorded]", ":tags: [recorded]"
 @pytest.mark.parametrize(
     ("tags", "loads", "times", "lines", "kept"),
     [
-        (TIMED, [0.4, 0.9, 0.4, 0.9], [1.0, 1.09], [], {"others": 0.9, "minutes": 0.0, "differ": 0.083}),
+        (
+            TIMED,
+            [0.4, 0.9, 0.4, 0.9],
+            [1.0, 1.09],
+            [],
+            {"others": 0.9, "minutes": 0.0, "differ": 0.083},
+        ),
         (
             TIMED,
             [0.4] * 6,
@@ -337,7 +390,9 @@ TIMED, UNTIMED = ":tags: [clock, recorded]", ":tags: [recorded]"
 def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
     tags, loads, times, lines, kept, tmp_path, monkeypatch, capsys
 ):
-    """Lines say how busy, or which time differed; nothing is run in vain, and a refused record stays."""
+    """Lines say how busy, or which time differed; nothing is run in vain, and a refused record
+    stays.
+    """
     page, path = tmp_path / "page.md", tmp_path / "page.json"
     page.write_text(PAGE.replace(UNTIMED, tags), encoding="utf8")
     path.write_text('{"old": 1}', encoding="utf8")
@@ -382,7 +437,9 @@ def test_a_chapters_code_is_what_jupytext_reads():
     read = 0
     for page in run_pages.pages():
         cells = jupytext.read(page).cells
-        code = "\n".join(cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ()))
+        code = "\n".join(
+            cell.source for cell in cells if "course-code" in cell.metadata.get("tags", ())
+        )
         assert records.chapter_code(page.stem) == code
         read += bool(code)
     assert read > 5
@@ -414,13 +471,15 @@ def is_off(a, b, by=0.0):
 
 
 def differences(kept, made, timed=()):
-    """Return what a record that was made anew says otherwise than the kept one, in words; nothing if all is well.
+    """Return what a record that was made anew says otherwise than the kept one, in words; nothing
+    if all is well.
 
-    Names, sizes, types and texts are equal. Numbers can't be, nor can the words that a model draws: on another
-    processor, which may have the same name, sums are rounded otherwise, and a training makes much of little. So at
-    most a share `OTHERS` of a page's numbers, an array being one, is off by more than a share `OFF`; a printed line
-    counts as one, off if the words between its numbers differ. For what a page says of them, it has its own asserts.
-    Of cells that measure time, numbers and texts may be any, but not what is printed between them.
+    Names, sizes, types and texts are equal. Numbers can't be, nor can the words that a model draws:
+    on another processor, which may have the same name, sums are rounded otherwise, and a training
+    makes much of little. So at most a share `OTHERS` of a page's numbers, an array being one, is
+    off by more than a share `OFF`; a printed line counts as one, off if the words between its
+    numbers differ. For what a page says of them, it has its own asserts. Of cells that measure
+    time, numbers and texts may be any, but not what is printed between them.
 
     Parameters
     ----------
@@ -439,7 +498,10 @@ def differences(kept, made, timed=()):
         off += [prints for before, after in zip(*lines, strict=False) if before != after]
         a, b = (dict(records.parts(records.decoded(cell["values"]))) for cell in (old, new))
         if list(a) != list(b):
-            found.append(f"cell {number} has {sorted(a.keys() ^ b.keys())} in one of them, or in another order")
+            found.append(
+                f"cell {number} has {sorted(a.keys() ^ b.keys())} in one of them, or in "
+                "another order"
+            )
             continue
         for path in () if number in timed else a:
             said = f"cell {number}: {path} is {b[path]!r}, not {a[path]!r}"
@@ -456,7 +518,9 @@ def differences(kept, made, timed=()):
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
-    """What is recorded comes out again, and the page's own asserts hold of it. The checkout's record stays.
+    """What is recorded comes out again, and the page's own asserts hold of it.
+
+    The checkout's record stays.
 
     A record is also held to its code, by a digest, at every run.
     """
@@ -502,7 +566,13 @@ def a_record(printed, **values):
 )
 def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
     """Of an experiment, and of a cell that measures time."""
-    plain = {"loss": 0.5, "curve": [1.0] * 20, "weights": np.ones(100), "off": torch.tensor([True]), "name": "a"}
+    plain = {
+        "loss": 0.5,
+        "curve": [1.0] * 20,
+        "weights": np.ones(100),
+        "off": torch.tensor([True]),
+        "name": "a",
+    }
     plain |= {"best": {1: (2,)}, "printed": "a loss of 0.50\n"}
     for complaint, clock in ((otherwise, ()), (timed, {0})):
         said = differences(a_record(**plain), a_record(**plain | change), clock)
@@ -511,14 +581,21 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
 
 @pytest.mark.slow
 def test_what_is_recorded_is_of_this_code():
-    """If not: run `python book/record.py PAGE`, and commit what it writes. And nothing is kept of other pages."""
+    """If not: run `python book/record.py PAGE`, and commit what it writes.
+
+    And nothing is kept of other pages.
+    """
     assert [page for page in run_pages.pages() if records.cells_of(run_pages.read(page))] == PAGES
-    assert [page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))] == []
+    assert [
+        page.stem for page in PAGES if not records.is_current(page.stem, run_pages.read(page))
+    ] == []
     assert {path.stem for path in records.FOLDER.iterdir()} == {page.stem for page in PAGES}
 
 
 def calls(tree):
-    """The last names of what code calls: `train` of `train()` and `figure.train()`, `step` of `optimizer.step()`."""
+    """The last names of what code calls: `train` of `train()` and `figure.train()`, `step` of
+    `optimizer.step()`.
+    """
     found = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in found}
 
@@ -527,8 +604,16 @@ def training(pages_notebook):
     """The cells of a page that train a model whenever the page is built, by their first line."""
     cells = [cell for cell in pages_notebook.cells if cell.cell_type == "code"]
     behind = records.modules("\n".join(cell.source for cell in cells)).values()
-    texts = [*(cell.source for cell in cells), *(path.read_text(encoding="utf8") for path in behind)]
-    nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    texts = [
+        *(cell.source for cell in cells),
+        *(path.read_text(encoding="utf8") for path in behind),
+    ]
+    nodes = [
+        node
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+    ]
     functions = {node.name: calls(node) for node in nodes}
     trains = {"step"}
     while more := {name for name, called in functions.items() if called & trains} - trains:
@@ -541,14 +626,21 @@ def training(pages_notebook):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in run_pages.pages() if page.stem < "09"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in run_pages.pages() if page.stem < "09"], ids=lambda page: page.stem
+)
 def test_no_model_is_trained_when_a_page_is_built(page):
-    """What training gives depends on the processor: it is recorded, and a page asserts of the record."""
+    """What training gives depends on the processor: it is recorded, and a page asserts of the
+    record.
+    """
     assert list(training(run_pages.read(page))) == []
 
 
 def test_training_that_is_not_recorded_is_found():
-    define = "def train(n):\n    for _ in range(n):\n        optimizer.step()\n\ndef runs():\n    return train(3)"
+    define = (
+        "def train(n):\n    for _ in range(n):\n        optimizer.step()\n\ndef runs():\n    "
+        "return train(3)"
+    )
     loop = "for _ in (1, 2):\n    optimizer.step()"
     made = notebook(define, ("losses = train(9)", "recorded"), "a = runs()", loop, "b = 1")
     assert list(training(made)) == ["a = runs()", "for _ in (1, 2):"]
@@ -575,7 +667,9 @@ def test_each_experiment_on_a_page_says_when_it_was_recorded_and_how_long_it_too
         if not recorded:
             continue
         tags = records.recorded_tags(page.read_text(encoding="utf8"))
-        shown = [cell for cell, own in zip(recorded["cells"], tags, strict=True) if "remove" not in own]
+        shown = [
+            cell for cell, own in zip(recorded["cells"], tags, strict=True) if "remove" not in own
+        ]
         text = (html / "book" / f"{page.stem}.html").read_text(encoding="utf8")
         lines = re.findall(r'<p class="abh-recorded">(.*?)</p>', text)
         assert len(lines) == len(shown), page.stem

@@ -1,4 +1,6 @@
-"""Relations between a wrong result and the expected one: each where it holds, and near misses, which are not said."""
+"""Relations between a wrong result and the expected one: each where it holds, and near misses,
+which are not said.
+"""
 
 import json
 import sys
@@ -24,7 +26,9 @@ SEED = 3
 
 
 def case(change, number, shape=("b", "n_q", "n_k"), positive=False):
-    """Return the case of one draw: an expected array with these axes, and what `change` makes of it."""
+    """Return the case of one draw: an expected array with these axes, and what `change` makes of
+    it.
+    """
     draw = Draw(number, "relations")
     sizes = dict(zip(["b", "n_q", "n_k", "d_k"], draw.sizes(4), strict=True))
     expected = draw.array(*[sizes[name] for name in shape])
@@ -35,7 +39,11 @@ def case(change, number, shape=("b", "n_q", "n_k"), positive=False):
 
 def said(change, **named):
     """Return what is said of a change, by three draws."""
-    return str(relate(case(change, 1, **named), lambda: [case(change, number, **named) for number in (2, 3)]))
+    return str(
+        relate(
+            case(change, 1, **named), lambda: [case(change, number, **named) for number in (2, 3)]
+        )
+    )
 
 
 def one_wrong(e, places):
@@ -56,22 +64,33 @@ HOLDS = {
     "Each element of the result is -1 times the expected one.": lambda e, sizes: -e,
     "Each element of the result is sqrt(d_k) = ": lambda e, sizes: e * sizes["d_k"] ** 0.5,
     "Each element of the result is 1 / sqrt(d_k) = ": lambda e, sizes: e / sizes["d_k"] ** 0.5,
-    "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: e * (sizes["d_k"] / sizes["n_q"]) ** 0.5,
+    "Each element of the result is sqrt(d_k / n_q) = ": lambda e, sizes: (
+        e * (sizes["d_k"] / sizes["n_q"]) ** 0.5
+    ),
     "Each element of the result is 2 times": lambda e, sizes: 2 * e,
     "Each element of the result is 1.7 times": lambda e, sizes: 1.7 * e,
     "All elements of the result are off by the same factor": lambda e, sizes: e * np.abs(e).sum(),
     "Each element of the result is the expected one plus 1.": lambda e, sizes: e + 1,
     "Each element of the result is 1 divided by the expected one.": lambda e, sizes: 1 / e,
-    "Each element of the result is the exponential of the expected one.": lambda e, sizes: np.exp(e),
-    "Each element of the result is the absolute value of the expected one.": lambda e, sizes: np.abs(e),
-    "Each element of the result is the expected one truncated to an integer.": lambda e, sizes: np.trunc(e),
+    "Each element of the result is the exponential of the expected one.": lambda e, sizes: np.exp(
+        e
+    ),
+    "Each element of the result is the absolute value of the expected one.": lambda e, sizes: (
+        np.abs(e)
+    ),
+    "Each element of the result is the expected one truncated to an integer.": lambda e, sizes: (
+        np.trunc(e)
+    ),
     "The transpose of the result is right.": lambda e, sizes: np.swapaxes(e, -1, -2),
     "The axes of the result are in the wrong order.": lambda e, sizes: e.T,
-    "The axes of the result are in the wrong order, and `reshape` or `view` gave it the right shape.": (
-        lambda e, sizes: e.transpose(1, 0, 2).reshape(e.shape)
+    "The axes of the result are in the wrong order, and `reshape` or `view` gave it the right "
+    "shape.": (lambda e, sizes: e.transpose(1, 0, 2).reshape(e.shape)),
+    "Along axis -1, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(
+        e, 1, -1
     ),
-    "Along axis -1, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(e, 1, -1),
-    "Along axis -2, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(e, 1, -2),
+    "Along axis -2, the result has the right numbers in the wrong order.": lambda e, sizes: np.roll(
+        e, 1, -2
+    ),
     "All numbers of the result are right, but in the wrong places.": (
         lambda e, sizes: np.random.default_rng(0).permutation(e.ravel()).reshape(e.shape)
     ),
@@ -82,7 +101,9 @@ HOLDS = {
     "The elements of the result are right and in the right order, but the shape is wrong.": lambda e, sizes: (
         e.reshape(-1, e.shape[-1])
     ),
-    "Each row of the result is the expected one times a factor of its own.": lambda e, sizes: e * np.exp(e[..., :1]),
+    "Each row of the result is the expected one times a factor of its own.": lambda e, sizes: (
+        e * np.exp(e[..., :1])
+    ),
     "Each row of the result is the expected one plus a constant of its own.": lambda e, sizes: (
         e - e.max(-1, keepdims=True) * 3
     ),
@@ -90,8 +111,8 @@ HOLDS = {
     "Only the first column of the result is right.": lambda e, sizes: np.where(
         np.arange(e.shape[-1]) > 0, np.tan(e), e
     ),
-    "Along axis -1, the result is right up to index 1 and wrong from index 2 on.": lambda e, sizes: np.where(
-        np.arange(e.shape[-1]) < 2, e, np.tan(e)
+    "Along axis -1, the result is right up to index 1 and wrong from index 2 on.": lambda e, sizes: (
+        np.where(np.arange(e.shape[-1]) < 2, e, np.tan(e))
     ),
     "Every element of the result is NaN.": lambda e, sizes: e * np.nan,
     "Where the result is not NaN, it is right.": lambda e, sizes: np.where(e > 0, e, np.nan),
@@ -104,8 +125,12 @@ def test_a_relation_is_said_where_it_holds(start):
 
 
 WEIGHTS = {
-    "The softmax of the result over axis -1 would be right.": lambda e, sizes: np.log(e) + np.cos(e[..., :1]),
-    "Divided by its sums over axis -1, the result would be right.": lambda e, sizes: e * np.exp(e[..., :1]),
+    "The softmax of the result over axis -1 would be right.": lambda e, sizes: (
+        np.log(e) + np.cos(e[..., :1])
+    ),
+    "Divided by its sums over axis -1, the result would be right.": lambda e, sizes: (
+        e * np.exp(e[..., :1])
+    ),
     "The sums of the result are 1 over axis -2, but should be 1 over axis -1.": lambda e, sizes: (
         np.sin(e) / np.sin(e).sum(-2, keepdims=True)
     ),
@@ -151,7 +176,9 @@ def test_what_holds_in_one_draw_alone_is_not_said():
 
 
 def test_what_could_be_read_in_two_ways_is_said_in_neither():
-    """Two sizes of one value give no name to a factor; constants and symmetric arrays are no evidence."""
+    """Two sizes of one value give no name to a factor; constants and symmetric arrays are no
+    evidence.
+    """
 
     def alike(number):
         own = case(lambda e, sizes: e * sizes["d_k"] ** 0.5, number)
@@ -161,7 +188,9 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
     assert "sqrt" not in str(relate(alike(1), lambda: [alike(2), alike(3)]))
     ones = [Mismatch(np.ones((3, 4)), np.full((3, 4), 2.0)) for _ in range(3)]
     assert relate(ones[0], lambda: ones[1:]) == ""
-    even = [Mismatch(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)]
+    even = [
+        Mismatch(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)
+    ]
     assert relate(even[0], lambda: even[1:]) == ""
     single = [Mismatch(np.array([[own]]), np.array([[own + 1]])) for own in (2.0, 3.0, 5.0)]
     assert "row" not in str(relate(single[0], lambda: single[1:]))
@@ -186,7 +215,9 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
 def test_no_value_is_too_odd(got):
     e = Draw(1).array(3, 5)
     for expected in (e, e * np.inf, e > 0):
-        own = Mismatch(expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got)
+        own = Mismatch(
+            expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got
+        )
         with np.errstate(all="ignore"):
             assert [dict(relation(own)) for relation in RELATIONS]
 
@@ -236,7 +267,9 @@ def suite(listed):
     def refuses(scores, draw):
         """Sizes that differ raise ValueError."""
         n_q, n_k, d_k = draw.sizes(3)
-        expect_raises([ValueError], scores, draw.array(n_q, d_k), draw.array(n_k, 1), because="d_k differs")
+        expect_raises(
+            [ValueError], scores, draw.array(n_q, d_k), draw.array(n_k, 1), because="d_k differs"
+        )
 
     @own.check(needs=values)
     def dtype(scores, draw):
@@ -254,7 +287,11 @@ def suite(listed):
 
 
 def relations_of(suite, function):
-    return {own.name: str(own.relation) for own in suite.examine("scores", function, 1, SEED).results if own.relation}
+    return {
+        own.name: str(own.relation)
+        for own in suite.examine("scores", function, 1, SEED).results
+        if own.relation
+    }
 
 
 def in_place(Q, K):
@@ -273,7 +310,11 @@ def in_place(Q, K):
             "shape",
             "In terms of the sizes, the shape is (n_q, n_q), but should be (n_q, n_k).",
         ),
-        (lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5, "values", "Each element of the result is 1 / sqrt(d_k) = "),
+        (
+            lambda Q, K: Q @ K.T / Q.shape[-1] ** 0.5,
+            "values",
+            "Each element of the result is 1 / sqrt(d_k) = ",
+        ),
         (
             lambda Q, K: np.abs(Q) @ K.T,
             "values",
@@ -285,7 +326,11 @@ def in_place(Q, K):
             "The values of the result are those expected for `K` in reverse order along axis -2.",
         ),
         (
-            lambda Q, K: np.einsum("...qd,...kd->...qk", Q, K) if Q.ndim < 3 else np.sin(Q @ np.swapaxes(K, -1, -2)),
+            lambda Q, K: (
+                np.einsum("...qd,...kd->...qk", Q, K)
+                if Q.ndim < 3
+                else np.sin(Q @ np.swapaxes(K, -1, -2))
+            ),
             "batch",
             "Each sequence on its own is right, but the batch is not.",
         ),
@@ -294,8 +339,16 @@ def in_place(Q, K):
             "refuses",
             "The values of the result are those expected for `K` rep",
         ),
-        (lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"), "dtype", "The dtype is float32 for every dtype of"),
-        (in_place, "inputs", "Each element of the argument `Q` is 1 / 2 = 0.5 times the expected one."),
+        (
+            lambda Q, K: (Q @ np.swapaxes(K, -1, -2)).astype("f4"),
+            "dtype",
+            "The dtype is float32 for every dtype of",
+        ),
+        (
+            in_place,
+            "inputs",
+            "Each element of the argument `Q` is 1 / 2 = 0.5 times the expected one.",
+        ),
     ],
 )
 def test_a_suite_says_the_relation_of_a_check_that_failed(suite, function, check, start):
@@ -364,7 +417,9 @@ def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
     listed.scaled = scaled
 
     def causes(function):
-        return {own.cause for own in suite.examine("scores", function, 1, SEED).results if own.cause}
+        return {
+            own.cause for own in suite.examine("scores", function, 1, SEED).results if own.cause
+        }
 
     drawn = set()
 
@@ -381,7 +436,9 @@ def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
 
 
 COUNTS = {
-    "4 n² d_model + 8 n d_model": lambda n, d_model, num_heads: 8 * n * d_model + 4 * n**2 * d_model,
+    "4 n² d_model + 8 n d_model": lambda n, d_model, num_heads: (
+        8 * n * d_model + 4 * n**2 * d_model
+    ),
     "8 d_model² num_heads + 4 n² d_model": lambda n, d_model, num_heads: (
         8 * num_heads * d_model**2 + 4 * n**2 * d_model
     ),
@@ -393,14 +450,20 @@ COUNTS = {
 
 @pytest.mark.parametrize("said", COUNTS)
 def test_a_wrong_count_is_told_in_powers_of_its_arguments(said):
-    exercise = loader.load(next(folder for folder in loader.FOLDERS if folder.name == "09-complexity"))
+    exercise = loader.load(
+        next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
+    )
     report = exercise.suite.examine("attention_flops", COUNTS[said], 1, SEED)
     assert f"Your results are {said}." in {str(own.relation) for own in report.results}
 
 
 def test_what_fits_no_few_powers_is_told_none():
-    exercise = loader.load(next(folder for folder in loader.FOLDERS if folder.name == "09-complexity"))
-    report = exercise.suite.examine("attention_flops", lambda n, d_model, num_heads: n**n % 1009 + d_model, 1, SEED)
+    exercise = loader.load(
+        next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
+    )
+    report = exercise.suite.examine(
+        "attention_flops", lambda n, d_model, num_heads: n**n % 1009 + d_model, 1, SEED
+    )
     assert not any(own.relation for own in report.results)
 
 
@@ -419,7 +482,10 @@ def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
         e = np.where(wrong, 1e-9 * e, e)
         return Mismatch(e, np.where(wrong, 0, e), wrong=wrong)
 
-    assert relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]).text == "The wrong elements of {what} are all 0."
+    assert (
+        relate(mismatch(1), lambda: [mismatch(2), mismatch(3)]).text
+        == "The wrong elements of {what} are all 0."
+    )
 
 
 def test_that_few_numbers_are_in_other_places_says_nothing():
@@ -442,7 +508,10 @@ def numbers(*pairs):
 def test_a_number_that_is_always_the_same_is_no_function_of_the_expected_one():
     assert numbers((2, 1), (5, 1), (3, 1)) == "", "the sign of it, for example"
     assert numbers((2, 4), (2, 4), (2, 4)) == "", "its square, or twice as much"
-    assert numbers((2, 4), (3, 9), (5, 25)) == "The number in the result is the square of the expected one."
+    assert (
+        numbers((2, 4), (3, 9), (5, 25)) == "The number in the result is the square of the "
+        "expected one."
+    )
 
 
 def test_a_small_number_is_looked_at_in_many_draws(listed):

@@ -1,9 +1,11 @@
-"""No function that stands in a released text file earns the points of a function that students are asked for.
+"""No function that stands in a released text file earns the points of a function that students are
+asked for.
 
-Nobody should meet an answer in passing: specifications and listed wrong answers lie in the archive, right answers are
-not released. What stands in plain text are the cells of the notebook and `checks.py`. A piece of an earlier exercise
-that a later notebook gives, such as softmax, is judged within its own exercise only: there nobody is asked for it any
-more, and whoever opens two exercises side by side has been through the first.
+Nobody should meet an answer in passing: specifications and listed wrong answers lie in the archive,
+right answers are not released. What stands in plain text are the cells of the notebook and
+`checks.py`. A piece of an earlier exercise that a later notebook gives, such as softmax, is judged
+within its own exercise only: there nobody is asked for it any more, and whoever opens two exercises
+side by side has been through the first.
 """
 
 import ast
@@ -34,18 +36,26 @@ each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda fol
 
 
 def accepts(function):
-    """Return the least and the greatest number of positional arguments that a function, or a class, takes."""
+    """Return the least and the greatest number of positional arguments that a function, or a
+    class, takes.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # of what is written in C nobody knows
         return 0, math.inf
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
     any_number = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    return sum(one.default is one.empty for one in positional), math.inf if any_number else len(positional)
+    return sum(one.default is one.empty for one in positional), math.inf if any_number else len(
+        positional
+    )
 
 
 def defined_in(notebook):
-    """Return what the code cells of a notebook define, other than by running a student's functions."""
+    """Return what the code cells of a notebook define, other than by running a student's
+    functions.
+    """
     names = {"__name__": "notebook"}
     for cell in notebook.cells:
         if cell.cell_type != "code" or "import checks" in cell.source:
@@ -59,16 +69,27 @@ def defined_in(notebook):
 
 
 def functions_of(names, module):
-    """Return the functions and classes of a namespace that are this module's own, those in its tables too."""
+    """Return the functions and classes of a namespace that are this module's own, those in its
+    tables too.
+    """
     found = []
     for value in names.values():
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
-        found += [part for part in parts if callable(part) and getattr(part, "__module__", "") == module]
+        parts = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, (list, tuple))
+            else [value]
+        )
+        found += [
+            part for part in parts if callable(part) and getattr(part, "__module__", "") == module
+        ]
     return found
 
 
 def share(suite, subject, answer):
-    """Return the share of a function's points that an answer earns, of those that can be verified here.
+    """Return the share of a function's points that an answer earns, of those that can be verified
+    here.
 
     Each check is graded by itself, and no more once half of the points are lost.
     """
@@ -93,7 +114,9 @@ def share(suite, subject, answer):
 
 
 def answers_in_text(exercise):
-    """Return, in words, each function in a released text file that earns more than half of a function's points."""
+    """Return, in words, each function in a released text file that earns more than half of a
+    function's points.
+    """
     loaded = loader.load(exercise.solution)
     notebook = defined_in(nbformat.read(exercise.notebook, as_version=4))
     found = []
@@ -104,7 +127,11 @@ def answers_in_text(exercise):
         for place, functions in offered.items():
             for function in functions:
                 fewest, greatest = accepts(function)
-                if fewest <= most and least <= greatest and share(loaded.suite, subject, function) > 0.5:
+                if (
+                    fewest <= most
+                    and least <= greatest
+                    and share(loaded.suite, subject, function) > 0.5
+                ):
                     found.append(f"{function.__qualname__} in {place} is an answer to {subject}")
     return list(dict.fromkeys(found))  # what stands in a table as well is found twice
 
@@ -161,7 +188,9 @@ def test_each_exercise_finds_its_archive_in_the_same_lines():
     paths = [folder / "checks.py" for folder in [TEMPLATE, TOY, *loader.FOLDERS]]
     heads = {str(path.relative_to(ROOT)): head(path.read_text(encoding="utf-8")) for path in paths}
     (first, *others) = heads
-    assert heads[first].startswith("import importlib.util") and heads[first].endswith('make release")')
+    assert heads[first].startswith("import importlib.util") and heads[first].endswith(
+        'make release")'
+    )
     assert [path for path in others if heads[path] != heads[first]] == []
 
 
@@ -169,19 +198,29 @@ def in_python(code, folder):
     """Run code in a plain Python that was started in a folder and knows nothing of this course."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
 def students_folder(root, name, answer):
-    """Write what a student gets, for an exercise whose specification says `answer`; return the folder."""
+    """Write what a student gets, for an exercise whose specification says `answer`; return the
+    folder.
+    """
     solution, folder = root / "solutions" / name, root / name
     solution.mkdir(parents=True)
     folder.mkdir()
     text = TOY.joinpath("checks.py").read_text(encoding="utf-8")
     text += f"\nfrom specifications import {answer}\n"
     (folder / "checks.py").write_text(text, encoding="utf-8")
-    specified = TOY.joinpath("specifications.py").read_text(encoding="utf-8") + f"\n{answer} = where = {name!r}\n"
+    specified = (
+        TOY.joinpath("specifications.py").read_text(encoding="utf-8")
+        + f"\n{answer} = where = {name!r}\n"
+    )
     (solution / "specifications.py").write_text(specified, encoding="utf-8")
     (solution / "misconceptions.py").write_text(f"where = {name!r}\n", encoding="utf-8")
     archive.write(solution).replace(folder / archive.NAME)
@@ -200,10 +239,14 @@ for folder in json.loads(%r):
     found.append([checks.__file__, specifications.where, misconceptions.where])
 print(json.dumps(found))
 """
-    done = in_python(code % json.dumps([str(folder) for folder in [*folders, folders[0]]]), tmp_path)
+    done = in_python(
+        code % json.dumps([str(folder) for folder in [*folders, folders[0]]]), tmp_path
+    )
     assert done.returncode == 0, done.stderr
     names = [(folder, folder.name) for folder in [*folders, folders[0]]]
-    assert json.loads(done.stdout) == [[str(folder / "checks.py"), name, name] for folder, name in names]
+    assert json.loads(done.stdout) == [
+        [str(folder / "checks.py"), name, name] for folder, name in names
+    ]
 
 
 def test_a_missing_archive_is_one_line_and_found_once_it_is_there(tmp_path):
@@ -222,5 +265,7 @@ print(checks.answer)
 """
     done = in_python(code, folder)
     assert done.returncode == 0, done.stderr
-    line = "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    line = (
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
     assert done.stdout.splitlines() == [line, "a"]

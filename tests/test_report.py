@@ -1,4 +1,6 @@
-"""The report of a thousand students in a browser: a screenful at a time, found by name; and names are only text."""
+"""The report of a thousand students in a browser: a screenful at a time, found by name; and
+names are only text.
+"""
 
 import dataclasses
 import html
@@ -25,51 +27,80 @@ HOSTILE = [
     "Zoë\u2028`b` & \"c'",
 ]
 MOST_ROWS = 2 * 5 * report.SCREEN + 100
-"""Of tables: for each exercise a screenful of the picture and of changes, and what cost the class most."""
+"""Of tables: for each exercise a screenful of the picture and of changes, and what cost the
+class most.
+"""
 
 
 def record(student, assignment, number):
-    """A submission of three checks; every third fails one, and every tenth was graded before the check was mended."""
+    """A submission of three checks; every third fails one, and every tenth was graded before the
+    check was mended.
+    """
     passed = number % 3 > 0
-    cause = {} if passed else {"cause": "minus", "label": "minus for plus", "hint": "You subtract with `-`."}
+    cause = (
+        {}
+        if passed
+        else {"cause": "minus", "label": "minus for plus", "hint": "You subtract with `-`."}
+    )
     checks = [
-        CheckResult(f"values_{name}", f"It holds {name} of `A`.", 1.0, Status.PASSED, Message("")) for name in "ab"
+        CheckResult(f"values_{name}", f"It holds {name} of `A`.", 1.0, Status.PASSED, Message(""))
+        for name in "ab"
     ]
     checks.append(CheckResult("sums", "Rows sum to 1.", 2.0, *((Status.PASSED, Message("")) if passed else (
         Status.FAILED, Message("entry {at} is wrong", at=number % 40))), **cause))  # fmt: skip
     points = 4.0 if passed else 2.0
     made = Record(
-        student, assignment, "same", "v2", 1, True, "2026-11-23T09:30:00+00:00", Kind.RIGHT if passed else Kind.WRONG,
-        Message(""), [], [], {"check_add": CellResult(points, 4.0, subject="add", checks=checks)}, points, 4.0,
+        student, assignment, "same", "v2", 1, True, "2026-11-23T09:30:00+00:00",
+        Kind.RIGHT if passed else Kind.WRONG,
+        Message(""), [], [], {"check_add": CellResult(points, 4.0, subject="add", checks=checks)},
+        points, 4.0,
     )  # fmt: skip
     if number % 10:
         return made
     other = dataclasses.replace(checks[-1], status=Status.FAILED if passed else Status.PASSED)
     cells = {"check_add": CellResult(6 - points, 4.0, subject="add", checks=[*checks[:-1], other])}
-    before = dataclasses.replace(made, cells=cells, score=6 - points, graded_at="2026-11-16T09:30:00+00:00")
+    before = dataclasses.replace(
+        made, cells=cells, score=6 - points, graded_at="2026-11-16T09:30:00+00:00"
+    )
     return dataclasses.replace(made, history=[CODEC.unstructure(before)])
 
 
 def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeypatch, tmp_path):
-    """Causes and relations, with who they are of: most first; numbers of a draw make no other one."""
+    """Causes and relations, with who they are of: most first; numbers of a draw make no other
+    one.
+    """
 
     def failed(student, **finding):
-        check = CheckResult("sums", "Rows sum to 1.", 2.0, Status.FAILED, Message("8 of 8 are wrong."), **finding)
+        check = CheckResult(
+            "sums", "Rows sum to 1.", 2.0, Status.FAILED, Message("8 of 8 are wrong."), **finding
+        )
         return dataclasses.replace(
-            record(student, "01-toy", 1), cells={"check_add": CellResult(0, 4.0, subject="add", checks=[check])}
+            record(student, "01-toy", 1),
+            cells={"check_add": CellResult(0, 4.0, subject="add", checks=[check])},
         )
 
     def times(text, factor):
-        return {"relation": Message("It is {text} = {factor} times as large.", text=text, factor=factor)}
+        return {
+            "relation": Message("It is {text} = {factor} times as large.", text=text, factor=factor)
+        }
 
-    cause = {"cause": "turned", "label": "`W` transposed", "hint": "W is transposed. Leave it as it is."}
+    cause = {
+        "cause": "turned",
+        "label": "`W` transposed",
+        "hint": "W is transposed. Leave it as it is.",
+    }
     graded = [
         failed("ada", **times("sqrt(d)", "2.65")),
         failed("ben", **cause),
         failed("cem", **times("sqrt(n)", "2.65")),
         failed("<i>dee</i>", **times("sqrt(d)", "1.73")),
         failed("eva"),
-        failed("fay", relation=Message("`{function}` calls `{helper}`: mend that first.", function="f", helper="g")),
+        failed(
+            "fay",
+            relation=Message(
+                "`{function}` calls `{helper}`: mend that first.", function="f", helper="g"
+            ),
+        ),
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
@@ -79,10 +110,17 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
         ("`W` transposed", "cause", 1, ["ben"]),
         ("It is sqrt(n) = 2.65 times as large.", "relation", 1, ["cem"]),
     ]
-    assert [met.hint for met in own.misconceptions] == [report.OTHER_NUMBERS, "Leave it as it is.", ""]
+    assert [met.hint for met in own.misconceptions] == [
+        report.OTHER_NUMBERS,
+        "Leave it as it is.",
+        "",
+    ]
     text = path.read_text(encoding="utf-8")
     told = BeautifulSoup(text, "html.parser").find("table", class_="met").get_text(" ", strip=True)
-    assert "W transposed. Leave it as it is. 1 ben" in told and "<i>" not in text.partition("<script")[0]
+    assert (
+        "W transposed. Leave it as it is. 1 ben" in told
+        and "<i>" not in text.partition("<script")[0]
+    )
     reasons = {student: row["reasons"] for (student, _), row in rows_of(text).items()}
     assert reasons["ada"] == ["add −4: It is sqrt(d) = 2.65 times as large; failed: Rows sum to 1"]
     assert reasons["ben"] == ["add −4: likely cause: `W` transposed; failed: Rows sum to 1"]
@@ -93,20 +131,32 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
 
 
 def test_packages_that_are_not_installed_are_grouped(monkeypatch, tmp_path):
-    """Most first, with who imports them; without students' names, none that only one student imports."""
+    """Most first, with who imports them; without students' names, none that only one student
+    imports.
+    """
 
     def importing(student, *packages):
-        notes = [Message(reasons.NOT_INSTALLED, package=package, cells="add") for package in packages]
-        return dataclasses.replace(record(student, "01-toy", 1), repairs=[Message("Another note."), *notes])
+        notes = [
+            Message(reasons.NOT_INSTALLED, package=package, cells="add") for package in packages
+        ]
+        return dataclasses.replace(
+            record(student, "01-toy", 1), repairs=[Message("Another note."), *notes]
+        )
 
-    graded = [importing("ada", "einops", "adas_tools"), importing("ben", "einops"), importing("cem")]
+    graded = [
+        importing("ada", "einops", "adas_tools"),
+        importing("ben", "einops"),
+        importing("cem"),
+    ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
     (own,) = report.write(course, path).assignments
     said = "2 students import packages that are not installed here: `einops` (2), `adas_tools` (1)."
     assert (own.missed.said, own.missed.who) == (said, ["ada", "ben"])
     warning = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").find(class_="warning")
-    assert said.replace("`", "") in warning.get_text() and [link.text for link in warning.find_all("a")] == [
+    assert said.replace("`", "") in warning.get_text() and [
+        link.text for link in warning.find_all("a")
+    ] == [
         "ada",
         "ben",
     ]
@@ -124,7 +174,9 @@ def written(tmp_path_factory):
 
         def write(students, exercises=EXERCISES, anonymous=False):
             graded = [
-                record(student, name, number) for name in exercises for number, student in enumerate(students, 1)
+                record(student, name, number)
+                for name in exercises
+                for number, student in enumerate(students, 1)
             ]
             patch.setattr(records, "all_of", lambda course: graded)
             path = tmp_path_factory.mktemp("report") / "report.html"
@@ -147,17 +199,33 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
                     check.cause, check.label, check.hint = "turned", "W transposed", hint
         graded.append(made)
     waits = CheckResult("later", title, 1.0, Status.UNVERIFIED, Message(""), on="gpu")
-    advice = CheckResult("advice", title, 0.0, Status.ADVICE, Message("Every element of {what} is 0.", what="`A`"))
+    advice = CheckResult(
+        "advice", title, 0.0, Status.ADVICE, Message("Every element of {what} is 0.", what="`A`")
+    )
     cell = CellResult(0.0, 4.0, subject="add", checks=[waits, advice], pending=4.0)
-    graded.append(dataclasses.replace(graded[0], student="deb", cells={"check_add": cell}, score=0.0, history=[]))
+    graded.append(
+        dataclasses.replace(
+            graded[0], student="deb", cells={"check_add": cell}, score=0.0, history=[]
+        )
+    )
     lacking = Message("There is no {name} in the folder.", name="01-qkv.ipynb")
-    kinds = {"kind": Kind.MALFORMED, "reason": lacking, "cells": {}, "score": 0.0, "sandbox": False, "history": []}
+    kinds = {
+        "kind": Kind.MALFORMED,
+        "reason": lacking,
+        "cells": {},
+        "score": 0.0,
+        "sandbox": False,
+        "history": [],
+    }
     graded.append(dataclasses.replace(graded[0], student="eva", **kinds))
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     monkeypatch.setenv("LANGUAGE", "zh_CN")
     (tmp_path / "locale").symlink_to(ROOT / "locale")
     path = tmp_path / "report.html"
-    assert report.write(Course(root=tmp_path, into=tmp_path), path).assignments[0].checks[0].title == title
+    assert (
+        report.write(Course(root=tmp_path, into=tmp_path), path).assignments[0].checks[0].title
+        == title
+    )
     page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
     data = json.loads(page.find(id="data").string)
     assert set(data["words"]) == set(report.texts_of_script())
@@ -216,7 +284,8 @@ def test_changed_grades_have_sums_and_rows(written):
     changed = {student: row["change"] for (student, _), row in found.items() if row["change"]}
     assert set(changed) == {"s10", "s20", "s30", "s40"}
     assert changed["s30"] == {
-        "earlier": 4, "now": 2, "difference": -2, "through": ["sums: passed → failed"], "when": "2026-11-23 09:30"
+        "earlier": 4, "now": 2, "difference": -2, "through": ["sums: passed → failed"],
+        "when": "2026-11-23 09:30"
     }  # fmt: skip
 
 
@@ -231,15 +300,18 @@ def test_hostile_names_do_not_leave_the_data(thousand):
 def test_a_screenful_of_five_thousand_rows_and_the_one_that_is_searched(page, thousand):
     trouble = visit(page, thousand)
     assert 5 * report.SCREEN < page.locator("tr").count() <= MOST_ROWS
-    status, search = page.locator(".find [role=status]"), page.get_by_role("searchbox", name="Student")
+    status, search = (
+        page.locator(".find [role=status]"),
+        page.get_by_role("searchbox", name="Student"),
+    )
     picture = page.locator("table.picture").first.locator("tbody tr")
     assert status.text_content() == "1000 of 1000 students" and picture.count() == report.SCREEN
     search.fill("STUDENT0815")
     assert status.text_content() == "1 of 1000 students" and picture.count() == 1
     assert page.locator("table.picture tbody tr").count() == 5
-    lost = page.get_by_role("region", name="Each student, and where points were lost, 01-toy").locator(
-        "tbody tr"
-    )  # unfolded by the search
+    lost = page.get_by_role(
+        "region", name="Each student, and where points were lost, 01-toy"
+    ).locator("tbody tr")  # unfolded by the search
     assert lost.count() == 1 and "student0815" in lost.text_content()
     search.fill("zoe")  # whatever the accents
     assert picture.count() == 1 and HOSTILE[2].split("\u2028")[0] in picture.text_content()
@@ -288,7 +360,10 @@ def test_without_a_script_there_is_a_first_page(browser, thousand):
     page.goto(thousand.as_uri())
     assert "shows the first 50 of 1000 students" in page.locator("main").text_content()
     assert page.locator("noscript table").first.locator("tr").count() == 1 + report.SCREEN
-    assert not page.locator(".find").is_visible() and not page.locator("table.picture").first.is_visible()
+    assert (
+        not page.locator(".find").is_visible()
+        and not page.locator("table.picture").first.is_visible()
+    )
     context.close()
 
 
@@ -314,5 +389,8 @@ def test_a_report_is_no_wider_than_the_screen_and_prints_what_it_shows(page, tho
     visit(page, thousand)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.emulate_media(media="print")
-    assert not page.locator(".find").is_visible() and not page.get_by_role("button", name="Next").first.is_visible()
+    assert (
+        not page.locator(".find").is_visible()
+        and not page.get_by_role("button", name="Next").first.is_visible()
+    )
     assert page.get_by_text("1–50 of 1000").first.is_visible()

@@ -1,4 +1,6 @@
-"""Regrade requests: what a student writes about a check, kept by `grade`, listed by `report`, and answered."""
+"""Regrade requests: what a student writes about a check, kept by `grade`, listed by `report`,
+and answered.
+"""
 
 import json
 
@@ -19,10 +21,30 @@ from autograder.grades.results import Request, SavedCell
 from autograder.grading import submissions
 
 CELLS = [
-    ("code", "add", "def add(a, b): return a - b", {"solution": True, "grade": False, "locked": False}),
-    ("code", "check_add", 'checks.run("add", points=4)', {"solution": False, "grade": True, "locked": True}),
-    ("code", "twice", "def twice(a): return a", {"solution": True, "grade": False, "locked": False}),
-    ("code", "check_twice", 'checks.run("twice", points=2)', {"solution": False, "grade": True, "locked": True}),
+    (
+        "code",
+        "add",
+        "def add(a, b): return a - b",
+        {"solution": True, "grade": False, "locked": False},
+    ),
+    (
+        "code",
+        "check_add",
+        'checks.run("add", points=4)',
+        {"solution": False, "grade": True, "locked": True},
+    ),
+    (
+        "code",
+        "twice",
+        "def twice(a): return a",
+        {"solution": True, "grade": False, "locked": False},
+    ),
+    (
+        "code",
+        "check_twice",
+        'checks.run("twice", points=2)',
+        {"solution": False, "grade": True, "locked": True},
+    ),
     ("markdown", requests.HEAD, regrade.TEXT, {"solution": False, "grade": False, "locked": True}),
 ]
 
@@ -35,15 +57,23 @@ def found(*texts):
         given.append(made(source, metadata={"nbgrader": {"grade_id": name, "points": 1, **marks}}))
     own = [nbformat.v4.new_markdown_cell(text) for text in texts]
     asked, notes = requests.found_in([*given, nbformat.v4.new_code_cell("add: no request"), *own])
-    return [(request.function, request.answer, request.text) for request in asked], [note.text for note in notes]
+    return [(request.function, request.answer, request.text) for request in asked], [
+        note.text for note in notes
+    ]
 
 
 @pytest.mark.parametrize(
     "text, expected",
     [
         ("add: I think this check is wrong", [("add", "add", "I think this check is wrong")]),
-        ("- `add`: why\n  so\n\n* **twice**：错了", [("add", "add", "why\n  so"), ("twice", "twice", "错了")]),
-        ("add: one\nnote: of the same\nadd: two", [("add", "add", "one\nnote: of the same"), ("add", "add", "two")]),
+        (
+            "- `add`: why\n  so\n\n* **twice**：错了",
+            [("add", "add", "why\n  so"), ("twice", "twice", "错了")],
+        ),
+        (
+            "add: one\nnote: of the same\nadd: two",
+            [("add", "add", "one\nnote: of the same"), ("add", "add", "two")],
+        ),
         ("`add: not so`", [("add", "add", "not so")]),
         ("`add: not so`", [("add", "add", "not so")]),
         ("", []),
@@ -60,11 +90,14 @@ def test_what_names_no_function_is_told_to_its_student():
         [requests.NAMELESS],
     )
     assert found("Subtract: no") == ([], [requests.NAMELESS])
-    assert str(requests.parsed("Subtract: no", {"add": "add", "twice": "twice"})[1][0]).endswith("`add`, `twice`.")
+    assert str(requests.parsed("Subtract: no", {"add": "add", "twice": "twice"})[1][0]).endswith(
+        "`add`, `twice`."
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["_" * 20_000 + "!", "1" * 3_000_000, "*" * 3_000_000, "add:\n" * 3_000_000, "`" * 1_000_000]
+    "text",
+    ["_" * 20_000 + "!", "1" * 3_000_000, "*" * 3_000_000, "add:\n" * 3_000_000, "`" * 1_000_000],
 )
 def test_no_text_takes_hours_to_read(text):
     asked, _ = found(text)
@@ -93,7 +126,8 @@ def test_an_earlier_comment_is_no_answer_to_a_new_request():
     assert new.before == "Well done." and new.with_reply(saved).open
     later = {"add": SavedCell(comment="Well done. You are right: 4 points.")}
     assert not new.with_reply(later).open
-    (again,) = requests.begun([Request("add", "add", "why")], [new], later)  # the same notebook, graded once more
+    # the same notebook, graded once more
+    (again,) = requests.begun([Request("add", "add", "why")], [new], later)
     assert again.before == "Well done." and not again.with_reply(later).open
     (other,) = requests.begun([Request("add", "add", "but why?")], [new], later)
     assert other.with_reply(later).open
@@ -102,7 +136,9 @@ def test_an_earlier_comment_is_no_answer_to_a_new_request():
 def test_an_author_s_cell_of_that_title_is_refused(tmp_path):
     course = toy_course(tmp_path / "course")
     (exercise,) = course.sources()
-    exercise.text.write_text(f"{exercise.text.read_text()}\n# %% {requests.HEAD} [markdown]\n# Mine.\n")
+    exercise.text.write_text(
+        f"{exercise.text.read_text()}\n# %% {requests.HEAD} [markdown]\n# Mine.\n"
+    )
     with pytest.raises(UserError, match="'ask_regrade' is the title of a cell that release adds"):
         release(course, exercise)
 
@@ -152,11 +188,16 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     assert "not minus" not in (course.into / "anonymous.html").read_text(encoding="utf-8")
 
     with Gradebook(course.db_url, course.course_id) as book:  # what the formgrader writes
-        book.find_comment("add", "01-toy", "01-toy", "ada").manual_comment = "Subtracting is not adding."
+        book.find_comment(
+            "add", "01-toy", "01-toy", "ada"
+        ).manual_comment = "Subtracting is not adding."
         book.db.commit()
     assert not records.open_requests(course)
     grade()
-    assert "Your regrade request on add is answered" in page() and "Subtracting is not adding." in page()
+    assert (
+        "Your regrade request on add is answered" in page()
+        and "Subtracting is not adding." in page()
+    )
     assert "regrade request" not in run(course, "report", "--into", course.into).output
 
     ask("ada", "add: But why?", add="def add(a, b):\n    return a - b")
@@ -196,7 +237,12 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
         assert said.exit_code == 0, said.output
         record = record_of(course, "ada", "01-toy")
         (row,) = records.rows(course)
-        return said.output, row["late_submission_penalty"], [request.text for request in record.requests], record.seed
+        return (
+            said.output,
+            row["late_submission_penalty"],
+            [request.text for request in record.requests],
+            record.seed,
+        )
 
     submit(9)
     _, penalty, asked, seed = grade()
@@ -243,7 +289,10 @@ def test_a_request_and_what_was_run_are_no_part_of_a_digest():
     answer = {"nbgrader": {"grade": True, "solution": True, "locked": False, "grade_id": "proof"}}
     changed = split(lambda own: own["cells"][2].update(source="Because.", metadata=answer))
     assert changed[0] != part and changed[1] == ""
-    assert split(lambda own: own["cells"][2].update(cell_type="code", outputs=[], source="x = 1"))[0] != part
+    assert (
+        split(lambda own: own["cells"][2].update(cell_type="code", outputs=[], source="x = 1"))[0]
+        != part
+    )
     for data in (
         b"",
         b"[]",

@@ -1,4 +1,6 @@
-"""How a wrong result responds to a change of arguments or parameters: each relation where it holds, and no other."""
+"""How a wrong result responds to a change of arguments or parameters: each relation where it
+holds, and no other.
+"""
 
 import time
 from types import ModuleType
@@ -13,7 +15,8 @@ from autograder.checking.expect import expect_agrees, expect_close
 
 SEED = 3
 AGAIN = (
-    "A second call with the same arguments changes the result. Is it random, or is something stored between calls?"
+    "A second call with the same arguments changes the result. Is it random, or is something "
+    "stored between calls?"
 )
 
 
@@ -32,7 +35,9 @@ def hidden(Q, K, V, mask):
 
 
 def suite_of(name, answer, inputs):
-    """Return a suite with one check, that a function agrees with `answer` for what `inputs(draw)` returns."""
+    """Return a suite with one check, that a function agrees with `answer` for what
+    `inputs(draw)` returns.
+    """
     own = Suite("checks", {})
 
     @own.check()
@@ -76,7 +81,9 @@ ATTENTION = {
 
 @pytest.mark.parametrize("start", ATTENTION)
 def test_what_a_wrong_attention_does_is_said(start):
-    assert said(suite_of("attend", attend, of_attention), "attend", ATTENTION[start]).startswith(start)
+    assert said(suite_of("attend", attend, of_attention), "attend", ATTENTION[start]).startswith(
+        start
+    )
 
 
 def causal(Q, K, V):
@@ -156,7 +163,9 @@ def test_of_what_comes_out_differently_each_time_only_that_is_said():
 def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
-    suite.answers[0].answer = right("attend")(lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
+    suite.answers[0].answer = right("attend")(
+        lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)
+    )
     assert said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)) == ""
 
 
@@ -210,14 +219,19 @@ NOISE = {
     "none": lambda y: y,
     "of rounding": lambda y: y * (1 + 3e-16 * np.cos(np.arange(y.size)).reshape(y.shape)),
     "around 0": lambda y: (
-        y + 2e-16 * np.abs(np.nan_to_num(y)).max(initial=0) * np.sin(np.arange(y.size)).reshape(y.shape)
+        y
+        + 2e-16
+        * np.abs(np.nan_to_num(y)).max(initial=0)
+        * np.sin(np.arange(y.size)).reshape(y.shape)
     ),
     "in single precision": lambda y: y.astype(np.float32).astype(float),
 }
 
 
 def rejected(answer):
-    """Return a suite whose only check rejects everything, with the expected numbers and what came."""
+    """Return a suite whose only check rejects everything, with the expected numbers and what
+    came.
+    """
     own = suite_of("f", answer, lambda draw: [draw.array(*draw.sizes(2))])
 
     def body(f, draw):
@@ -239,7 +253,9 @@ def test_a_right_answer_up_to_rounding_differs_in_nothing(kind, noise):
 
 
 @pytest.mark.parametrize("kind", ["all zero", "zero but for rounding"])
-@pytest.mark.parametrize("wrong", [np.zeros_like, np.ones_like, lambda x: x - x.mean(), lambda x: 0 * x + x.shape[0]])
+@pytest.mark.parametrize(
+    "wrong", [np.zeros_like, np.ones_like, lambda x: x - x.mean(), lambda x: 0 * x + x.shape[0]]
+)
 def test_of_a_result_that_is_0_no_multiple_is_told(kind, wrong):
     told = said(rejected(SPECIAL[kind]), "f", wrong)
     assert "Doubling" not in told and "should change" not in told
@@ -268,23 +284,32 @@ def in_memory(x):
 def test_a_second_call_is_made_with_the_same_layout_and_another_one_is_told():
     suite = suite_of("f", lambda x: 1.0 * x, of_a_transposed_array)
     assert said(suite, "f", in_memory) == (
-        "For a contiguous copy of `x`, the result is right: it should not depend on the memory layout."
+        "For a contiguous copy of `x`, the result is right: it should not depend on the memory "
+        "layout."
     )
 
 
 def test_of_tensors_too_the_layout_stays():
     suite = suite_of(
-        "f", lambda x: x * 1.0, lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT]
+        "f",
+        lambda x: x * 1.0,
+        lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT],
     )
-    assert said(suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0).startswith(
-        "For a contiguous"
-    )
+    assert said(
+        suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0
+    ).startswith("For a contiguous")
 
 
 def test_an_effect_between_none_and_a_clear_one_is_not_told():
-    """The scores hide a token all but wholly: what is left of it is neither nothing nor an influence."""
+    """The scores hide a token all but wholly: what is left of it is neither nothing nor an
+    influence.
+    """
     suite = suite_of("attend", attend, of_attention)
-    told = said(suite, "attend", lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) - 15 * np.eye(Q.shape[-2])) @ V)
+    told = said(
+        suite,
+        "attend",
+        lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) - 15 * np.eye(Q.shape[-2])) @ V,
+    )
     assert "should depend" not in told
 
 
@@ -387,7 +412,9 @@ def suite():
         """The values are right."""
         d = int(draw.rng.integers(3, 6))
         layer = type(own.answers[0].answer(d))(d).to(torch.float64)
-        state = {name: torch.tensor(draw.array(*part.shape)) for name, part in layer.state_dict().items()}
+        state = {
+            name: torch.tensor(draw.array(*part.shape)) for name, part in layer.state_dict().items()
+        }
         layer.load_state_dict(state)
         made = Layer.loaded((d,), state, torch.float64, training=False)
         expect_agrees(made, lambda x: layer(x).detach(), torch.tensor(draw.array(2, 3, d)))

@@ -86,7 +86,12 @@ def test_an_old_record_becomes_one_of_today():
 
 def waiting(**parts):
     """Return a record with a check that was blocked, as records up to the third version have it."""
-    check = {**OLD["cells"]["check_add"]["checks"][0], "status": "waiting", "message": WAITS, **parts}
+    check = {
+        **OLD["cells"]["check_add"]["checks"][0],
+        "status": "waiting",
+        "message": WAITS,
+        **parts,
+    }
     return {**OLD, "cells": {"check_add": {**OLD["cells"]["check_add"], "checks": [check]}}}
 
 
@@ -104,7 +109,10 @@ def test_records_of_each_version_are_read(version):
     (check,) = record.cells["check_add"].checks
     assert check.status is Status.BLOCKED and str(check.message) == "Waits until this holds: shapes"
     again = json.loads(to_text(record))
-    assert again["schema"] == SCHEMA and again["cells"]["check_add"]["checks"][0]["status"] == "blocked"
+    assert (
+        again["schema"] == SCHEMA
+        and again["cells"]["check_add"]["checks"][0]["status"] == "blocked"
+    )
     assert from_text(to_text(record)) == record
 
 
@@ -124,7 +132,9 @@ RUBBISH = {
     "cells a list": change(cells=[]),
     "a cell a list": change(cells={"add": []}),
     "a cell of other parts": change(cells={"add": {"points": 1, "checks": [], "error": ""}}),
-    "a check without a message": change(cells={"add": {**OLD["cells"]["check_add"], "checks": [{"name": "x"}]}}),
+    "a check without a message": change(
+        cells={"add": {**OLD["cells"]["check_add"], "checks": [{"name": "x"}]}}
+    ),
     "reason a number": change(reason=7),
     "reason a list": change(reason=["x"]),
     "reason without values": change(reason={"text": "x"}),
@@ -158,8 +168,12 @@ MESSAGES = st.recursive(
     max_leaves=3,
 )
 POINTS = st.floats(0, 100)
-CHECKS = st.builds(CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT)
-CELLS = st.builds(CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES)
+CHECKS = st.builds(
+    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT
+)
+CELLS = st.builds(
+    CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES
+)
 RECORDS = st.builds(
     Record,
     student=TEXT,
@@ -197,7 +211,9 @@ def test_what_is_written_is_what_is_read(record):
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), TEXT, st.sampled_from(list(OLD))),
-        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(list(OLD)), inner)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(list(OLD)), inner)
+        ),
     ),
     st.sampled_from([None, *OLD]),
 )
@@ -207,14 +223,29 @@ def test_any_json_is_a_record_that_can_be_written_or_none(value, place):
 
 
 def test_the_scores_of_today_go_into_a_record():
-    record = from_text(json.dumps(OLD)).with_saved(Saved(Standing(2.5, 7.0, needs_manual_grade=True)))
-    assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (2.5, 0.0, True, 7)
-    assert {part.name for part in dataclasses.fields(Standing)} < {part.name for part in dataclasses.fields(Record)}
+    record = from_text(json.dumps(OLD)).with_saved(
+        Saved(Standing(2.5, 7.0, needs_manual_grade=True))
+    )
+    assert (record.score, record.penalty, record.needs_manual_grade, record.seed) == (
+        2.5,
+        0.0,
+        True,
+        7,
+    )
+    assert {part.name for part in dataclasses.fields(Standing)} < {
+        part.name for part in dataclasses.fields(Record)
+    }
 
 
 # On disk.
 
-BYTES = {"a list": b"[1]", "not UTF-8": b'{"kind": "\xff"}', "empty": b"", "a text": b'"grade"', "zeros": bytes(100)}
+BYTES = {
+    "a list": b"[1]",
+    "not UTF-8": b'{"kind": "\xff"}',
+    "empty": b"",
+    "a text": b'"grade"',
+    "zeros": bytes(100),
+}
 
 
 @pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
@@ -250,4 +281,6 @@ def test_the_history_has_earlier_records_as_they_were(tmp_path):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "grade.json"
     write(path, "half a letter: \ud800")
-    assert path.read_text() == "half a letter: ?" and [each.name for each in tmp_path.iterdir()] == ["grade.json"]
+    assert path.read_text() == "half a letter: ?" and [
+        each.name for each in tmp_path.iterdir()
+    ] == ["grade.json"]

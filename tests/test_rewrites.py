@@ -1,4 +1,6 @@
-"""Right answers that are written otherwise by machine: none loses a point, and each still means the same."""
+"""Right answers that are written otherwise by machine: none loses a point, and each still means
+the same.
+"""
 
 import ast
 
@@ -55,9 +57,14 @@ def test_some_rewrites_lose_nothing():
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 def test_no_rewrite_loses_a_point(folder):
     exercise = loader.load(folder)
-    most = {"06": OF_TORCH, "07": OF_TORCH, "08": OF_TORCH, "10": OF_TORCH, "11": 8, "12": OF_TORCH}.get(
-        folder.name[:2], rewrites.MOST
-    )
+    most = {
+        "06": OF_TORCH,
+        "07": OF_TORCH,
+        "08": OF_TORCH,
+        "10": OF_TORCH,
+        "11": 8,
+        "12": OF_TORCH,
+    }.get(folder.name[:2], rewrites.MOST)
     for subject in exercise.programs:
         for rewrite, lost in rewrites.tried(exercise, subject, most):
             assert not lost, rewrite.name

@@ -12,7 +12,16 @@ from conftest import ROOT
 
 from autograder.authoring.answer_cells import AnswerCells
 
-POINTS = {"ada": 20, "boris": 20, "chen": 16, "dalia": 16, "emeka": 11, "farah": 17, "goran": 19.78, "hana": 0}
+POINTS = {
+    "ada": 20,
+    "boris": 20,
+    "chen": 16,
+    "dalia": 16,
+    "emeka": 11,
+    "farah": 17,
+    "goran": 19.78,
+    "hana": 0,
+}
 """What the eight get for exercise 1, of 20."""
 
 
@@ -35,12 +44,18 @@ def sample(recipe, tmp_path_factory):
 @pytest.mark.slow
 def test_eight_students_hand_in_seventeen_notebooks_and_the_same_again(recipe, sample, tmp_path):
     assert sorted(student.name for student in sample.iterdir()) == sorted(POINTS)
-    made = {path.relative_to(sample): path.read_bytes() for path in sample.rglob("*") if path.is_file()}
+    made = {
+        path.relative_to(sample): path.read_bytes() for path in sample.rglob("*") if path.is_file()
+    }
     assert len([path for path in made if path.suffix == ".ipynb"]) == 17
     assert [str(path) for path in made if path.suffix != ".ipynb"] == ["goran/01-qkv/timestamp.txt"]
     (tmp_path / "nobody").mkdir()
     recipe.make(tmp_path)
-    assert made == {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert made == {
+        path.relative_to(tmp_path): path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_what_is_handed_in_is_the_released_notebook_with_answers_in_it(sample):
@@ -50,7 +65,8 @@ def test_what_is_handed_in_is_the_released_notebook_with_answers_in_it(sample):
                 json.loads(path.read_text(encoding="utf-8"))
             continue
         handed_in, released = (
-            nbformat.read(own, as_version=4) for own in (path, ROOT / "exercises" / path.parent.name / path.name)
+            nbformat.read(own, as_version=4)
+            for own in (path, ROOT / "exercises" / path.parent.name / path.name)
         )
         nbformat.validate(handed_in)
         for cell, given in zip(handed_in.cells, released.cells, strict=True):
@@ -62,13 +78,18 @@ def test_what_is_handed_in_is_the_released_notebook_with_answers_in_it(sample):
 def test_what_is_wrong_costs_what_it_should(sample, tmp_path):
     command = [sys.executable, "-m", "autograder", "grade", "01-qkv", "--no-sandbox", "--jobs", "1"]
     done = subprocess.run(
-        [*command, "--submitted", str(sample), "--into", str(tmp_path)], capture_output=True, text=True, cwd=ROOT
+        [*command, "--submitted", str(sample), "--into", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     points = {}
     for path in tmp_path.glob("**/01-qkv/grade.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
-        points[record["student"]] = round(sum(cell["points"] for cell in record["cells"].values()), 2)
+        points[record["student"]] = round(
+            sum(cell["points"] for cell in record["cells"].values()), 2
+        )
     assert points == POINTS
 
 

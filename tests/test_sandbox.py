@@ -1,4 +1,6 @@
-"""The sandbox: what is counted of a guest, what a submission may use in all, and what the kernel does for a guest."""
+"""The sandbox: what is counted of a guest, what a submission may use in all, and what the kernel
+does for a guest.
+"""
 
 import contextlib
 import errno
@@ -32,7 +34,9 @@ LIMITS = Limits(cpu_seconds=5, idle_seconds=2, idle_seconds_in_all=5, memory_mb=
 
 
 def tallied(looks, longest=0.1, elapsed=0.05):
-    """Return a tally of looks, each so long after the last; one more look shows that nothing changed."""
+    """Return a tally of looks, each so long after the last; one more look shows that nothing
+    changed.
+    """
     tally = Tally(longest)
     for look in looks:
         tally.add(look, elapsed)
@@ -67,7 +71,9 @@ def test_seconds_of_processes_that_nobody_waited_for_stay_counted():
 def test_processes_that_came_and_went_between_two_looks_count_as_computing():
     tally = tallied([Look(0, running=False, made=True)] * 20)
     assert tally.cpu == pytest.approx(1.0) and tally.idle == 0
-    assert tallied([Look(0.01 * place, running=False, made=True) for place in range(1, 22)]).cpu < 0.21
+    assert (
+        tallied([Look(0.01 * place, running=False, made=True) for place in range(1, 22)]).cpu < 0.21
+    )
 
 
 # What a submission may use in all.
@@ -155,9 +161,19 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
 @pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, CHUNK])
 def test_frames_are_told_apart_however_they_are_cut(size):
     numbers = range(40)
-    frames = [wire.pack({"op": "output", "output": number}, [bytes([number]) * number]) for number in numbers]
+    frames = [
+        wire.pack({"op": "output", "output": number}, [bytes([number]) * number])
+        for number in numbers
+    ]
     # What the guest sends ahead is kept for the next request.
-    sent = b"".join([*frames[:20], wire.pack({"op": "done"}, [b"first"]), *frames[20:], wire.pack({"op": "done"})])
+    sent = b"".join(
+        [
+            *frames[:20],
+            wire.pack({"op": "done"}, [b"first"]),
+            *frames[20:],
+            wire.pack({"op": "done"}),
+        ]
+    )
 
     def in_pieces(theirs):
         for start in range(0, len(sent), size):
@@ -210,7 +226,9 @@ def test_what_the_judge_cannot_handle_is_the_end_of_who_sent_it():
     def fails(output):
         raise RecursionError
 
-    guest = against(lambda theirs: theirs.send(wire.pack({"op": "output"})), lambda: {"cpu": 0.0, "idle": 0.0})
+    guest = against(
+        lambda theirs: theirs.send(wire.pack({"op": "output"})), lambda: {"cpu": 0.0, "idle": 0.0}
+    )
     with pytest.raises(Ended, match="cannot be read"):
         guest.request({"op": "cell"}, on_output=fails)
     assert guest.ended
@@ -219,20 +237,24 @@ def test_what_the_judge_cannot_handle_is_the_end_of_who_sent_it():
 # The list of system calls.
 
 REFUSED = (
-    "acct add_key bpf chroot clock_adjtime clock_settime create_module delete_module fanotify_init finit_module "
-    "fsconfig fsmount fsopen fspick get_kernel_syms init_module io_uring_enter io_uring_register io_uring_setup "
-    "ioperm iopl kcmp kexec_file_load kexec_load keyctl landlock_create_ruleset lookup_dcookie mbind memfd_create "
-    "memfd_secret migrate_pages mount mount_setattr move_mount move_pages mq_open msgget name_to_handle_at "
-    "nfsservctl open_by_handle_at open_tree perf_event_open personality pidfd_getfd pivot_root process_madvise "
-    "process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot request_key sched_setattr semget "
-    "setdomainname sethostname setns settimeofday shmget swapoff swapon syslog umount umount2 unshare uselib "
-    "userfaultfd vhangup clone3 mq_timedsend msgsnd semop shmat"
+    "acct add_key bpf chroot clock_adjtime clock_settime create_module delete_module "
+    "fanotify_init finit_module fsconfig fsmount fsopen fspick get_kernel_syms init_module "
+    "io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load "
+    "keyctl landlock_create_ruleset lookup_dcookie mbind memfd_create memfd_secret migrate_pages "
+    "mount mount_setattr move_mount move_pages mq_open msgget name_to_handle_at nfsservctl "
+    "open_by_handle_at open_tree perf_event_open personality pidfd_getfd pivot_root "
+    "process_madvise process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot "
+    "request_key sched_setattr semget setdomainname sethostname setns settimeofday shmget swapoff "
+    "swapon syslog umount umount2 unshare uselib userfaultfd vhangup clone3 mq_timedsend msgsnd "
+    "semop shmat"
 ).split()
 
 
 def test_the_list_allows_nothing_that_is_refused():
     allowed = set(seccomp.allowed_names())
-    assert not allowed & {*REFUSED, *seccomp.REFUSED, *seccomp.WITH_ARGUMENTS} and len(allowed) > 250
+    assert (
+        not allowed & {*REFUSED, *seccomp.REFUSED, *seccomp.WITH_ARGUMENTS} and len(allowed) > 250
+    )
 
 
 def test_the_list_is_made_from_a_profile():
@@ -241,8 +263,16 @@ def test_the_list_is_made_from_a_profile():
             {"names": ["read", "ptrace", "clone"], "action": "SCMP_ACT_ALLOW"},
             {"names": ["write"], "action": "SCMP_ACT_ERRNO"},
             {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_BPF"]}},
-            {"names": ["arch_prctl"], "action": "SCMP_ACT_ALLOW", "includes": {"arches": ["amd64"]}},
-            {"names": ["s390_runtime_instr"], "action": "SCMP_ACT_ALLOW", "includes": {"arches": ["s390x"]}},
+            {
+                "names": ["arch_prctl"],
+                "action": "SCMP_ACT_ALLOW",
+                "includes": {"arches": ["amd64"]},
+            },
+            {
+                "names": ["s390_runtime_instr"],
+                "action": "SCMP_ACT_ALLOW",
+                "includes": {"arches": ["s390x"]},
+            },
             {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0}]},
         ]
     }
@@ -297,7 +327,10 @@ def test_what_only_submissions_import_is_loaded_and_no_more(isolated):
     pool = guests.GuestPool(LIMITS, ["numpy"], besides=["torch"])
     try:
         made = pool.guest()
-        assert shown(made, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)") == "True False\n"
+        assert (
+            shown(made, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)")
+            == "True False\n"
+        )
         made.close()
     finally:
         pool.close()
@@ -330,7 +363,9 @@ def test_what_is_refused_is_refused_inside(guest):
     )
     found = json.loads(shown(guest, source))
     assert len(found) > 60
-    assert not {name: code for name, code in found.items() if code not in (errno.EPERM, errno.ENOSYS)}
+    assert not {
+        name: code for name, code in found.items() if code not in (errno.EPERM, errno.ENOSYS)
+    }
     assert found["ptrace"] == errno.EPERM and found["clone3"] == errno.ENOSYS
 
 
@@ -357,42 +392,57 @@ print(server.accept()[0].recv(5))
 
 def test_sockets_stay_within_the_namespace_and_keep_their_buffers(guest):
     lines = shown(guest, NETWORK).splitlines()
-    assert {line for line in lines if line[0].isdigit()} <= {"1 socket", "1 socketpair", "2 socket", "10 socket"}
+    assert {line for line in lines if line[0].isdigit()} <= {
+        "1 socket",
+        "1 socketpair",
+        "2 socket",
+        "10 socket",
+    }
     assert "1 socketpair" in lines and "buffer True" in lines and "b'hello'" in lines
 
 
 NORMAL = {
-    "subprocess": "import subprocess\nprint(subprocess.run(['ls', '/'], capture_output=True).returncode, 'done')",
+    "subprocess": "import subprocess\nprint(subprocess.run(['ls', '/'], "
+    "capture_output=True).returncode, 'done')",
     "spawn": (
         "import multiprocessing as mp\nif __name__ == '__main__':\n"
-        "    p = mp.get_context('spawn').Process(target=print, args=('x',)); p.start(); p.join()\nprint('done')"
+        "    p = mp.get_context('spawn').Process(target=print, args=('x',)); p.start(); "
+        "p.join()\nprint('done')"
     ),
-    "pool": "import multiprocessing as mp\nwith mp.get_context('fork').Pool(2) as p: print(p.map(abs, [-1]), 'done')",
+    "pool": "import multiprocessing as mp\nwith mp.get_context('fork').Pool(2) as p: "
+    "print(p.map(abs, [-1]), 'done')",
     "executor": (
         "from concurrent.futures import ThreadPoolExecutor as T\n"
         "with T(3) as t: print(list(t.map(abs, [-1])), 'done')"
     ),
     "asyncio": "import asyncio\nawait asyncio.sleep(0.01)\nprint('done')",
     "files": (
-        "import os, pathlib, shutil, tempfile\np = pathlib.Path('a'); p.write_text('x'); p.chmod(0o600)\n"
+        "import os, pathlib, shutil, tempfile\np = pathlib.Path('a'); p.write_text('x'); "
+        "p.chmod(0o600)\n"
         "os.utime(p)\n"
-        "os.symlink('a', 'b'); shutil.copy('a', 'c'); os.rename('c', 'd'); os.truncate('d', 0); os.mkfifo('e')\n"
-        "tempfile.TemporaryFile().write(b'x'); print(os.statvfs('.').f_bsize, os.stat('b').st_size, 'done')"
+        "os.symlink('a', 'b'); shutil.copy('a', 'c'); os.rename('c', 'd'); os.truncate('d', 0); "
+        "os.mkfifo('e')\n"
+        "tempfile.TemporaryFile().write(b'x'); print(os.statvfs('.').f_bsize, "
+        "os.stat('b').st_size, 'done')"
     ),
-    "sqlite": "import sqlite3\nsqlite3.connect('x.db').execute('create table t (a)')\nprint('done')",
+    "sqlite": "import sqlite3\nsqlite3.connect('x.db').execute('create table t "
+    "(a)')\nprint('done')",
     "mmap": "import mmap\nm = mmap.mmap(-1, 1 << 20); m[0] = 1; print('done')",
     "shared memory": (
-        "from multiprocessing import shared_memory as s\nm = s.SharedMemory(create=True, size=99); m.close()\n"
+        "from multiprocessing import shared_memory as s\nm = s.SharedMemory(create=True, "
+        "size=99); m.close()\n"
         "m.unlink()\n"
         "print('done')"
     ),
-    "signals": "import signal\nsignal.setitimer(signal.ITIMER_REAL, 5)\nsignal.alarm(0)\nprint('done')",
+    "signals": "import signal\nsignal.setitimer(signal.ITIMER_REAL, "
+    "5)\nsignal.alarm(0)\nprint('done')",
     "numpy and torch": (
         "import numpy as np, torch\ntorch.set_num_threads(2)\n"
         "a = torch.randn(300, 300, requires_grad=True); (a @ a).sum().backward()\n"
         "np.linalg.svd(np.ones((50, 50))); print('done')"
     ),
-    "matplotlib": "import matplotlib.pyplot as plt\nplt.plot([1]); plt.savefig('a.png'); print('done')",
+    "matplotlib": "import matplotlib.pyplot as plt\nplt.plot([1]); plt.savefig('a.png'); "
+    "print('done')",
     "time": "import time, os\ntime.sleep(0.01); os.times(); os.sched_getaffinity(0)\nprint('done')",
 }
 
@@ -425,7 +475,8 @@ def test_a_process_in_vfork_is_idle_after_a_while(guest):
     with pytest.raises(Ended, match="it was idle"):
         shown(
             guest,
-            "import ctypes\nlibc = ctypes.PyDLL(None)\nif libc.vfork() == 0:\n    libc.sleep(60)\n    libc._exit(0)",
+            "import ctypes\nlibc = ctypes.PyDLL(None)\nif libc.vfork() == 0:\n    "
+            "libc.sleep(60)\n    libc._exit(0)",
         )
     assert guest.budget.wall < 30
 
@@ -440,7 +491,9 @@ def test_a_shared_map_is_memory(guest):
 
 
 def test_what_a_cell_used_and_gave_back_does_not_count_for_the_next(guest):
-    used = "[line for line in open('/proc/self/status') if line.startswith('RssAnon')][0].split()[1]"
+    used = (
+        "[line for line in open('/proc/self/status') if line.startswith('RssAnon')][0].split()[1]"
+    )
     shown(guest, "import numpy as np\nkept = [np.ones(12_500_000) for _ in range(8)]")
     full = int(shown(guest, f"print({used})").split()[-1])
     empty = int(shown(guest, f"del kept\nprint({used})").split()[-1])
@@ -448,8 +501,14 @@ def test_what_a_cell_used_and_gave_back_does_not_count_for_the_next(guest):
 
 
 def test_memory_that_the_warm_parent_shares_does_not_count(guest):
-    """A function that takes nearly all that it may have is not ended; one that takes more has an error."""
-    shown(guest, "import numpy as np\ndef take(n):\n    return len([np.ones(1 << 17) for _ in range(n)])  # n MB")
+    """A function that takes nearly all that it may have is not ended; one that takes more has an
+    error.
+    """
+    shown(
+        guest,
+        "import numpy as np\ndef take(n):\n    return len([np.ones(1 << 17) for _ in "
+        "range(n)])  # n MB",
+    )
     assert shown(guest, "print(take(900))") == "900\n"
     assert "Unable to allocate" in shown(guest, "take(1100)")
     assert shown(guest, "print('alive')") == "alive\n"
@@ -470,7 +529,8 @@ def test_a_guest_is_stopped_before_it_is_said_to_have_too_much(monkeypatch, then
 
 def test_signals_to_process_1_do_nothing(guest):
     text = (
-        "import os, time\nfor n in range(1, 65):\n    try: os.kill(1, n)\n    except OSError: pass\ntime.sleep(0.2)"
+        "import os, time\nfor n in range(1, 65):\n    try: os.kill(1, n)\n    except OSError: "
+        "pass\ntime.sleep(0.2)"
     )
     shown(guest, text)
     assert "alive" in shown(guest, "print('alive')")
@@ -485,11 +545,15 @@ def test_everything_that_is_used_is_probed(isolated):
     assert bubblewrap.missing() == []
 
 
-STARTS_A_THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
+STARTS_A_THREAD = (
+    "import threading, time; threading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
+)
 
 
 def test_a_rehearsal_that_starts_threads_is_left_out(isolated):
-    """No guest can be forked from a process with threads: then guests load late what others have rehearsed."""
+    """No guest can be forked from a process with threads: then guests load late what others have
+    rehearsed.
+    """
     pool = guests.GuestPool(LIMITS, rehearsals=[STARTS_A_THREAD])
     try:
         guest = pool.guest()
@@ -498,21 +562,30 @@ def test_a_rehearsal_that_starts_threads_is_left_out(isolated):
         guest.request({"op": "cell"}, [b"print(6 * 7)"], on_output=outputs.append)
         assert outputs[0]["text"] == "42\n"
         pool._log.seek(0)
-        assert "started again without rehearsals, which started threads: " in pool._log.read().decode()
+        assert (
+            "started again without rehearsals, which started threads: " in pool._log.read().decode()
+        )
     finally:
         pool.close()
 
 
 def test_a_sandbox_that_does_not_start_says_why(isolated, tmp_path, monkeypatch):
-    """Whoever waits for a guest is told, in another process as well, what the warm parent ended in."""
+    """Whoever waits for a guest is told, in another process as well, what the warm parent ended
+    in.
+    """
     broken = tmp_path / "inside"
     shutil.copytree(bubblewrap.PROGRAM, broken)
     text = (broken / "parent.py").read_text(encoding="utf-8")
-    (broken / "parent.py").write_text(text.replace("    interactive = shell.make_shell()\n", "    1 / 0\n"))
+    (broken / "parent.py").write_text(
+        text.replace("    interactive = shell.make_shell()\n", "    1 / 0\n")
+    )
     monkeypatch.setattr(bubblewrap, "PROGRAM", broken)
     pool = guests.GuestPool(LIMITS)
     try:
-        with pytest.raises(RuntimeError, match=r"the sandbox did not start: ZeroDivisionError: division by zero\."):
+        with pytest.raises(
+            RuntimeError,
+            match=r"the sandbox did not start: ZeroDivisionError: " r"division by zero\.",
+        ):
             pool.guest()
         channel = guests.Channel(pool.channel(), LIMITS)
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):

@@ -19,14 +19,19 @@ from autograder.grading.worker_config import WorkerConfig
 
 FAULTS = {
     "gpu = ": "is not TOML",
-    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, limits, packages,",
-    "title = 'x'": "has title, but there is no such key. The title is the first heading of the exercise's notebook",
+    "limit = 3": "has limit, but there is no such key. Did you mean limits? The keys are: gpu, "
+    "limits, packages,",
+    "title = 'x'": "has title, but there is no such key. The title is the first heading of the "
+    "exercise's notebook",
     "gpu = 'yes'": "gpu should be true or false, but is 'yes'.",
     "packages = 'einops'": "packages should be a list, but is 'einops'.",
-    "packages = ['scikit-learn']": "packages should name packages as Python imports them, such as 'einops', but has",
+    "packages = ['scikit-learn']": "packages should name packages as Python imports them, such as "
+    "'einops', but has",
     "[race]\nrival = 3": "race.rival should be text, but is 3.",
-    "[race]\nvalues = [32, 'x']": "race.values should be a list of whole numbers, but is [32, 'x'].",
-    "[race]\nrival = 'x'": "[race] has no functions. It needs: functions, rival, setting, values, lengths,",
+    "[race]\nvalues = [32, 'x']": "race.values should be a list of whole numbers, but is [32, "
+    "'x'].",
+    "[race]\nrival = 'x'": "[race] has no functions. It needs: functions, rival, setting, values, "
+    "lengths,",
     "limits = 3": "limits should be a table, but is 3.",
     "[limits]\ncpu = 3": "has limits.cpu, but there is no such key.",
     "[limits]\nmemory_mb = 0.5": "limits.memory_mb should be a whole number above 0, but is 0.5.",
@@ -54,7 +59,9 @@ def test_without_a_file_all_has_its_default(tmp_path):
 def test_what_it_says_is_read(tmp_path):
     said = "gpu = true\nrehearsal = 'import json'\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
     write(tmp_path / "exercise.toml", said)
-    assert Settings.read(tmp_path) == Settings(True, "import json", {"cpu_seconds": 5, "memory_mb": 7})
+    assert Settings.read(tmp_path) == Settings(
+        True, "import json", {"cpu_seconds": 5, "memory_mb": 7}
+    )
 
 
 @pytest.mark.parametrize("said", FAULTS)
@@ -64,7 +71,11 @@ def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
     with pytest.raises(UserError) as error:
         Settings.read(folder)
     line = str(error.value)
-    assert line.startswith("solutions/01-toy/exercise.toml") and FAULTS[said] in line and "\n" not in line
+    assert (
+        line.startswith("solutions/01-toy/exercise.toml")
+        and FAULTS[said] in line
+        and "\n" not in line
+    )
 
 
 def test_a_title_is_the_notebooks_first_heading(course, tmp_path):
@@ -77,13 +88,17 @@ def test_a_title_is_the_notebooks_first_heading(course, tmp_path):
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), there.notebook)
     assert there.title == "1. Adding"
-    heading = next(cell.source for cell in nbformat.read(notebook, 4).cells if cell.source.startswith("# "))
+    heading = next(
+        cell.source for cell in nbformat.read(notebook, 4).cells if cell.source.startswith("# ")
+    )
     assert course.exercises()[0].title == heading.partition("\n")[0].removeprefix("# ")
 
 
 @pytest.mark.parametrize("exercise", Course().sources(), ids=lambda exercise: exercise.name)
 def test_an_exercise_is_called_what_its_chapter_is(exercise):
-    """The notebook's heading, as it is written and as it is released, has the chapter's number and title."""
+    """The notebook's heading, as it is written and as it is released, has the chapter's number
+    and title.
+    """
     page = (ROOT / "book" / f"{exercise.name}.md").read_text(encoding="utf-8")
     title = next(line.removeprefix("# ") for line in page.splitlines() if line.startswith("# "))
     called = f"{int(exercise.name[:2])}. {title}"
@@ -116,16 +131,29 @@ def add(a, b):
 
 @pytest.mark.parametrize("sandbox", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
-    """In the sandbox the kernel knows this exercise's limit, and without one what is kept of outputs is bounded."""
+    """In the sandbox the kernel knows this exercise's limit, and without one what is kept of
+    outputs is bounded.
+    """
     if sandbox:
         request.getfixturevalue("isolated")
     exercise = course.exercises()[0]
-    Case("ada", 0, "", {}, Kind.RIGHT, cells={"add": LOOKS}).write(exercise.notebook, tmp_path / "submitted")
-    arguments = ["--course", course.root, "--submitted", tmp_path / "submitted", "--into", tmp_path / "own"]
+    Case("ada", 0, "", {}, Kind.RIGHT, cells={"add": LOOKS}).write(
+        exercise.notebook, tmp_path / "submitted"
+    )
+    arguments = [
+        "--course",
+        course.root,
+        "--submitted",
+        tmp_path / "submitted",
+        "--into",
+        tmp_path / "own",
+    ]
     arguments += [] if sandbox else ["--no-sandbox"]
     done = CliRunner().invoke(cli.app, ["grade", *map(str, arguments)])
     assert done.exit_code == 0, done.output
-    graded = nbformat.read(tmp_path / "own" / "autograded" / "ada" / "01-toy" / "01-toy.ipynb", as_version=4)
+    graded = nbformat.read(
+        tmp_path / "own" / "autograded" / "ada" / "01-toy" / "01-toy.ipynb", as_version=4
+    )
     printed = next(cell for cell in graded.cells if cell.id == "add").outputs[0].text
     assert 500 < len(printed) < 1200
     assert ("files 99 " in printed) == sandbox
@@ -148,10 +176,12 @@ def test_doctor_looks_at_the_course_that_is_named(course):
 
 
 CONFIG_FAULTS = {
-    'c.Limits.cpu_seconds = "120"': ": c.Limits.cpu_seconds should be a number above 0, but is '120'.",
+    'c.Limits.cpu_seconds = "120"': ": c.Limits.cpu_seconds should be a number above 0, but is "
+    "'120'.",
     "c.Limits.memory_mb = 0": ": c.Limits.memory_mb should be a whole number above 0, but is 0.",
     "c.Limits.idle_seconds = -5": ": c.Limits.idle_seconds should be a number above 0, but is -5.",
-    "c.Limits.cpu_secconds = 5": " has c.Limits.cpu_secconds, but there is no such key. Did you mean cpu_seconds?",
+    "c.Limits.cpu_secconds = 5": " has c.Limits.cpu_secconds, but there is no such key. Did you "
+    "mean cpu_seconds?",
     "c.Limit.cpu_seconds = 5": " has c.Limit, which has no effect. Did you mean c.Limits?",
     "c.limits.cpu_seconds = 5": " has c.limits, which has no effect. Did you mean c.Limits?",
     "this is no python": ", line 2 cannot be run: SyntaxError: invalid syntax.",
@@ -165,13 +195,19 @@ def test_a_fault_in_the_configuration_is_one_line(tmp_path, said):
     (tmp_path / "nbgrader_config.py").write_text(f"c = get_config()\n{said}\n", encoding="utf-8")
     with pytest.raises(UserError) as error:
         _ = course.config
-    assert str(error.value).startswith(f"nbgrader_config.py{CONFIG_FAULTS[said]}") and "\n" not in str(error.value)
+    assert str(error.value).startswith(
+        f"nbgrader_config.py{CONFIG_FAULTS[said]}"
+    ) and "\n" not in str(error.value)
     (found,) = doctor._configuration(tmp_path)
     assert (found.state, found.note) == ("missing", str(error.value))
 
 
 @pytest.mark.parametrize(
-    "said", ['c.LateSubmissionPlugin.penalty_method = "half"', 'c.AssignLatePenalties.plugin_class = "nope.X"']
+    "said",
+    [
+        'c.LateSubmissionPlugin.penalty_method = "half"',
+        'c.AssignLatePenalties.plugin_class = "nope.X"',
+    ],
 )
 def test_a_rule_for_late_work_that_is_none_is_one_line(tmp_path, said):
     course = toy_course(tmp_path, f"\n{said}\n")

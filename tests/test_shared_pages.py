@@ -1,4 +1,6 @@
-"""The pages of the whole book keep to its chapters: notation, glossary, cheat sheet, map, and how words are set."""
+"""The pages of the whole book keep to its chapters: notation, glossary, cheat sheet, map, and
+how words are set.
+"""
 
 import itertools
 import math
@@ -29,7 +31,10 @@ CORE = sorted(path for path in BOOK.glob("[0-9][0-9]-*.md") if not path.stem.end
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]-*.md"))
 PROSE = [
     *CHAPTERS,
-    *(BOOK / f"{name}.md" for name in ("index", "notation", "glossary", "claims", "cheatsheet", "ten-questions")),
+    *(
+        BOOK / f"{name}.md"
+        for name in ("index", "notation", "glossary", "claims", "cheatsheet", "ten-questions")
+    ),
 ]
 
 
@@ -37,16 +42,22 @@ def whole(path):
     """A page, with what chapters enter into it."""
 
     def entered(directive):
-        parts = (chapter.sections.get(directive[1], (0, []))[1] for chapter in listed.read(ROOT).values())
+        parts = (
+            chapter.sections.get(directive[1], (0, []))[1] for chapter in listed.read(ROOT).values()
+        )
         return "\n".join(line for lines in parts for line in [*lines, ""])
 
-    return re.sub(r"^```\{entries\} (.*)\n```\n", entered, path.read_text(encoding="utf8"), flags=re.M)
+    return re.sub(
+        r"^```\{entries\} (.*)\n```\n", entered, path.read_text(encoding="utf8"), flags=re.M
+    )
 
 
 def text_of(path):
     """What a page says, without its code and its front matter."""
     text = re.sub(r"\A---\n.*?\n---\n", "", whole(path), flags=re.S)
-    return re.sub(r"^(`{3,})(\{code-cell\}|\{code-block\}|python|bash).*?^\1$", "", text, flags=re.S | re.M)
+    return re.sub(
+        r"^(`{3,})(\{code-cell\}|\{code-block\}|python|bash).*?^\1$", "", text, flags=re.S | re.M
+    )
 
 
 def formulas(text):
@@ -65,14 +76,19 @@ def bare(tex):
 
 
 def letters(tex):
-    """The letters of a formula that stand for something: Latin and Greek ones, not words and not commands."""
+    """The letters of a formula that stand for something: Latin and Greek ones, not words and not
+    commands.
+    """
     tex = re.sub(r"\\(?:text|operatorname|mathrm|mathbb|phantom|begin|end)\{[^}]*\}", " ", tex)
     tex = re.sub(r"\\(Q|K|V|A|q|k|vv)(?![A-Za-z])", lambda name: name[1][0], tex)
     greek = r"\\(?:alpha|beta|gamma|delta|Delta|varepsilon|theta|mu|pi|rho|sigma|omega|phi|psi|ell)(?![A-Za-z])"
-    return set(re.findall(greek, tex)) | set(re.findall(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", " ", tex)))
+    return set(re.findall(greek, tex)) | set(
+        re.findall(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", " ", tex))
+    )
 
 
-# ---- notation --------------------------------------------------------------------------------------------
+# ---- notation
+# --------------------------------------------------------------------------------------------
 
 
 def symbols():
@@ -96,7 +112,9 @@ def test_each_symbol_of_the_notation_is_used():
     for symbol, chapter in found:
         wanted = re.sub(r"\(.*\)|_j$|\\ldots", "", bare(symbol))
         where = used[chapter] if chapter else " ".join(used.values())
-        assert wanted in where, f"{symbol}: in no formula of {f'chapter {chapter}' if chapter else 'any chapter'}"
+        assert wanted in where, (
+            f"{symbol}: in no formula of {f'chapter {chapter}' if chapter else 'any chapter'}"
+        )
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
@@ -107,7 +125,9 @@ def test_each_letter_of_a_chapter_is_in_the_notation(path):
 
 
 # A shape in words, in a table, behind a line of a formula, or in a comment.
-SAID = re.compile(r"\$([^$\n]{1,24}?)\$(?:,? (?:of )?shape|,? which is| is| \||,|) \$\(([^()$]*,[^()$]*)\)\$")
+SAID = re.compile(
+    r"\$([^$\n]{1,24}?)\$(?:,? (?:of )?shape|,? which is| is| \||,|) " r"\$\(([^()$]*,[^()$]*)\)\$"
+)
 DISPLAYED = re.compile(r"^ *([^&=\n]{1,12}?) *&= .*?& *\(([^()\n]*,[^()\n]*)\)", re.M)
 COMMENTED = re.compile(r"^([A-Za-z_, ]{1,14}) = [^#\n]*# \(([^()\n]*,[^()\n]*)\)", re.M)
 NO_AXES = re.compile(r"(a )?numbers?$")
@@ -143,9 +163,13 @@ def shapes_of_symbols():
         for row in re.findall(r"^\| (\$.*?) \|$", part, re.M):
             first, *chapter, shape, _meaning = row.split(" | ")
             number = chapter[0][:2].strip(" ,").zfill(2) if chapter else None
-            names = [name for cell in listed_parts(first) for name in re.split(r",\\ ", cell.strip("$"))]
+            names = [
+                name for cell in listed_parts(first) for name in re.split(r",\\ ", cell.strip("$"))
+            ]
             shapes = listed_parts(shape)
-            for name, one in zip(names, shapes if len(shapes) == len(names) else shapes * len(names), strict=False):
+            for name, one in zip(
+                names, shapes if len(shapes) == len(names) else shapes * len(names), strict=False
+            ):
                 if one.startswith("$(") and one.endswith(")$"):
                     found[symbol(name), number] = axes(one[2:-2])
                 elif NO_AXES.match(one):
@@ -167,8 +191,13 @@ def wrong_shapes(text, chapter, code=False):
     known = shapes_of_symbols()
     for name, shape in shapes_said(text, code):
         meant = known.get((name, chapter), known.get((name, None)))
-        sizes = {"1", *itertools.chain.from_iterable(known.values()), *itertools.chain.from_iterable(ALSO.values())}
-        if meant is None or not sizes.issuperset(shape[-len(meant) :]):  # a part of it, such as a tile
+        sizes = {
+            "1",
+            *itertools.chain.from_iterable(known.values()),
+            *itertools.chain.from_iterable(ALSO.values()),
+        }
+        # a part of it, such as a tile
+        if meant is None or not sizes.issuperset(shape[-len(meant) :]):
             continue
         more = len(shape) - len(meant)
         fits = more >= 0 and (meant or not shape)
@@ -192,7 +221,11 @@ def test_the_cheat_sheet_has_the_shapes_of_the_notation():
 @pytest.mark.parametrize(
     ("text", "chapter", "wrong"),
     [
-        (r"Keys $\K$ $(n_k, d_k)$, values $\V$, shape $(n_k, d_v)$, and $r$, shape $(n_q, 1)$", "03", 0),
+        (
+            r"Keys $\K$ $(n_k, d_k)$, values $\V$, shape $(n_k, d_v)$, and $r$, shape $(n_q, 1)$",
+            "03",
+            0,
+        ),
         (r"Keys $\K$ $(n_q, d_k)$", "01", 1),
         (r"The weights $\A$, $(n_k, n_q)$, and $r$, shape $(n_k, 1)$", "03", 2),
         ("$$\ndS &= x & (n_k, n_q) \\\\[.2em]\n" + r"d\K &= y & (n_k, d_k)" + "\n$$", "03", 1),
@@ -203,7 +236,8 @@ def test_a_wrong_shape_is_noticed(text, chapter, wrong):
     assert len(list(wrong_shapes(text, chapter))) == wrong
 
 
-# ---- entries ---------------------------------------------------------------------------------------------
+# ---- entries
+# ---------------------------------------------------------------------------------------------
 
 ENTRIES = """---
 after: []
@@ -233,7 +267,9 @@ A block of {term}.
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """What builds a book of two chapters and a page with their entries; it returns warnings and the page as text."""
+    """What builds a book of two chapters and a page with their entries; it returns warnings and
+    the page as text.
+    """
     import chapters
 
     for number, letter, term in ((1, "one", "zero"), (2, "two", "Ace")):
@@ -242,17 +278,24 @@ def small(tmp_path, monkeypatch):
         (tmp_path / listed.SOURCE / f"0{number}-x.md").write_text(entries, encoding="utf8")
         (tmp_path / "book" / f"0{number}-x.md").write_text(f"# Title {number}\n", encoding="utf8")
     (tmp_path / "conf.py").write_text(
-        "extensions = ['myst_parser', 'sphinx_design', 'chapters']\nmyst_enable_extensions = ['colon_fence']\n"
+        "extensions = ['myst_parser', 'sphinx_design', 'chapters']\nmyst_enable_extensions = "
+        "['colon_fence']\n"
     )
     (tmp_path / "_toc.yml").touch()
-    page = "".join(f"```{{entries}} {heading}\n```\n\n" for heading in ("Letters", "Glossary", "Cheat sheet"))
+    page = "".join(
+        f"```{{entries}} {heading}\n```\n\n" for heading in ("Letters", "Glossary", "Cheat sheet")
+    )
     (tmp_path / "book" / "page.md").write_text(f"# Book\n\n{page}", encoding="utf8")
-    (tmp_path / "index.md").write_text("# All\n\n```{toctree}\n:glob:\nbook/*\n```\n", encoding="utf8")
+    (tmp_path / "index.md").write_text(
+        "# All\n\n```{toctree}\n:glob:\nbook/*\n```\n", encoding="utf8"
+    )
     monkeypatch.setattr(chapters, "BOOK", tmp_path / "book")
 
     def build():
         app = SphinxTestApp(
-            srcdir=tmp_path, builddir=tmp_path / "build", confoverrides={"exclude_patterns": ["book/entries"]}
+            srcdir=tmp_path,
+            builddir=tmp_path / "build",
+            confoverrides={"exclude_patterns": ["book/entries"]},
         )
         try:
             app.build()
@@ -269,7 +312,10 @@ def test_entries_of_chapters_become_one_page(small):
     assert not said
     (table,), (terms,) = page.select("table"), page.select("dl.glossary")
     assert [cell.get_text() for cell in table.select("tbody tr td:first-child")] == ["one", "two"]
-    assert [term.get_text().rstrip("#\u00b6\uf0c1") for term in terms.select("dt")] == ["Ace", "zero"]
+    assert [term.get_text().rstrip("#\u00b6\uf0c1") for term in terms.select("dt")] == [
+        "Ace",
+        "zero",
+    ]
     assert [block.get_text().split() for block in page.select(".abh-sheet-block")] == [
         ["1", "Title", "1", "A", "block", "of", "zero."],
         ["2", "Title", "2", "A", "block", "of", "Ace."],
@@ -279,19 +325,28 @@ def test_entries_of_chapters_become_one_page(small):
 def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
     small()
     path = tmp_path / listed.SOURCE / "02-x.md"
-    text = path.read_text(encoding="utf8").replace("| two |", "| {nosuch}`two` |").replace("is.", "is {nosuch}`it`.")
+    text = (
+        path.read_text(encoding="utf8")
+        .replace("| two |", "| {nosuch}`two` |")
+        .replace("is.", "is {nosuch}`it`.")
+    )
     path.write_text(text.replace("A block", "```{nosuch}\n```\n\nA block"), encoding="utf8")
     said, _page = small()
     lines = [
-        number for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), 1) if "nosuch" in line
+        number
+        for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), 1)
+        if "nosuch" in line
     ]
-    assert sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", said))) == lines and len(lines) == 3, said
+    assert (
+        sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", said))) == lines and len(lines) == 3
+    ), said
     path.write_text("## Letters\n", encoding="utf8")
     with pytest.raises(ConfigError, match=r"book/entries/02-x\.md:1: should begin with"):
         small()
 
 
-# ---- glossary --------------------------------------------------------------------------------------------
+# ---- glossary
+# --------------------------------------------------------------------------------------------
 
 
 def terms():
@@ -308,7 +363,9 @@ def test_each_term_of_the_glossary_is_used_in_a_chapter():
 def told(html):
     """The links of the built glossary: (term, page, place)."""
     page = (html / "book" / "glossary.html").read_text(encoding="utf8")
-    for term, line in re.findall(r'<dt id="term-[^"]*">(.*?)<a class="headerlink".*?</dt><dd>(.*?)</dd>', page, re.S):
+    for term, line in re.findall(
+        r'<dt id="term-[^"]*">(.*?)<a ' r'class="headerlink".*?</dt><dd>(.*?)</dd>', page, re.S
+    ):
         link = re.search(r'<a class="abh-told[^"]*" href="([^"#]+)#([^"]+)"', line)
         yield (re.sub(r"<[^>]+>|\n", "", term).strip(), *(link.groups() if link else (None, None)))
 
@@ -325,11 +382,16 @@ def test_the_glossary_leads_to_where_a_term_is_told(html):
         found = glossary.pattern(term)
         heading, *boxes = (
             re.sub(r"<[^>]+>", "", words)
-            for words in re.findall(r'<h\d>(.*?)<a|<p class="admonition-title">(.*?)</p>', section, re.S)
+            for words in re.findall(
+                r'<h\d>(.*?)<a|<p class="admonition-title">(.*?)</p>', section, re.S
+            )
             for words in words
             if words
         )
-        bold = [re.sub(r"<[^>]+>|\.$", "", words) for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)]
+        bold = [
+            re.sub(r"<[^>]+>|\.$", "", words)
+            for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)
+        ]
         told_there = found.search(heading) or any(found.fullmatch(words) for words in bold + boxes)
         assert told_there, f"{term}: {name}#{place}"
 
@@ -348,14 +410,19 @@ def test_terms_are_found_in_their_usual_forms(term, text, found):
     assert bool(glossary.pattern(term).search(text)) == found
 
 
-# ---- cheat sheet -----------------------------------------------------------------------------------------
+# ---- cheat sheet
+# -----------------------------------------------------------------------------------------
 
 
 def sheet():
     """The cheat sheet's blocks of code: the number of a chapter -> its block."""
-    texts = {name[:2]: "\n".join(row.sections["Cheat sheet"][1]) for name, row in listed.read(ROOT).items()}
+    texts = {
+        name[:2]: "\n".join(row.sections["Cheat sheet"][1])
+        for name, row in listed.read(ROOT).items()
+    }
     found = {
-        number: re.search(r"^```\{code-block\} python\n(.*?)^```", texts[number], re.S | re.M) for number in texts
+        number: re.search(r"^```\{code-block\} python\n(.*?)^```", texts[number], re.S | re.M)
+        for number in texts
     }
     return {number: block[1] for number, block in found.items() if block}
 
@@ -371,7 +438,9 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five, six, seven, ten = itemgetter(*"01 02 03 04 05 06 07 10".split())(sheet())
+    one, two, three, four, five, six, seven, ten = itemgetter(*"01 02 03 04 05 06 07 10".split())(
+        sheet()
+    )
 
     exec(one, here)
     Q, K, V = here["Q"], here["K"], here["V"]
@@ -386,7 +455,9 @@ def test_the_cheat_sheet_computes_what_it_says():
     assert np.allclose(here["softmax"](1000 * A), spec(1000 * A))
     tensors = [torch.tensor(M, requires_grad=True) for M in (Q, K, V)]
     Z = torch.nn.functional.scaled_dot_product_attention(*tensors)
-    for name, right in zip(("dQ", "dK", "dV"), torch.autograd.grad(Z, tensors, torch.tensor(dZ)), strict=True):
+    for name, right in zip(
+        ("dQ", "dK", "dV"), torch.autograd.grad(Z, tensors, torch.tensor(dZ)), strict=True
+    ):
         assert np.allclose(here[name], right.numpy()), name
     assert np.allclose(here["dS"].sum(-1), 0)
     assert np.allclose(here["dK"].sum(-2), 0)
@@ -394,7 +465,10 @@ def test_the_cheat_sheet_computes_what_it_says():
 
     here |= {"n": n, "d": d_k, "Q": np.broadcast_to(rng.normal(size=d_k), (n, d_k))}
     exec(four, here)
-    right = [[f(p / 10000 ** (2 * i / d_k)) for i in range(d_k // 2) for f in (math.sin, math.cos)] for p in range(n)]
+    right = [
+        [f(p / 10000 ** (2 * i / d_k)) for i in range(d_k // 2) for f in (math.sin, math.cos)]
+        for p in range(n)
+    ]
     assert np.allclose(here["E"], right)
     S = here["Q_turned"] @ here["Q_turned"].T  # of one word with itself, wherever it stands
     assert np.allclose(S[0, 1], np.diagonal(S, 1))
@@ -411,7 +485,10 @@ def test_the_cheat_sheet_computes_what_it_says():
     layer = torch.nn.MultiheadAttention(12, 3, batch_first=True)
     given = {"h": 3, "x": torch.randn(2, 5, 12), "W_o": layer.out_proj}
     for name, weight, bias in zip(
-        ("W_q", "W_k", "W_v"), layer.in_proj_weight.chunk(3), layer.in_proj_bias.chunk(3), strict=True
+        ("W_q", "W_k", "W_v"),
+        layer.in_proj_weight.chunk(3),
+        layer.in_proj_bias.chunk(3),
+        strict=True,
     ):
         given[name] = lambda x, weight=weight, bias=bias: x @ weight.T + bias
     here |= given
@@ -421,8 +498,15 @@ def test_the_cheat_sheet_computes_what_it_says():
     layer = torch.nn.TransformerDecoderLayer(
         12, 3, 48, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
     )
-    here |= {name: getattr(layer, name) for name in ("self_attn", "norm1", "norm2", "norm3", "linear1", "linear2")}
-    here |= {"F": torch.nn.functional, "cross": layer.multihead_attn, "memory": torch.randn(2, 7, 12)}
+    here |= {
+        name: getattr(layer, name)
+        for name in ("self_attn", "norm1", "norm2", "norm3", "linear1", "linear2")
+    }
+    here |= {
+        "F": torch.nn.functional,
+        "cross": layer.multihead_attn,
+        "memory": torch.randn(2, 7, 12),
+    }
     here |= {"logits": torch.randn(2, 5, 9), "T": 2}
     x = here["x"]
     exec(seven, here)
@@ -430,13 +514,20 @@ def test_the_cheat_sheet_computes_what_it_says():
     assert torch.allclose(here["p"], (here["logits"][:, -1] / 2).softmax(-1))
 
     Q, K, V = torch.randn(2, 5, 4), torch.randn(2, 7, 4), torch.randn(2, 7, 6)
-    start = {"top": torch.full((2, 5, 1), -torch.inf), "total": torch.zeros(2, 5, 1), "Z": torch.zeros(2, 5, 6)}
+    start = {
+        "top": torch.full((2, 5, 1), -torch.inf),
+        "total": torch.zeros(2, 5, 1),
+        "Z": torch.zeros(2, 5, 6),
+    }
     here |= {"torch": torch, "Q": Q, "K": K, "V": V, "c": 3} | start
     exec(ten, here)
-    assert torch.allclose(here["Z"], torch.nn.functional.scaled_dot_product_attention(Q, K, V), atol=1e-6)
+    assert torch.allclose(
+        here["Z"], torch.nn.functional.scaled_dot_product_attention(Q, K, V), atol=1e-6
+    )
 
 
-# ---- the map of the chapters -----------------------------------------------------------------------------
+# ---- the map of the chapters
+# -----------------------------------------------------------------------------
 
 
 def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
@@ -448,8 +539,12 @@ def test_the_map_has_every_chapter_and_builds_on_earlier_ones():
 
 @pytest.mark.parametrize("name", listed.LISTS)
 def test_what_lists_the_chapters_is_made_from_one_file(name):
-    assert listed.MADE.search((ROOT / name).read_text(encoding="utf8")), f"{name} has not the two marks"
-    assert name not in listed.stale(ROOT), f"{name} lists other chapters than {listed.SOURCE}. Run: make lists"
+    assert listed.MADE.search((ROOT / name).read_text(encoding="utf8")), (
+        f"{name} has not the two marks"
+    )
+    assert name not in listed.stale(ROOT), (
+        f"{name} lists other chapters than {listed.SOURCE}. Run: make lists"
+    )
 
 
 def test_a_chapter_has_the_number_of_its_file(html):
@@ -475,7 +570,8 @@ def test_lines_of_the_map_do_not_run_over_each_other():
         assert all(lane != other or last < start or end < first for first, last, other in made[:i])
 
 
-# ---- writing ---------------------------------------------------------------------------------------------
+# ---- writing
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
@@ -500,7 +596,10 @@ def test_the_page_on_accessibility_says_what_the_tests_do():
     impacts = {"minor", "moderate", "serious", "critical"}
     assert f"findings with the impact `{'` or `'.join(test_book.IMPACTS)}`" in page
     others = [impact for impact in ("minor", "moderate") if impact not in test_book.IMPACTS]
-    assert set(test_book.IMPACTS) < impacts and f"a `{'` or `'.join(others)}` impact do not count" in page
+    assert (
+        set(test_book.IMPACTS) < impacts
+        and f"a `{'` or `'.join(others)}` impact do not count" in page
+    )
     assert f"| dark | `{'`, `'.join(test_book.IN_THE_DARK)}` |" in page
     first, second, third = test_book.IN_EVERY_RUN
     assert f"`make test` checks the book's pages `{first}`, `{second}` and `{third}`" in page
@@ -509,10 +608,16 @@ def test_the_page_on_accessibility_says_what_the_tests_do():
     assert f"the class report fit into {read} pixels, and feedback pages into {fit}" in page
     # All rules by default but in the dark; and which tests run axe at all.
     runs = re.compile("broken_rules\\(|axe.run\\(|evaluate\\(VIOLATIONS")
-    every = {path.stem for path in (ROOT / "tests").glob("test_*.py") if runs.search(path.read_text("utf8"))}
+    every = {
+        path.stem
+        for path in (ROOT / "tests").glob("test_*.py")
+        if runs.search(path.read_text("utf8"))
+    }
     assert every - {"test_shared_pages"} == AXE_RUNS
     assert [name for name, text in own.items() if "runOnly=" in text] == ["test_book"]
     files = (ROOT / "tests").glob("test_figure_*.py")
     figures = {path.stem.removeprefix("test_figure_"): path.read_text("utf8") for path in files}
-    assert [name for name, text in figures.items() if "PAGE" in text and ".press(" not in text] == ["heads"]
+    assert [name for name, text in figures.items() if "PAGE" in text and ".press(" not in text] == [
+        "heads"
+    ]
     assert "The figure of chapter 8 has no such test" in page

@@ -1,4 +1,6 @@
-"""An author's text read as nbgrader's notebook: what each cell is, and how a fault in it is named."""
+"""An author's text read as nbgrader's notebook: what each cell is, and how a fault in it is
+named.
+"""
 
 import re
 
@@ -40,7 +42,11 @@ double(4)
 ### END SOLUTION
 """
 FAULTS = {
-    'double")': ('checks.run("double")', 'checks.run("double", points=n)', "needs its points as a number"),
+    'double")': (
+        'checks.run("double")',
+        'checks.run("double", points=n)',
+        "needs its points as a number",
+    ),
     "negative": ("points=1.5", "points=-1", "needs its points as a number"),
     "twice": ("# %% check_double", "# %% check_double points=4", "has points twice"),
     "title": ("# %% double", "# %%", "a solution but no title"),
@@ -63,7 +69,9 @@ def write(path, text):
 
 def marks(cell):
     found = cell.metadata.get("nbgrader", {})
-    return {name: found[name] for name in ("grade", "locked", "solution", "points") if name in found}
+    return {
+        name: found[name] for name in ("grade", "locked", "solution", "points") if name in found
+    }
 
 
 def test_each_kind_of_cell_has_nbgraders_marks(tmp_path):
@@ -74,7 +82,12 @@ def test_each_kind_of_cell_has_nbgraders_marks(tmp_path):
     assert marks(cells["given"]) == given and cells["given"].metadata["tags"] == ["wide"]
     assert marks(cells["double"]) == {"grade": False, "locked": False, "solution": True}
     assert marks(cells[None]) == {} and cells[None].source == "# Yours.\ndouble(3)"
-    assert marks(cells["check_double"]) == {"grade": True, "locked": True, "solution": False, "points": 4}
+    assert marks(cells["check_double"]) == {
+        "grade": True,
+        "locked": True,
+        "solution": False,
+        "points": 4,
+    }
     assert marks(cells["runs"]) == {"grade": True, "locked": True, "solution": False, "points": 1.5}
     assert marks(cells["why"]) == {"grade": True, "locked": False, "solution": True, "points": 3}
     assert marks(cells["sketch"]) == {"grade": True, "locked": False, "solution": True, "points": 2}
@@ -94,7 +107,9 @@ def test_a_fault_is_one_line_that_names_file_and_line(tmp_path, fault):
     found = re.fullmatch(r"solutions/01-x/01-x\.py:(\d+): (.*)", str(error.value))
     assert found and said in found[2]
     line = text.splitlines()[int(found[1]) - 1]
-    changed = next(own for own, was in zip(text.splitlines(), TEXT.splitlines(), strict=False) if own != was)
+    changed = next(
+        own for own, was in zip(text.splitlines(), TEXT.splitlines(), strict=False) if own != was
+    )
     if old.startswith("# %%") or fault == "syntax":
         assert line == changed
     else:

@@ -1,4 +1,6 @@
-"""What students hand in, read from disk: whatever lies there, it is one submission's problem and nobody else's."""
+"""What students hand in, read from disk: whatever lies there, it is one submission's problem and
+nobody else's.
+"""
 
 import json
 import os
@@ -79,7 +81,9 @@ def test_odd_names_of_students_become_text_and_stay_apart(submitted):
         hand_in(submitted, student)
     found = names(submitted)
     assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(found)
-    assert len(set(found)) == 7 and all(len(name.encode()) <= submissions.MOST_NAME for name in found)
+    assert len(set(found)) == 7 and all(
+        len(name.encode()) <= submissions.MOST_NAME for name in found
+    )
     assert found == names(submitted)  # each time the same
 
 
@@ -98,8 +102,15 @@ def test_a_plain_hand_in_is_read_whole(submitted):
     (item.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
     (item.folder / "checks.py").write_text("mine")
     unit = item.read(LIMITS)
-    assert (unit.student, unit.assignment, unit.notebook, unit.data) == ("ada", "01-toy", "01-toy.ipynb", NOTEBOOK)
-    assert unit.files == {"helper.py": b"x = 1\n"} and unit.stamp.startswith("2026") and not unit.notes
+    assert (unit.student, unit.assignment, unit.notebook, unit.data) == (
+        "ada",
+        "01-toy",
+        "01-toy.ipynb",
+        NOTEBOOK,
+    )
+    assert (
+        unit.files == {"helper.py": b"x = 1\n"} and unit.stamp.startswith("2026") and not unit.notes
+    )
     assert not str(unit.problem)
 
 
@@ -123,14 +134,16 @@ def test_of_two_other_notebooks_none_is_taken(submitted):
     hand_in(submitted, file="final.ipynb")
     unit = item.read(LIMITS)
     assert unit.data is None and str(unit.problem) == (
-        "There is no 01-toy.ipynb in the folder, but more than one other notebook: draft.ipynb, final.ipynb. "
-        "Submit one of them under that name."
+        "There is no 01-toy.ipynb in the folder, but more than one other notebook: draft.ipynb, "
+        "final.ipynb. Submit one of them under that name."
     )
     hand_in(submitted, file="01-Toy.ipynb", data=b"this one")
     assert item.read(LIMITS).data == b"this one"
 
 
-@pytest.mark.parametrize("file", ["01-toy.ipynb.txt", "01-toy.ipynb.json", "01-TOY.IPYNB.TXT", "mine.ipynb.txt"])
+@pytest.mark.parametrize(
+    "file", ["01-toy.ipynb.txt", "01-toy.ipynb.json", "01-TOY.IPYNB.TXT", "mine.ipynb.txt"]
+)
 def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
     item = hand_in(submitted, file=file)
     (item.folder / f"._{file}").write_bytes(b"left by macOS")
@@ -149,7 +162,10 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
             "but 01-toy.ipynb.zip. Unpack it, and submit the notebook that is in it.",
         ),
         (["01-toy.7z"], "but 01-toy.7z. Unpack it, and submit the notebook that is in it."),
-        (["01-toy.html"], "but 01-toy.html. Submit the notebook itself, a file that ends in .ipynb."),
+        (
+            ["01-toy.html"],
+            "but 01-toy.html. Submit the notebook itself, a file that ends in .ipynb.",
+        ),
         (
             ["a.py", "b.py", "c.py", "d.py"],
             "but a.py, b.py, c.py. Submit the notebook itself, a file that ends in .ipynb.",
@@ -163,7 +179,9 @@ def test_what_lies_there_in_place_of_a_notebook_is_named(submitted, files, says)
     for file in files:
         (item.folder / file).write_bytes(b"x")
     unit = item.read(LIMITS)
-    assert unit.data is None and str(unit.problem).startswith("There is no 01-toy.ipynb in the folder")
+    assert unit.data is None and str(unit.problem).startswith(
+        "There is no 01-toy.ipynb in the folder"
+    )
     assert str(unit.problem).endswith(says)
 
 
@@ -173,14 +191,19 @@ def of_cells(*names):
 
 
 def test_the_notebook_of_another_exercise_is_malformed_and_named(submitted, tmp_path):
-    for name, cells in (("01-toy", ("given", "add", "check_add")), ("02-other", ("given", "mean", "check_mean"))):
+    for name, cells in (
+        ("01-toy", ("given", "add", "check_add")),
+        ("02-other", ("given", "mean", "check_mean")),
+    ):
         (tmp_path / "exercises" / name).mkdir(parents=True)
         (tmp_path / "exercises" / name / f"{name}.ipynb").write_bytes(of_cells(*cells))
     hand_in(submitted, data=of_cells("given", "mean", "check_mean"))
     item = Submission("ada", Exercise("01-toy", tmp_path), submitted / "ada" / "01-toy")
     unit = item.read(LIMITS)
     assert unit.data is None and not unit.notes
-    assert str(unit.problem) == ("01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name.")
+    assert str(unit.problem) == (
+        "01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name."
+    )
     hand_in(submitted, data=of_cells("given", "add", "mean", "check_mean"))
     other = item.read(LIMITS)
     assert other.data and other.digest != unit.digest
@@ -188,8 +211,10 @@ def test_the_notebook_of_another_exercise_is_malformed_and_named(submitted, tmp_
 
 def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
     for path in (
-        "ada/01-toy/draft.ipynb", "ada/02-other/02-other.ipynb", "ada/01-TOY/deep/x.ipynb", "ada/notes.txt",
-        "gus/01-toy.ipynb", "gus/02.ipynb", "hal/01_toy/a/01-toy.ipynb", "ida/.ipynb_checkpoints/01-toy.ipynb",
+        "ada/01-toy/draft.ipynb", "ada/02-other/02-other.ipynb", "ada/01-TOY/deep/x.ipynb",
+        "ada/notes.txt",
+        "gus/01-toy.ipynb", "gus/02.ipynb", "hal/01_toy/a/01-toy.ipynb",
+        "ida/.ipynb_checkpoints/01-toy.ipynb",
         "loose.ipynb",
     ):  # fmt: skip
         (tmp_path / "submitted" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +222,10 @@ def test_notebooks_that_no_exercise_claims_are_named(tmp_path):
     for name in ("01-toy", "02-other"):
         (tmp_path / "exercises" / name).mkdir(parents=True)
     gus, hal, loose = submissions.strays(Course(root=tmp_path), tmp_path / "submitted")
-    collect = f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then remove them."
+    collect = (
+        f"To place such files, run: python -m autograder collect {tmp_path}/submitted; then "
+        "remove them."
+    )
     assert gus == f"gus/01-toy.ipynb is not in an exercise's folder and was left out. {collect}"
     assert hal.startswith("hal/01_toy/a/01-toy.ipynb is not in an exercise's folder")
     assert loose == "loose.ipynb is not a student's folder and was left out."
@@ -261,14 +289,25 @@ def test_a_name_that_no_system_call_takes_is_a_problem_of_its_own(submitted):
     assert unit.data is None and "could not be read" in str(unit.problem)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="as an ordinary user, the corpus itself tries what may not be read")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="as an ordinary user, the corpus itself tries what may not be read"
+)
 @pytest.mark.slow
-def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(isolated, submitted, tmp_path):
-    for student, closed in (("ada", "ada/01-toy"), ("bob", "bob/01-toy/01-toy.ipynb"), ("cai", "cai"), ("dee", "")):
+def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(
+    isolated, submitted, tmp_path
+):
+    for student, closed in (
+        ("ada", "ada/01-toy"),
+        ("bob", "bob/01-toy/01-toy.ipynb"),
+        ("cai", "cai"),
+        ("dee", ""),
+    ):
         hand_in(submitted, student)
         if closed:
             (submitted / closed).chmod(0)
-    subprocess.run(["chown", "-R", f"{bubblewrap.NOBODY}:{bubblewrap.NOBODY}", str(tmp_path)], check=True)
+    subprocess.run(
+        ["chown", "-R", f"{bubblewrap.NOBODY}:{bubblewrap.NOBODY}", str(tmp_path)], check=True
+    )
     program = (
         "from pathlib import Path\nfrom autograder.course.config import Exercise\n"
         "from autograder.course.limits import Limits\n"
@@ -325,7 +364,11 @@ def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
     (folder / "near.txt").touch()
     nested(count, name)(folder)
     files, (note,) = beside(folder, 1)
-    assert list(files) == ["near.txt"] and "could not be read and was left out" in str(note) and len(str(note)) < 300
+    assert (
+        list(files) == ["near.txt"]
+        and "could not be read and was left out" in str(note)
+        and len(str(note)) < 300
+    )
 
 
 def test_too_much_beside_is_left_out_whole(submitted):
@@ -436,7 +479,9 @@ def test_the_same_hand_in_has_the_same_digest_whoever_and_whenever(submitted):
 def test_torch_is_loaded_once_where_a_submission_imports_it(submitted, source, loaded):
     hand_in(submitted, student="abe", data=None)
     plain = hand_in(submitted, student="bob")
-    late = hand_in(submitted, data=json.dumps({"cells": [{"source": ["x = 1\n", source]}]}).encode())
+    late = hand_in(
+        submitted, data=json.dumps({"cells": [{"source": ["x = 1\n", source]}]}).encode()
+    )
     broken = Submission("eve", TOY, submitted / "eve" / "01-toy")
     missing = Submission("abe", TOY, submitted / "abe" / "01-toy")
     assert submissions.imported([broken, missing, plain, late], LIMITS.notebook_mb) == loaded

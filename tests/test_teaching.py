@@ -1,4 +1,6 @@
-"""The page for teachers keeps to the chapters, to the stated times, and to the lists of mistakes."""
+"""The page for teachers keeps to the chapters, to the stated times, and to the lists of
+mistakes.
+"""
 
 import re
 import sys
@@ -14,7 +16,12 @@ import teaching
 
 PAGE = (ROOT / "book" / "teaching.md").read_text(encoding="utf8")
 CHAPTERS = chapters.read(ROOT)
-PARTS = ("Goals.", "Three questions for the room.", "Show with the figure.", "Skip if time is short.")
+PARTS = (
+    "Goals.",
+    "Three questions for the room.",
+    "Show with the figure.",
+    "Skip if time is short.",
+)
 PLANS = {6: range(1, 8), 12: range(1, 13)}
 """For each plan the chapters that it covers, by its number of weeks."""
 QUESTIONS = 3
@@ -50,7 +57,9 @@ def test_every_section_has_the_same_parts(name):
 
 @each_chapter
 def test_buttons_and_sections_are_those_of_the_chapter(name):
-    pages = " ".join(" ".join(page.read_text(encoding="utf8").split()) for page in CHAPTERS[name].pages)
+    pages = " ".join(
+        " ".join(page.read_text(encoding="utf8").split()) for page in CHAPTERS[name].pages
+    )
     parts = parts_of(name)
     text = " ".join((parts["Show with the figure."] + parts["Skip if time is short."]).split())
     for italic in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", text):
@@ -60,14 +69,20 @@ def test_buttons_and_sections_are_those_of_the_chapter(name):
 @pytest.mark.parametrize("weeks", PLANS)
 def test_a_plan_names_its_chapters_and_their_times(weeks):
     plan = PAGE.partition(f"## A plan for {weeks} weeks\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| \d.*", plan, re.M)]
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]]
+        for row in re.findall(r"^\| \d.*", plan, re.M)
+    ]
     assert [int(row[0]) for row in rows] == list(range(1, weeks + 1))
     covered = []
     for _week, linked, reading, work, exercise in rows:
         links = re.findall(r"\[(\d+)\]\(([\w-]+)\.md\)", linked)
         assert all(CHAPTERS[page].number == int(number) for number, page in links) and work
         numbers = " ".join(number for number, _page in links)
-        assert (reading, exercise) == (f"{{takes}}`reading {numbers}`", f"{{takes}}`exercise {numbers}`")
+        assert (reading, exercise) == (
+            f"{{takes}}`reading {numbers}`",
+            f"{{takes}}`exercise {numbers}`",
+        )
         covered += [int(number) for number, _page in links]
     assert covered == list(PLANS[weeks])
     whole = covered == [chapter.number for chapter in CHAPTERS.values()]
@@ -85,9 +100,15 @@ def test_the_stated_time_is_the_sum_of_the_tasks(name):
 
 def test_times_are_read_from_the_pages_and_added_up():
     assert teaching.minutes("reading", "11-gpu") == 20 + 25  # of two pages
-    assert [teaching.duration(total) for total in (75, 180, 610)] == ["75 min", "3 h", "10 h 10 min"]
+    assert [teaching.duration(total) for total in (75, 180, 610)] == [
+        "75 min",
+        "3 h",
+        "10 h 10 min",
+    ]
     times = {name: teaching.minutes("exercise", name) for name in CHAPTERS}
-    assert sorted(times, key=times.get)[-2:] == ["10-efficient", "11-gpu"], "the page says that these are the longest"
+    assert sorted(times, key=times.get)[-2:] == ["10-efficient", "11-gpu"], (
+        "the page says that these are the longest"
+    )
 
 
 def test_every_mistake_is_listed_and_counted():
@@ -106,7 +127,9 @@ def test_the_record_has_the_causes_of_all_unseen_answers(folder):
     """Mend: python benchmarks/unseen.py NN"""
     wrong = [answer.subject for answer in unseen.answers(folder.name) if answer.kind == "wrong"]
     causes = unseen.recorded()[folder.name]["causes"]
-    assert {subject: own["wrong"] for subject, own in causes.items()} == {one: wrong.count(one) for one in wrong}
+    assert {subject: own["wrong"] for subject, own in causes.items()} == {
+        one: wrong.count(one) for one in wrong
+    }
     for subject, own in causes.items():
         assert set(own["named"]) <= teaching.labels(folder)[subject]
         assert all(count <= own["wrong"] for count in own["named"].values())

@@ -1,4 +1,6 @@
-"""The page of ten questions: each answer leads to cells that show it, and its module computes what PyTorch's does."""
+"""The page of ten questions: each answer leads to cells that show it, and its module computes
+what PyTorch's does.
+"""
 
 import re
 
@@ -80,7 +82,9 @@ def test_a_row_without_a_key_is_zeros_both_ways(layer, dtype):
     mask = torch.ones(4, 4, dtype=torch.bool)
     mask[1] = False
     out, A = mine(x, x, x, mask)
-    assert not A[:, :, 1].any() and A[:, :, 0].sum(-1).allclose(torch.ones((), dtype=dtype), atol=1e-2)
+    assert not A[:, :, 1].any() and A[:, :, 0].sum(-1).allclose(
+        torch.ones((), dtype=dtype), atol=1e-2
+    )
     assert torch.equal(out[:, 1], mine.W_o.bias.expand(2, 12))
     out.sum().backward()
     assert x.grad.isfinite().all() and all(p.grad.isfinite().all() for p in mine.parameters())
@@ -92,7 +96,8 @@ def test_a_mask_for_each_sequence_needs_an_axis_for_the_heads(layer):
     mask = (torch.arange(5) < torch.tensor([[5], [3]]))[:, None]  # (b, 1, n_k)
     A = mine(x, x, x, mask[:, None])[1]
     assert not A[1, :, :, 3:].any() and A[0].all()
-    met = mine(x, x, x, mask)[1]  # b = h: the mask of the second sequence became that of the second head
+    # b = h: the mask of the second sequence became that of the second head
+    met = mine(x, x, x, mask)[1]
     assert met.shape == A.shape and not met[:, 1, :, 3:].any() and met[:, 0].all()
     with pytest.raises(RuntimeError):
         layer(3)(x, x, x, mask)

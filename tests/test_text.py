@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from autograder.sanitize import text
 
-# Any code point, halves of letters too, and more often those that act in a terminal or turn a line around.
+# Any code point, halves of letters too, and more often those that act in a terminal or turn a line
+# around.
 ODD = "\x00\x07\x08\t\n\r\x1b\x7f\x85\x9b\u061c\u200e\u200f\u202a\u202e\u2028\u2066\u2069\ud800\udcff\udfff%=+-@"
 ANY = st.text(st.one_of(st.characters(exclude_categories=()), st.sampled_from(ODD)))
-ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+ACTS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 SECONDS = 5
 
 
@@ -56,7 +59,9 @@ def test_long_words_are_cut_and_long_blocks_too():
     assert len(text.block("x" * 1_000_000)) == text.MOST_BLOCK + 2
 
 
-@pytest.mark.parametrize("piece", ["\x1b", "\x1b[", "\x1b[1", "\x1b[1;31m", "x", "\u202e", "\ud800", " \n"])
+@pytest.mark.parametrize(
+    "piece", ["\x1b", "\x1b[", "\x1b[1", "\x1b[1;31m", "x", "\u202e", "\ud800", " \n"]
+)
 def test_cleaning_takes_no_longer_than_its_text(piece):
     began = time.process_time()
     for clean in (text.block, text.line, text.printed):
@@ -76,7 +81,9 @@ def test_a_name_of_any_bytes_is_text_and_says_which_bytes(raw):
     shown = text.name(raw.decode("utf-8", "surrogateescape"))
     assert not ACTS.search(shown)
     if b"%" not in raw:
-        back = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), shown.encode())
+        back = re.sub(
+            rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), shown.encode()
+        )
         assert back == raw
 
 

@@ -1,4 +1,6 @@
-"""What the checks of exercises find out themselves about a wrong result: each sentence, where it holds."""
+"""What the checks of exercises find out themselves about a wrong result: each sentence, where it
+holds.
+"""
 
 import copy
 
@@ -22,8 +24,12 @@ def said(exercise, subject, function):
 
 def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
     a, b = np.arange(6.0), np.ones(6)
-    assert counts_in(2 * a - b, {"a": a, "b": b, "c": a**2}) == pytest.approx({"a": 2, "b": -1, "c": 0})
-    assert counts_in(torch.tensor(a), {"a": torch.tensor(a), "b": b}) == pytest.approx({"a": 1, "b": 0})
+    assert counts_in(2 * a - b, {"a": a, "b": b, "c": a**2}) == pytest.approx(
+        {"a": 2, "b": -1, "c": 0}
+    )
+    assert counts_in(torch.tensor(a), {"a": torch.tensor(a), "b": b}) == pytest.approx(
+        {"a": 1, "b": 0}
+    )
     assert counts_in(a**3, {"a": a, "b": b}) is None, "it is no sum of them"
     assert counts_in(a, {"a": a, "twice": 2 * a}) is None, "they cannot be told apart"
     assert counts_in(a, {"a": a[:3]}) is None and counts_in(a * np.nan, {"a": a}) is None
@@ -36,8 +42,14 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
 @pytest.mark.parametrize(
     ("gap", "told"),
     [
-        (lambda attend, X, p: np.abs(attend(X) - attend(X)[p]).max() / 3, "was called only with X."),
-        (lambda attend, X, p: np.abs(attend(X[p[::-1]]) - attend(X)[p]).max(), "never called with X[permutation]"),
+        (
+            lambda attend, X, p: np.abs(attend(X) - attend(X)[p]).max() / 3,
+            "was called only with X.",
+        ),
+        (
+            lambda attend, X, p: np.abs(attend(X[p[::-1]]) - attend(X)[p]).max(),
+            "never called with X[permutation]",
+        ),
         (lambda attend, X, p: np.abs(attend(X[p])).max(), "never called with X itself"),
         (
             lambda attend, X, p: max(np.abs(attend(X[[i]]) - X[[i]]).max() for i in p),
@@ -79,7 +91,10 @@ def test_how_much_each_point_moves_a_slope():
         return (y[3] - y[2]) / (x[3] - x[2])
 
     told = said("09-complexity", "fit_exponent", middle)
-    start = "Double the seconds of one point. For the first to the last point, the result changes by 0.00, 0.00, -"
+    start = (
+        "Double the seconds of one point. For the first to the last point, the result changes "
+        "by 0.00, 0.00, -"
+    )
     assert told.startswith(start)
 
 
@@ -105,10 +120,14 @@ def test_which_heads_count_in_a_result():
     def half_of_it(weight, own, d_head):
         weight[:, own][:, : d_head // 2] = 0
 
-    assert "Heads 0 to 4 count 0, 1, 0, 1, 1 times in the result. The counts should be 1, 1, 0, 1, 1." in changed(
-        one_and_the_first
+    assert (
+        "Heads 0 to 4 count 0, 1, 0, 1, 1 times in the result. The counts should be 1, 1, 0, "
+        "1, 1." in changed(one_and_the_first)
     )
-    assert "count 1, 1, 2, 1, 1 times in the result. The counts should be 1, 1, 0, 1, 1." in changed(doubled)
+    assert (
+        "count 1, 1, 2, 1, 1 times in the result. The counts should be 1, 1, 0, 1, 1."
+        in changed(doubled)
+    )
     assert "not a sum of whole heads" in changed(half_of_it)
 
 
@@ -117,17 +136,22 @@ def test_which_products_a_gradient_is_the_sum_of():
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == "11-gpu"]
     names = loader.load(folder).suite.checks[0].__globals__
     random = torch.Generator().manual_seed(SEED)
-    q, k, v, upstream = (torch.randn(1, 2, 20, 8, dtype=torch.float64, generator=random) for _ in range(4))
+    q, k, v, upstream = (
+        torch.randn(1, 2, 20, 8, dtype=torch.float64, generator=random) for _ in range(4)
+    )
     out, lse = names["attended"](q, k, v)
     P = (q @ k.mT / 8**0.5 - lse[..., None]).exp()
     D, dP = (upstream * out).sum(-1, keepdim=True), upstream @ v.mT
 
     def told(gradient, name):
-        return str(names["made_of"](gradient, name, q, k, v, upstream, False)).partition(", where ")[0]
+        return str(names["made_of"](gradient, name, q, k, v, upstream, False)).partition(
+            ", where "
+        )[0]
 
     scale = 8**-0.5
     assert told(scale * (P * (dP + D)) @ k, "Q") == (
-        "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - 0.354 (P*D) K"
+        "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - "
+        "0.354 (P*D) K"
     )
     assert told(P @ upstream, "V") == "The gradient of V is P dO, and should be P^T dO"
     assert told(P**2 @ upstream, "V") == ""
@@ -151,7 +175,9 @@ def test_numbers_that_were_copied_and_changed_are_not_called_new():
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == "06-multi-head"]
     is_new = loader.load(folder).suite.checks[0].__globals__["is_new"]
     random = torch.Generator().manual_seed(SEED)
-    values = {name: torch.randn(6, 6, dtype=torch.float64, generator=random) for name in ("W_q", "W_o")}
+    values = {
+        name: torch.randn(6, 6, dtype=torch.float64, generator=random) for name in ("W_q", "W_o")
+    }
     wanted = values["W_o"]
     assert is_new(torch.randn(6, 6, generator=random), wanted, values)
     copied = [

@@ -1,4 +1,6 @@
-"""The Chinese edition says what the English one says: catalogues, terms, signs; and its pages work in a browser."""
+"""The Chinese edition says what the English one says: catalogues, terms, signs; and its pages
+work in a browser.
+"""
 
 import ast
 import copy
@@ -24,7 +26,9 @@ import translations
 
 LANGUAGE = "zh_CN"
 CATALOGUES = sorted(editions.messages(LANGUAGE).rglob("*.po"))
-NAMES = [path.relative_to(editions.messages(LANGUAGE)).with_suffix("").as_posix() for path in CATALOGUES]
+NAMES = [
+    path.relative_to(editions.messages(LANGUAGE)).with_suffix("").as_posix() for path in CATALOGUES
+]
 PAGES = sorted(page.removeprefix("book/") for page in editions.pages(LANGUAGE))
 PHONE = {"width": 390, "height": 844}
 GENERATED = "catches/exercise-01-qkv"  # has no catalogue of its own
@@ -39,14 +43,25 @@ NUMBER = re.compile(r"(?<![A-Za-z\d.])[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)
 
 @functools.cache
 def translated(path):
-    """The messages of a catalogue that are translated, as pairs; of those that count, the last form."""
+    """The messages of a catalogue that are translated, as pairs; of those that count, the last
+    form.
+    """
     with path.open("rb") as file:
-        done = [message for message in read_po(file, LANGUAGE) if message.id and translations.is_done(message)]
-    return [(translations.forms(message.id)[-1], translations.forms(message.string)[-1]) for message in done]
+        done = [
+            message
+            for message in read_po(file, LANGUAGE)
+            if message.id and translations.is_done(message)
+        ]
+    return [
+        (translations.forms(message.id)[-1], translations.forms(message.string)[-1])
+        for message in done
+    ]
 
 
 def kept(text):
-    """What a translation has as often as the English: formulas, code, roles, targets, places for values, numbers."""
+    """What a translation has as often as the English: formulas, code, roles, targets, places for
+    values, numbers.
+    """
     if translations.is_formula(text):
         return Counter([re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", text)])
     found = Counter()
@@ -65,7 +80,9 @@ def kept(text):
 
 
 def differences(english, said):
-    """What a translation lacks and has beside the English; a heading that is a link as a whole says so only there."""
+    """What a translation lacks and has beside the English; a heading that is a link as a whole
+    says so only there.
+    """
     lacks, has = kept(english) - kept(said), kept(said) - kept(english)
     if re.fullmatch(r"\d+ [^$`]*", english) and re.fullmatch(r"\[.*\]\(.*\)", said):
         has.clear()
@@ -79,7 +96,9 @@ def test_formulas_code_links_and_numbers_are_kept():
 
 
 def plain(text):
-    """A text without what is the same in both languages: each formula, code span and role is a letter."""
+    """A text without what is the same in both languages: each formula, code span and role is a
+    letter.
+    """
     for pattern in (FORMULA, ROLE, CODE):
         text = pattern.sub("x", text)
     return re.sub(r"\]\([^)]*\)|(?<=\])\{[^}]*\}|\[|\*+", "", text)
@@ -93,7 +112,9 @@ def test_terms_are_those_of_the_list(path):
     free = tuple(editions.terms(LANGUAGE, "free")["beginnings"])
     wrong = []
     for english, said in translated(path):
-        words = "" if english.startswith(free) or translations.is_formula(english) else plain(english)
+        words = (
+            "" if english.startswith(free) or translations.is_formula(english) else plain(english)
+        )
         for term, own in terms:
             used = re.search(rf"(?<![\w-]){re.escape(term)}(s|es)?(?![\w-])", words, re.I)
             if used and not any(sense in said for sense in (own, term, *senses.get(term, ()))):
@@ -108,15 +129,26 @@ def test_signs_are_chinese_and_spaces_are_where_they_belong():
         "a space beside a full-width sign": r" [，。：；？！（）《》]|[，。：；？！（《》] ",
     }
     for path in CATALOGUES:
-        texts = [plain(said) for english, said in translated(path) if not translations.is_formula(english)]
-        found = [(fault, text[:80]) for fault, sign in faults.items() for text in texts if re.search(sign, text)]
+        texts = [
+            plain(said)
+            for english, said in translated(path)
+            if not translations.is_formula(english)
+        ]
+        found = [
+            (fault, text[:80])
+            for fault, sign in faults.items()
+            for text in texts
+            if re.search(sign, text)
+        ]
         assert not found, path
 
 
 def test_places_for_values_are_kept_in_figures():
     catalogue = editions.messages(LANGUAGE) / "figures.po"
     lost = [
-        english for english, said in translated(catalogue) if set(PLACE.findall(english)) != set(PLACE.findall(said))
+        english
+        for english, said in translated(catalogue)
+        if set(PLACE.findall(english)) != set(PLACE.findall(said))
     ]
     assert not lost
 
@@ -144,7 +176,9 @@ def test_missing_chinese_is_reported_and_fails_only_a_complete_edition(monkeypat
     assert translations.main(["--complete"]) == 1
 
 
-def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_looked_at(monkeypatch, tmp_path, capsys):
+def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_looked_at(
+    monkeypatch, tmp_path, capsys
+):
     said = ['A tile sees $\\sqrt{n}$ of a row,\nand only "that" part.']
     monkeypatch.setattr(translations, "SOURCES", [lambda: {"figures": said}])
     monkeypatch.setattr(editions, "messages", lambda language: tmp_path)
@@ -157,16 +191,22 @@ def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_look
     stale = path.read_bytes()
     assert "#, fuzzy\n#| msgid" in stale.decode()
     assert translations.main([]) == 0 and path.read_bytes() == stale
-    assert [message.previous_id for message in translations.read(path, LANGUAGE) if message.id] == [[before]]
+    assert [message.previous_id for message in translations.read(path, LANGUAGE) if message.id] == [
+        [before]
+    ]
     path.write_text(re.sub("^#.*\n", "", stale.decode(), flags=re.M), encoding="utf8")
     assert translations.main([]) == 0 and "#" not in path.read_text(encoding="utf8")
     capsys.readouterr()
 
 
 def page(name, language=LANGUAGE, only=None):
-    """A built page, or all of its elements of these names: what is left out is not parsed, which takes longest."""
+    """A built page, or all of its elements of these names: what is left out is not parsed, which
+    takes longest.
+    """
     path = editions.HTML / editions.folder(language) / "book" / f"{name}.html"
-    return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser", parse_only=only and SoupStrainer(only))
+    return BeautifulSoup(
+        path.read_text(encoding="utf8"), "html.parser", parse_only=only and SoupStrainer(only)
+    )
 
 
 @functools.cache
@@ -180,7 +220,10 @@ def said_by(name, language=LANGUAGE):
         part.decompose()
     found = SimpleNamespace(ids={part["id"] for part in counted.select("[id]")})
     found.code = [part.get_text() for part in counted.select(".highlight pre")]
-    formulas = [re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", part.get_text()) for part in counted.select(".math")]
+    formulas = [
+        re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", part.get_text())
+        for part in counted.select(".math")
+    ]
     found.formulas = Counter(formulas)
     for part in counted.select(".math, .highlight, code, svg"):
         part.decompose()
@@ -230,20 +273,32 @@ def test_words_of_drawings_are_where_the_glyphs_were(monkeypatch):
     made = BeautifulSoup(drawings.in_page(svg, "", "d", english=False), "html.parser")
     assert drawings.words_of(svg)[0] == "the left one, $16 = d_k$" and "<!--" not in str(made)
     for text, (side, (x, y, anchor)) in zip(made.select("text"), placed.items(), strict=True):
-        left, top = map(float, re.match(r"translate\((\S+) (\S+)\)$", text.parent["transform"]).groups())
+        left, top = map(
+            float, re.match(r"translate\((\S+) (\S+)\)$", text.parent["transform"]).groups()
+        )
         assert 96 / 72 * (left + float(text["x"])) == pytest.approx(x, abs=1.5)
         assert 96 / 72 * top == pytest.approx(y, abs=1)
         assert f"font-size: 12px; text-anchor: {anchor}" in text["style"]
-        assert text.get_text().startswith(f"这 {side} one, 16 = dk") and len(text.select("tspan.abh-sub")) == 1
+        assert (
+            text.get_text().startswith(f"这 {side} one, 16 = dk")
+            and len(text.select("tspan.abh-sub")) == 1
+        )
     plain = drawings.in_page(svg, "", "d")
-    assert "<text" not in plain and "<!--" not in plain and plain.count("<use") > str(made).count("<use") > 0
+    assert (
+        "<text" not in plain
+        and "<!--" not in plain
+        and plain.count("<use") > str(made).count("<use") > 0
+    )
 
 
 def test_the_glossary_is_in_the_order_of_sounds(html):
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
     import glossary
 
-    names = [term.get_text().partition("（")[0].strip("#\n ") for term in page("glossary").select("dl.glossary > dt")]
+    names = [
+        term.get_text().partition("（")[0].strip("#\n ")
+        for term in page("glossary").select("dl.glossary > dt")
+    ]
     some = ("GPU 核函数", "KV 缓存", "编码器", "查询", "词元", "键", "熵", "输出投影", "掩码", "值")
     places = list(map(names.index, some))
     assert places == sorted(places) and len(names) > 80
@@ -251,10 +306,16 @@ def test_the_glossary_is_in_the_order_of_sounds(html):
         assert letter in glossary.RARE or letter.encode("gb2312") < b"\xd8"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "book" / "_ext").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "book" / "_ext").glob("*.py")), ids=lambda path: path.stem
+)
 def test_every_text_is_where_the_catalogues_find_it(path):
     """Before Python 3.12 an f-string is one token: nothing finds the texts in it."""
-    texts = [part for part in ast.walk(ast.parse(path.read_text(encoding="utf8"))) if isinstance(part, ast.JoinedStr)]
+    texts = [
+        part
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf8")))
+        if isinstance(part, ast.JoinedStr)
+    ]
     calls = [part for text in texts for part in ast.walk(text) if isinstance(part, ast.Call)]
     translated = [call for call in calls if ast.unparse(call.func) in ("_", "N_", "figures")]
     assert not [ast.unparse(call) for call in translated if isinstance(call.args[0], ast.Constant)]
@@ -267,14 +328,23 @@ def test_no_paragraph_is_left_in_english(html, name):
         return not re.search(f"[{HAN}]", text)
 
     found = said_by(name)
-    assert not [text for text in found.paragraphs if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and is_english(text)]
+    assert not [
+        text
+        for text in found.paragraphs
+        if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and is_english(text)
+    ]
     computed = [re.sub("torch|triton", "", text) for text in found.computed]
     assert not [text for text in computed if re.search(r"\b[a-z]{2,}\b", text) and is_english(text)]
 
 
 def test_a_claim_is_translated_once_for_all_pages(html):
     claims = {name: row["statement"] for name, row in chapters.claims(ROOT).items()}
-    of_pages = {english for path in CATALOGUES if path.parent.name == "book" for english, _ in translated(path)}
+    of_pages = {
+        english
+        for path in CATALOGUES
+        if path.parent.name == "book"
+        for english, _ in translated(path)
+    }
     assert not of_pages & {*claims.values()}
     said = dict(translated(editions.messages(LANGUAGE) / "extensions.po"))[claims["A9"]]
     for name in ("claims", "06-multi-head-deeper", "08-heads-deeper"):
@@ -290,23 +360,32 @@ def test_pages_of_both_editions_know_each_other(html, name):
     assert goal.is_file() and switch["hreflang"] == switch["lang"] == "zh-CN"
     alternates = {link["hreflang"]: link["href"] for link in english.select("link[rel=alternate]")}
     assert set(alternates) == {"en", "zh-CN"} and switch.has_attr("rel")
-    assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(encoding="utf8")
+    assert '<html lang="zh-CN"' in (editions.HTML / "zh" / "book" / f"{name}.html").read_text(
+        encoding="utf8"
+    )
     switch = page(name, only="a").select_one(".abh-edition")
     back = (editions.HTML / "zh" / "book" / switch["href"]).resolve()
     assert back == (editions.HTML / "book" / f"{name}.html").resolve()
 
 
-def test_where_there_is_no_chinese_page_the_switch_leads_to_the_chapter_or_the_first(html, monkeypatch):
+def test_where_there_is_no_chinese_page_the_switch_leads_to_the_chapter_or_the_first(
+    html, monkeypatch
+):
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
     import edition
 
     monkeypatch.setattr(editions, "pages", lambda language: {"book/index", "book/01-qkv"})
     english = {"book/index", "book/01-qkv", "book/01-qkv-deeper", "book/references"}
-    app = SimpleNamespace(env=SimpleNamespace(found_docs=english), config=SimpleNamespace(root_doc="book/index"))
+    app = SimpleNamespace(
+        env=SimpleNamespace(found_docs=english), config=SimpleNamespace(root_doc="book/index")
+    )
     assert edition.counterpart(app, "book/01-qkv", LANGUAGE) == ("book/01-qkv", True)
     assert edition.counterpart(app, "book/01-qkv-deeper", LANGUAGE) == ("book/01-qkv", False)
     assert edition.counterpart(app, "book/references", LANGUAGE) == ("book/index", False)
-    assert page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"] == f"../../zh/book/{GENERATED}.html"
+    assert (
+        page(GENERATED, editions.SOURCE).select_one(".abh-edition")["href"]
+        == f"../../zh/book/{GENERATED}.html"
+    )
 
 
 @pytest.mark.long
@@ -448,7 +527,12 @@ def test_search_finds_chinese(page, site, words, first):
 @pytest.mark.parametrize(
     "words, first",
     [
-        *[("因果掩码", "05-masking"), ("多头", "06-multi-head"), ("注意力机制十问", "ten-questions"), ("标记", "")],
+        *[
+            ("因果掩码", "05-masking"),
+            ("多头", "06-multi-head"),
+            ("注意力机制十问", "ten-questions"),
+            ("标记", ""),
+        ],
     ],
 )
 def test_search_begins_with_the_page_of_that_title(page, site, words, first):

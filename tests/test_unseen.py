@@ -1,4 +1,6 @@
-"""Answers that were written from the released notebooks alone: they are what they say, and are counted."""
+"""Answers that were written from the released notebooks alone: they are what they say, and are
+counted.
+"""
 
 import pytest
 
@@ -21,17 +23,23 @@ def test_there_are_enough_for_each_function_and_none_twice(folder):
     exercise, answers = loader.load(folder), unseen.answers(folder.name)
     for subject in exercise.programs:
         own = [answer for answer in answers if answer.subject == subject]
-        assert all(sum(answer.kind == kind for answer in own) >= least for kind, least in EACH.items())
-        assert len({answer.about for answer in own}) == len({answer.cell for answer in own}) == len(own)
+        assert all(
+            sum(answer.kind == kind for answer in own) >= least for kind, least in EACH.items()
+        )
+        assert (
+            len({answer.about for answer in own})
+            == len({answer.cell for answer in own})
+            == len(own)
+        )
 
 
 @each_exercise
 def test_the_counts_are_of_these_answers(folder):
     """Mend: python benchmarks/unseen.py NN"""
     answers, row = unseen.answers(folder.name), unseen.recorded()[folder.name]
-    assert {kind: sum(answer.kind == kind for answer in answers) for kind in ("wrong", "right")} == {
-        kind: row[kind] for kind in ("wrong", "right")
-    }
+    assert {
+        kind: sum(answer.kind == kind for answer in answers) for kind in ("wrong", "right")
+    } == {kind: row[kind] for kind in ("wrong", "right")}
     told = sum(row[kind] for kind in ("cause", "relation", "words", "nothing"))
     assert told + len(row["accepted"]) == row["wrong"]
     known = {f"{answer.subject}: {answer.about}" for answer in answers}
@@ -69,8 +77,14 @@ def test_what_the_checks_make_of_them_is_what_is_recorded(folder, faults):
 
 
 def test_a_parameter_that_is_filled_from_another_one_is_told_so(faults, monkeypatch):
-    some = [answer for answer in unseen.answers("06-multi-head") if "W_o is transposed" in answer.about]
-    some += [answer for answer in unseen.answers("06-multi-head") if "projection is filled from" in answer.about]
+    some = [
+        answer for answer in unseen.answers("06-multi-head") if "W_o is transposed" in answer.about
+    ]
+    some += [
+        answer
+        for answer in unseen.answers("06-multi-head")
+        if "projection is filled from" in answer.about
+    ]
     monkeypatch.setattr(unseen, "answers", lambda name: some)
     (folder,) = (folder for folder in WRITTEN if folder.name == "06-multi-head")
     assert [told.words for told in unseen.told(folder) if told.answer.subject == "fuse"] == [
@@ -82,13 +96,18 @@ def test_a_parameter_that_is_filled_from_another_one_is_told_so(faults, monkeypa
 
 def test_an_answer_that_is_like_another_one_is_read(tmp_path, monkeypatch):
     whole = "def f(x):\n    y = x\n\n    return y + 1"
-    text = f"# %% right f: plainly\n{whole}\n\n# %% wrong f: less\n# As: plainly\n# @@\n#\n# -     return y + 1\n"
+    text = (
+        f"# %% right f: plainly\n{whole}\n\n# %% wrong f: less\n# As: plainly\n# @@\n#\n# -    "
+        " return y + 1\n"
+    )
     text += "# +     z = y\n# +     return z - 1\n# @@\n# -     y = x\n"
     monkeypatch.setattr(unseen, "FOLDER", tmp_path)
     (tmp_path / "01-toy.py").write_text(text, encoding="utf-8")
     plainly, less = unseen.answers("01-toy")
     assert plainly == unseen.Unseen("right", "f", "plainly", whole)
     assert less == unseen.Unseen("wrong", "f", "less", "def f(x):\n\n    z = y\n    return z - 1")
-    (tmp_path / "01-toy.py").write_text(text.replace("# -     y = x", "# -     y = z"), encoding="utf-8")
+    (tmp_path / "01-toy.py").write_text(
+        text.replace("# -     y = x", "# -     y = z"), encoding="utf-8"
+    )
     with pytest.raises(ValueError, match="occur exactly once in the cell"):
         unseen.answers("01-toy")

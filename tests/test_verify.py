@@ -1,4 +1,6 @@
-"""What `release` verifies: each fault is one line that names file and line; and nothing is verified twice."""
+"""What `release` verifies: each fault is one line that names file and line; and nothing is
+verified twice.
+"""
 
 import re
 import shutil
@@ -61,13 +63,15 @@ FAULTS = {
         "    ### BEGIN SOLUTION\n    return 2 * a\n    ### END SOLUTION",
         "    return 2 * a",
         "# %% twice",
-        "'twice' is checked, but students get it complete; put the part that they write between ###",
+        "'twice' is checked, but students get it complete; put the part that they write between "
+        "###",
     ),
     "no parentheses": (CHECKS, "@check()", "@check", "@check", "write @check() above doubles"),
     "f-string": (
         CHECKS,
         "expect_close(twice(a), a + a)",
-        'expect_close(\n        twice(a),\n        a + a,\n        because=f"The sum is {a + a}.",\n    )',
+        'expect_close(\n        twice(a),\n        a + a,\n        because=f"The sum is {a + '
+        'a}.",\n    )',
         "        because=",
         "an f-string cannot be translated",
     ),
@@ -106,7 +110,8 @@ FAULTS = {
         '"""Wrong',
         RIGHT.format("b + a").replace("@right", '@families("only the first sequence")\n@right'),
         "@families",
-        "the family 'only the first sequence' is listed as a wrong answer but passes every check of add (seed 1); "
+        "the family 'only the first sequence' is listed as a wrong answer but passes every check "
+        "of add (seed 1); "
         'add a check that it fails, or leave it out with but=["only the first sequence"].',
     ),
     "family of nothing": (
@@ -123,7 +128,13 @@ FAULTS = {
         "@check()",
         "no check cell runs the check as_number",
     ),
-    "listed": (LISTED, '("add"', '("sum"', "@misconception(", "subtracts is listed for sum, which has no checks"),
+    "listed": (
+        LISTED,
+        '("add"',
+        '("sum"',
+        "@misconception(",
+        "subtracts is listed for sum, which has no checks",
+    ),
     "solution": (
         TEXT,
         "return a + b",
@@ -145,7 +156,13 @@ FAULTS = {
         "raise SystemExit",
         "ended in SystemExit",
     ),
-    "wrong": (LISTED, "return a - b", "return a + b", "@misconception(", "passes every check of add"),
+    "wrong": (
+        LISTED,
+        "return a - b",
+        "return a + b",
+        "@misconception(",
+        "passes every check of add",
+    ),
     "right": (
         LISTED,
         '"""Wrong',
@@ -172,7 +189,11 @@ def change(folder, file, old, new):
     text = (folder / file).read_text(encoding="utf-8")
     assert old in text
     if new.startswith(("@right", "@families")):  # a listed answer more
-        text, old, new = text.replace("import misc", "import families, right, misc") + "\n\n" + new, "", ""
+        text, old, new = (
+            text.replace("import misc", "import families, right, misc") + "\n\n" + new,
+            "",
+            "",
+        )
     (folder / file).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
 
 
@@ -185,13 +206,22 @@ def test_what_holds_its_promises_has_no_fault(folder):
 def test_a_fault_is_one_line_that_names_file_and_line(folder, name):
     file, old, new, line, said = FAULTS[name]
     if name == "check not run":
-        change(folder, TEXT, "# %% check_add", "# %% half\ndef half(a):\n    return a / 2\n\n# %% check_add")
+        change(
+            folder,
+            TEXT,
+            "# %% check_add",
+            "# %% half\ndef half(a):\n    return a / 2\n\n# %% check_add",
+        )
     change(folder, file, old, new)
     fault = verify.fault(folder)
     found = re.match(r"solutions/01-toy/(?P<file>[\w.-]+\.py)(:(?P<line>\d+):)? ", fault)
     assert found and said in fault and "\n" not in fault, fault
     if line is not None:
-        named = (folder / found["file"]).read_text(encoding="utf-8").splitlines()[int(found["line"]) - 1]
+        named = (
+            (folder / found["file"])
+            .read_text(encoding="utf-8")
+            .splitlines()[int(found["line"]) - 1]
+        )
         assert found["file"] == file and named.startswith(line), fault
 
 
@@ -216,7 +246,9 @@ def on_a_gpu(add, draw):
 def test_what_needs_a_gpu_is_not_run_without_one(folder, monkeypatch):
     monkeypatch.setattr(machine, "_tried", {"gpu": ""})
     change(folder, CHECKS, "@check()", GPU)
-    assert "on_a_gpu needs a GPU, but submissions of this exercise do not get one" in verify.fault(folder)
+    assert "on_a_gpu needs a GPU, but submissions of this exercise do not get one" in verify.fault(
+        folder
+    )
     (folder / "exercise.toml").write_text("gpu = true")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert verify.fault(folder) == ""
@@ -228,7 +260,9 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypa
     monkeypatch.setattr(machine, "_tried", {"gpu": ""})
     (folder / "exercise.toml").write_text("gpu = true")
     change(folder, CHECKS, "@check()", GPU.replace("a is b", "True"))
-    slow = '@misconception("add", label="slow", hint="Faster."{})\ndef slow(a, b):\n    return a + b\n'
+    slow = (
+        '@misconception("add", label="slow", hint="Faster."{})\ndef slow(a, b):\n    return a + b\n'
+    )
     text = (folder / LISTED).read_text(encoding="utf-8")
     (folder / LISTED).write_text(text + "\n\n" + slow.format(""), encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -246,7 +280,9 @@ def released(course, *names):
 
 @pytest.mark.slow
 def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
-    """Each step is one an author takes; what was released stays until what follows it has no fault."""
+    """Each step is one an author takes; what was released stays until what follows it has no
+    fault.
+    """
     course = toy_course(tmp_path)
     exercise = course.sources()[0]
     assert released(course)[:2] == (0, "Released exercises/01-toy\n")
@@ -260,5 +296,7 @@ def test_release_verifies_what_changed_and_refuses_what_has_a_fault(tmp_path):
 
     change(exercise.solution, LISTED, "return a + b", "return a - b")
     exercise.notebook.write_text("edited by hand")
-    assert released(course)[1].startswith("Released exercises/01-toy\n1 of them was verified earlier")
+    assert released(course)[1].startswith(
+        "Released exercises/01-toy\n1 of them was verified earlier"
+    )
     assert exercise.notebook.read_bytes() == notebook

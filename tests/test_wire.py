@@ -1,4 +1,6 @@
-"""The wire between guest and judge, without a guest: what goes in comes out, and what would do harm is refused."""
+"""The wire between guest and judge, without a guest: what goes in comes out, and what would do
+harm is refused.
+"""
 
 import copy
 import json
@@ -16,7 +18,8 @@ from autograder.sandbox.inside import wire
 from autograder.sandbox.inside.wire import Decoder, Encoder, TooLarge, Violation
 
 resource = pytest.importorskip("resource")  # what was used is asked of the system: not on Windows
-SECONDS = 10  # of CPU: far more than a frame takes, far less than the 253 s of a dict with 40,000 colliding keys
+# of CPU: far more than a frame takes, far less than the 253 s of a dict with 40,000 colliding keys
+SECONDS = 10
 MEMORY = 10 * wire.MOST_BYTES
 
 settings.register_profile("wire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,9 +66,16 @@ def forged(value, *blobs):
 
 
 def same(a, b):
-    """Tell whether two values are alike to the last bit: type, dtype, shape, NaN and the sign of 0."""
+    """Tell whether two values are alike to the last bit: type, dtype, shape, NaN and the sign of
+    0.
+    """
     if isinstance(a, np.ndarray):
-        return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.tobytes() == b.tobytes()
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -73,7 +83,9 @@ def same(a, b):
     if isinstance(a, complex):
         return type(a) is type(b) and same((a.real, a.imag), (b.real, b.imag))
     if isinstance(a, float):
-        return type(a) is type(b) and ((a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b))
+        return type(a) is type(b) and (
+            (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+        )
     return type(a) is type(b) and a == b
 
 
@@ -86,7 +98,9 @@ DTYPES = st.one_of(
 )
 ARRAYS = hnp.arrays(DTYPES, hnp.array_shapes(min_dims=0, min_side=0, max_side=5))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-NUMBERS = st.one_of(st.integers(), st.floats(), st.complex_numbers(), st.integers(-(2**4000), 2**4000))
+NUMBERS = st.one_of(
+    st.integers(), st.floats(), st.complex_numbers(), st.integers(-(2**4000), 2**4000)
+)
 KEYS = st.one_of(st.none(), st.booleans(), TEXT, st.integers(), st.tuples(st.integers(), TEXT))
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), TEXT, NUMBERS, ARRAYS),
@@ -111,20 +125,29 @@ def test_views_keep_strides_and_read_only_on_the_way_to_a_guest(array, data):
     assume(isinstance(view, np.ndarray))
     view.flags.writeable = data.draw(st.booleans()) and view.flags.writeable
     taken = crossed(view, copy=False)
-    assert same(view, taken) and taken.strides == view.strides and taken.flags.writeable == view.flags.writeable
+    assert (
+        same(view, taken)
+        and taken.strides == view.strides
+        and taken.flags.writeable == view.flags.writeable
+    )
     plain = crossed(view)
     assert same(view, plain) and plain.flags.writeable
 
 
 @settings(max_examples=40)
 @given(
-    hnp.arrays(st.sampled_from(["f4", "f8", "i8", "b1", "c8"]), hnp.array_shapes(min_side=0, max_side=4)), st.data()
+    hnp.arrays(
+        st.sampled_from(["f4", "f8", "i8", "b1", "c8"]), hnp.array_shapes(min_side=0, max_side=4)
+    ),
+    st.data(),
 )
 def test_tensors_cross(array, data):
     torch = pytest.importorskip("torch")
     tensor = torch.from_numpy(array.copy()).permute(*data.draw(st.permutations(range(array.ndim))))
     if tensor.is_floating_point() and data.draw(st.booleans()):
-        tensor = tensor.to(data.draw(st.sampled_from([torch.float16, torch.bfloat16]))).requires_grad_()
+        tensor = tensor.to(
+            data.draw(st.sampled_from([torch.float16, torch.bfloat16]))
+        ).requires_grad_()
     for plain in (True, False):
         taken = crossed([tensor, tensor], plain)
         assert taken[0] is taken[1]
@@ -135,7 +158,9 @@ def test_tensors_cross(array, data):
         )
         assert torch.equal(taken[0].nan_to_num(), tensor.nan_to_num())
         assert plain or taken[0].stride() == tensor.stride()
-    assert crossed(torch.float16) is torch.float16 and crossed(torch.device("cpu")) == torch.device("cpu")
+    assert crossed(torch.float16) is torch.float16 and crossed(torch.device("cpu")) == torch.device(
+        "cpu"
+    )
 
 
 def test_one_array_given_twice_is_one_array():
@@ -150,7 +175,13 @@ def test_what_is_no_plain_value_crosses_as_a_handle():
         deep = [deep]
     endless = []
     endless.append(endless)
-    for value in (Opaque(), {1, 2}, 2**wire.MOST_BITS, "a" * (wire.MOST_TEXT + 1), np.array([object()])):
+    for value in (
+        Opaque(),
+        {1, 2},
+        2**wire.MOST_BITS,
+        "a" * (wire.MOST_TEXT + 1),
+        np.array([object()]),
+    ):
         assert crossed([value]) == [Opaque]
     for value in (deep, endless):
         taken = crossed(value)
@@ -198,7 +229,10 @@ def test_what_may_just_cross_is_taken(value):
 
 
 def refused_or_taken(read):
-    """Return True if `read()` ended as `Violation`; any other exception goes through. Time and memory are bounded."""
+    """Return True if `read()` ended as `Violation`; any other exception goes through.
+
+    Time and memory are bounded.
+    """
     start, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         read()
@@ -240,14 +274,21 @@ SCRAPS = st.one_of(
     st.sampled_from([[0] * 70, [2**20] * 3]),
 )
 TAGS = st.sampled_from(
-    "list tuple dict float complex same scalar array tensor dtype device handle mine callback module".split()
+    "list tuple dict float complex same scalar array tensor dtype device handle mine callback "
+    "module".split()
 )
 
 
 def places(tree, path=()):
     """Yield the path to each place in a JSON tree."""
     yield path
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    inner = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, item in inner:
         yield from places(item, (*path, key))
 
@@ -267,7 +308,10 @@ def test_mutated_trees_are_refused_or_values(value, data):
 
 @given(
     st.fixed_dictionaries(
-        {"t": st.sampled_from(["array", "tensor", "scalar"]), "b": st.sampled_from([0, 0, 0, 1, -1, True, None])},
+        {
+            "t": st.sampled_from(["array", "tensor", "scalar"]),
+            "b": st.sampled_from([0, 0, 0, 1, -1, True, None]),
+        },
         optional={
             "dtype": SCRAPS,
             "shape": st.lists(st.integers(-1, 9), max_size=3) | SCRAPS,
@@ -292,7 +336,15 @@ def test_any_bytes_are_refused(text):
 
 def array(shape, strides=None, **more):
     strides = strides or [0] * len(shape)
-    return {"t": "array", "dtype": "<f8", "shape": shape, "strides": strides, "offset": 0, "b": 0, **more}
+    return {
+        "t": "array",
+        "dtype": "<f8",
+        "shape": shape,
+        "strides": strides,
+        "offset": 0,
+        "b": 0,
+        **more,
+    }
 
 
 def many(kind, items):
@@ -312,7 +364,10 @@ HARMFUL = {
     "colliding integers": (many("dict", [[n * PRIME, 0] for n in range(wire.MOST_KEYS)]), ()),
     "a few more than may collide": (many("dict", COLLIDING), ()),
     "colliding floats": (many("dict", [[float(n * 2**61), 0] for n in range(99)] + COLLIDING), ()),
-    "colliding tuples": (many("dict", [[many("tuple", [1, n * PRIME]), 0] for n in range(2000)]), ()),
+    "colliding tuples": (
+        many("dict", [[many("tuple", [1, n * PRIME]), 0] for n in range(2000)]),
+        (),
+    ),
     "too many keys": (many("dict", [[n, 0] for n in range(wire.MOST_KEYS + 1)]), ()),
     "too long a list": (many("list", [0] * (wire.MOST_ITEMS + 1)), ()),
     "too many nodes": (many("list", [many("list", [0] * 100_000) for _ in range(12)]), ()),
@@ -331,7 +386,14 @@ HARMFUL = {
     "too many axes": (array([1] * 40), (b"x" * 8,)),
     "foreign byte order": (array([1], dtype=">f8"), (b"x" * 8,)),
     "a torch tensor that repeats": (
-        {"t": "tensor", "dtype": "float64", "shape": [10**8], "strides": [0], "b": 0, "device": "cpu"},
+        {
+            "t": "tensor",
+            "dtype": "float64",
+            "shape": [10**8],
+            "strides": [0],
+            "b": 0,
+            "device": "cpu",
+        },
         (b"x" * 8,),
     ),
     "too many blobs": (0, [b""] * (wire.MOST_BLOBS + 1)),

@@ -1,4 +1,6 @@
-"""A check cell worth 0 points, a question for a pencil: checked and answered like any other, and it costs nothing."""
+"""A check cell worth 0 points, a question for a pencil: checked and answered like any other, and
+it costs nothing.
+"""
 
 import copy
 import json
@@ -70,7 +72,8 @@ def in_decimals():
     return 0.75, 0.25
 """
 TASKS = ("by_hand", "check_by_hand")
-# What is handed in for the question, beside right answers to all else; None: a notebook from before there was one.
+# What is handed in for the question, beside right answers to all else; None: a notebook from before
+# there was one.
 ANSWERS = {
     "done": "def by_hand():\n    from fractions import Fraction as F\n    return F(3, 4), F(1, 4)",
     "exchanged": "import numpy as np\n\n\ndef by_hand():\n    return np.array([[0.25], [0.75]])",
@@ -89,7 +92,9 @@ def made(folder):
     own = folder / "solutions" / "01-toy"
     for name, change in {
         "01-toy.py": lambda text: text.replace("\n# %% add\n", TEXT),
-        "checks.py": lambda text: text.replace("expect_array,", "expect_array, expect_by_hand,") + CHECKS,
+        "checks.py": lambda text: (
+            text.replace("expect_array,", "expect_array, expect_by_hand,") + CHECKS
+        ),
         "misconceptions.py": lambda text: text.replace("import misconception", IMPORTS) + LISTED,
     }.items():
         path = own / name
@@ -110,7 +115,9 @@ def course(tmp_path_factory):
         if answer is None:
             notebook.cells = [cell for cell in notebook.cells if cell.id not in TASKS]
         for cell in notebook.cells:
-            cell.source = {**RIGHT, "by_hand": answer or cell.source, "proof": "Because."}.get(cell.id, cell.source)
+            cell.source = {**RIGHT, "by_hand": answer or cell.source, "proof": "Because."}.get(
+                cell.id, cell.source
+            )
         folder = own.submitted / student / "01-toy"
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / "01-toy.ipynb")
@@ -164,7 +171,11 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
         ([], "Expected 3 numbers, got 0 numbers.", []),
         (None, "Expected 3 numbers, got None (is a `return` missing?).", []),
         ("0.75", "Expected 3 numbers, got text. Write the answer without quotation marks.", []),
-        ([0.75, "0.25", 1], "Expected 3 numbers, got text. Write the answer without quotation marks.", []),
+        (
+            [0.75, "0.25", 1],
+            "Expected 3 numbers, got text. Write the answer without quotation marks.",
+            [],
+        ),
         ([0.75, {}, 1], "Expected 3 numbers, got a list of 3.", []),
     ],
 )
@@ -184,7 +195,10 @@ def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
 
 
 def test_a_number_of_a_matrix_is_named_by_row_and_column_and_a_single_one_not_at_all():
-    for answer, expected, place in (([1, 2, 3, 5], [[1, 2], [3, 4]], " at index [1, 1]"), (3, 4, "")):
+    for answer, expected, place in (
+        ([1, 2, 3, 5], [[1, 2], [3, 4]], " at index [1, 1]"),
+        (3, 4, ""),
+    ):
         with pytest.raises(Failed, match="is wrong") as failed:
             expect_by_hand(answer, expected)
         assert f"The number{place} is wrong" in str(failed.value.message)
@@ -215,8 +229,18 @@ def test_release_holds_the_answers_to_their_promises(tmp_path, monkeypatch):
             "return [3 / 4, 1 / 4]",
             "exchanged is listed as",
         ),
-        ("misconceptions.py", "return 0.75, 0.25", "return 0.75, 0.2", "the right answer in_decimals does not pass"),
-        ("01-toy.py", "return [3 / 4, 1 / 4]", "return [3 / 4]", "the solution of by_hand does not pass"),
+        (
+            "misconceptions.py",
+            "return 0.75, 0.25",
+            "return 0.75, 0.2",
+            "the right answer in_decimals does not pass",
+        ),
+        (
+            "01-toy.py",
+            "return [3 / 4, 1 / 4]",
+            "return [3 / 4]",
+            "the solution of by_hand does not pass",
+        ),
     ):
         text = (own / file).read_text(encoding="utf8")
         assert old in text
@@ -251,7 +275,9 @@ def test_feedback_speaks_of_no_points_and_recognises_numbers(course, answer, hea
     for shown in (show.text(report), show.as_html(report)):
         assert f"{head}, ungraded" in shown and "0 of 0" not in shown and "seed" not in shown
         assert ("Read:" in shown) == False  # noqa: E712 (this toy names no place to read)
-        assert not (set(shown.split()) & {"0.75", "0.75."}), "what is right is still to be worked out"
+        assert not (set(shown.split()) & {"0.75", "0.75."}), (
+            "what is right is still to be worked out"
+        )
 
 
 # A class.
@@ -269,13 +295,20 @@ def test_no_answer_costs_a_point(graded, student):
     told = reasons.of(record)
     assert not any(reason.startswith("by_hand") for reason in told), told
     missing = [reason for reason in told if "missing and ha" in reason]
-    assert [any(name in reason for reason in missing) for name in TASKS] == [student == "before"] * 2
+    assert [any(name in reason for reason in missing) for name in TASKS] == [
+        student == "before"
+    ] * 2
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", student).score == 6
         assert book.find_grade("check_by_hand", "01-toy", "01-toy", student).max_score == 0
 
 
-STATES = {"done": "passed", "blank": "not done yet", "before": "not done yet", "raises": "not done yet"}
+STATES = {
+    "done": "passed",
+    "blank": "not done yet",
+    "before": "not done yet",
+    "raises": "not done yet",
+}
 
 
 @pytest.mark.slow
@@ -283,7 +316,9 @@ STATES = {"done": "passed", "blank": "not done yet", "before": "not done yet", "
 def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(graded, student):
     page = page_of(graded[0], student)
     (row,) = [own for own in page.select(".bars a") if "by_hand" in own.text]
-    assert f"{STATES.get(student, 'not passed yet')}, ungraded" in said(row) and not row.select(".bar")
+    assert f"{STATES.get(student, 'not passed yet')}, ungraded" in said(row) and not row.select(
+        ".bar"
+    )
     assert not page.select(".card") and "0 of 0" not in said(page)
     top = said(page.select_one(".sum"))
     assert "Every check passed" not in top  # the proof waits
@@ -308,7 +343,9 @@ def test_what_is_left_open_is_said_beside_full_points(graded, course):
         book.db.commit()
     try:
         run(course, "grade", "--jobs", 1)
-        full, left = (said(page_of(course, student).select_one(".sum")) for student in ("done", "blank"))
+        full, left = (
+            said(page_of(course, student).select_one(".sum")) for student in ("done", "blank")
+        )
         assert "9 of 9 points" in full and "Every check passed" in full
         assert "9 of 9 points" in left and "No points were lost." in left
     finally:
@@ -335,7 +372,8 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("student", "head"), [("done", "passed"), ("thirds", "not passed yet"), ("blank", "not done yet")]
+    ("student", "head"),
+    [("done", "passed"), ("thirds", "not passed yet"), ("blank", "not done yet")],
 )
 def test_check_and_explain_speak_of_it_too(graded, student, head):
     course, _ = graded
@@ -343,7 +381,9 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
     assert f"by_hand: {head}, ungraded" in printed and "6 of 6 points" in printed
     shown = run(course, "explain", course.graded(student, "01-toy").record, "--check", "by_hand")
     assert f"by_hand: {head}, ungraded, seed" in shown
-    assert ("does the same here as these listed answers: thirds for quarters" in shown) == (student == "thirds")
+    assert ("does the same here as these listed answers: thirds for quarters" in shown) == (
+        student == "thirds"
+    )
 
 
 @pytest.mark.long
@@ -351,7 +391,9 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
 def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
     course, _ = graded
     there = tmp_path / "course"
-    shutil.copytree(course.root, there, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback"))
+    shutil.copytree(
+        course.root, there, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
+    )
     other = Course(root=there)
     release(other, other.sources()[0])
     for command in (["autograde", "01-toy"], ["generate_feedback", "01-toy"]):
@@ -368,7 +410,9 @@ def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
     def points(own):
         with Gradebook(own.db_url, own.course_id) as book:
             return {
-                found.student.id: {grade.name: grade.auto_score for grade in found.notebooks[0].grades}
+                found.student.id: {
+                    grade.name: grade.auto_score for grade in found.notebooks[0].grades
+                }
                 for found in book.find_assignment("01-toy").submissions
             }
 
@@ -378,7 +422,9 @@ def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
 
 @pytest.mark.slow
 def test_a_record_from_before_is_read(graded):
-    """One without the cell, and one whose cells have no labels, as they were written before there were such cells."""
+    """One without the cell, and one whose cells have no labels, as they were written before
+    there were such cells.
+    """
     course, _ = graded
     raw = json.loads(course.graded("done", "01-toy").record.read_text(encoding="utf8"))
     del raw["cells"]["check_by_hand"]

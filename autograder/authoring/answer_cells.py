@@ -1,7 +1,7 @@
 """The listed answers of an exercise, as the source of the cells that a student would write.
 
-A student's cell can import neither `checking` nor the exercise's modules. So the code that a listed answer needs from
-them is copied into its cell.
+A student's cell can import neither `checking` nor the exercise's modules. So the code that a listed
+answer needs from them is copied into its cell.
 """
 
 import ast
@@ -16,7 +16,8 @@ from autograder.checking import answer_parts
 from autograder.course import imports
 from autograder.course.cells import Notebook
 
-DECLARES = ("misconception", "right", "families")  # the decorators of `checking` that list an answer
+# the decorators of `checking` that list an answer
+DECLARES = ("misconception", "right", "families")
 Definition = ast.FunctionDef | ast.ClassDef
 _MARKS = re.compile(r"^[ #]*### (BEGIN|END) SOLUTION\n?", re.M)
 
@@ -41,13 +42,16 @@ class AnswerCells:
         self.lines = "\n".join(path.read_text(encoding="utf-8") for path in paths).splitlines()
         self.statements: dict[str, ast.stmt] = {}
         for statement in ast.parse("\n".join(self.lines)).body:
-            # Names that one of our modules imports from another are already in the text: students do not import them.
+            # Names that one of our modules imports from another are already in the text: students
+            # do not import them.
             if not _imports_ours(statement):
                 self.statements.update(dict.fromkeys(_bound(statement), statement))
 
     @cached_property
     def solutions(self) -> dict[str, str]:
-        """The author's solution for each cell that students write, including text cells, by grade id."""
+        """The author's solution for each cell that students write, including text cells, by
+        grade id.
+        """
         return solutions_in(self.exercise.notebook)
 
     @cached_property
@@ -62,9 +66,16 @@ class AnswerCells:
 
     @cached_property
     def given(self) -> set[str]:
-        """The names that the released notebook defines: imports, given functions, functions to be written."""
+        """The names that the released notebook defines: imports, given functions, functions to
+        be written.
+        """
         code = [cell.source for cell in self.released.cells if cell.cell_type == "code"]
-        return {name for source in code for statement in ast.parse(source).body for name in _bound(statement)}
+        return {
+            name
+            for source in code
+            for statement in ast.parse(source).body
+            for name in _bound(statement)
+        }
 
     @property
     def subjects(self) -> list[str]:
@@ -72,15 +83,26 @@ class AnswerCells:
         return self.exercise.subjects
 
     def listed(self, subject: str, kind: str) -> dict[str, object]:
-        """Return the `right` or the `wrong` answers that are listed for a function, in order, by name."""
-        found = {answer.__name__: answer for answer in self.exercise.suite.listed(f"{kind}_for", subject)}
-        # A function that the exercise's own decorator turns into an answer is not an answer as it is written.
-        return {name: found[name] for name in found if name in self.statements and _declared(self.statements[name])}
+        """Return the `right` or the `wrong` answers that are listed for a function, in order, by
+        name.
+        """
+        found = {
+            answer.__name__: answer for answer in self.exercise.suite.listed(f"{kind}_for", subject)
+        }
+        # A function that the exercise's own decorator turns into an answer is not an answer as it
+        # is written.
+        return {
+            name: found[name]
+            for name in found
+            if name in self.statements and _declared(self.statements[name])
+        }
 
     def cell(self, subject: str, answer: str) -> str:
-        """Return a listed answer as a student's cell: the imports and helpers that it needs, and the function.
+        """Return a listed answer as a student's cell: the imports and helpers that it needs, and
+        the function.
 
-        A helper whose name is already used in the notebook is renamed, so that it replaces nothing there.
+        A helper whose name is already used in the notebook is renamed, so that it replaces nothing
+        there.
         """
         needed, open_names = set[str](), [answer]
         while open_names:
@@ -113,13 +135,20 @@ class AnswerCells:
 def solutions_in(notebook: Notebook) -> dict[str, str]:
     """Return the solutions in an author's notebook, as students would write them, by grade id."""
     cells = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
-    return {cell.metadata["nbgrader"]["grade_id"]: _MARKS.sub("", cell.source).rstrip() for cell in cells}
+    return {
+        cell.metadata["nbgrader"]["grade_id"]: _MARKS.sub("", cell.source).rstrip()
+        for cell in cells
+    }
 
 
 def _declared(statement: ast.stmt) -> bool:
-    """Tell whether a statement is a function or a class that `checking` lists as an answer, as it is written."""
+    """Tell whether a statement is a function or a class that `checking` lists as an answer, as
+    it is written.
+    """
     decorators = getattr(statement, "decorator_list", [])
-    return bool({getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES))
+    return bool(
+        {getattr(getattr(own, "func", own), "id", None) for own in decorators} & set(DECLARES)
+    )
 
 
 def _imports(statement: ast.stmt) -> bool:
@@ -129,7 +158,10 @@ def _imports(statement: ast.stmt) -> bool:
 
 
 def _imports_ours(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] in imports.OURS
+    return (
+        isinstance(statement, ast.ImportFrom)
+        and (statement.module or "").partition(".")[0] in imports.OURS
+    )
 
 
 def _bound(statement: ast.stmt) -> list[str]:
@@ -138,7 +170,11 @@ def _bound(statement: ast.stmt) -> list[str]:
         return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return [statement.name]
-    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return [
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
 
 
 def _used(source: str) -> set[str]:
@@ -148,19 +184,31 @@ def _used(source: str) -> set[str]:
         table = tables.pop()
         tables += table.get_children()
         module = table.get_type() == "module"
-        used |= {own.get_name() for own in table.get_symbols() if own.is_referenced() and (module or own.is_global())}
+        used |= {
+            own.get_name()
+            for own in table.get_symbols()
+            if own.is_referenced() and (module or own.is_global())
+        }
     return used
 
 
 def _renamed(source: str, names: dict[str, str]) -> str:
-    """Return code with some names replaced by others, where they are used and where they are defined."""
+    """Return code with some names replaced by others, where they are used and where they are
+    defined.
+    """
     lines, places = source.encode().split(b"\n"), list[tuple[int, int, str]]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id in names:
             places.append((node.lineno - 1, node.col_offset, node.id))
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names:
             after = node.col_offset + len("def ")
-            places.append((node.lineno - 1, lines[node.lineno - 1].index(node.name.encode(), after), node.name))
+            places.append(
+                (
+                    node.lineno - 1,
+                    lines[node.lineno - 1].index(node.name.encode(), after),
+                    node.name,
+                )
+            )
     for at, column, name in sorted(places, reverse=True):
         end = column + len(name.encode())
         lines[at] = lines[at][:column] + names[name].encode() + lines[at][end:]
@@ -169,7 +217,9 @@ def _renamed(source: str, names: dict[str, str]) -> str:
 
 def _with_docstring(function: str, stub: str) -> str:
     """Return a function with the docstring of the released cell, which students leave in place."""
-    written, released = (cast(Definition, ast.parse(source).body[-1]) for source in (function, stub))
+    written, released = (
+        cast(Definition, ast.parse(source).body[-1]) for source in (function, stub)
+    )
     if ast.get_docstring(written) or not ast.get_docstring(released):
         return function
     docstring = released.body[0]

@@ -1,4 +1,6 @@
-"""The results of an exercise's checks on its listed answers: found when it is verified, and recorded for the book."""
+"""The results of an exercise's checks on its listed answers: found when it is verified, and
+recorded for the book.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,8 +34,8 @@ class Wrong:
     advice : bool
         Whether only advice detects it, so that it loses no points.
     slip : str
-        The error that it raised in the first of these checks, if its author cannot have meant it: a missing name or
-        import.
+        The error that it raised in the first of these checks, if its author cannot have meant it: a
+        missing name or import.
     """
 
     name: str
@@ -52,7 +54,9 @@ GPU = {"gpu", "bf16"}
 
 @dataclass(frozen=True)
 class Right:
-    """A listed right answer: its function's name, and where it first lost points, in words; "" if it lost none."""
+    """A listed right answer: its function's name, and where it first lost points, in words; ""
+    if it lost none.
+    """
 
     name: str
     lost: str
@@ -82,7 +86,11 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
         named = [[result.name, result.title] for result in failed]
         advice = all(result.status == Status.ADVICE for result in failed)
         slip = _slip(exercise, answer, failed[0]) if failed and failed[0].raised else ""
-        wrong.append(Wrong(answer.__name__, answer.label, answer.hint, named, recognised, passes, advice, slip))
+        wrong.append(
+            Wrong(
+                answer.__name__, answer.label, answer.hint, named, recognised, passes, advice, slip
+            )
+        )
     right = []
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
@@ -102,7 +110,9 @@ def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
 
 
 def lost(report: Report) -> str:
-    """Return in words the first check that cost points, as in "does not pass ..."; "" if none did."""
+    """Return in words the first check that cost points, as in "does not pass ..."; "" if none
+    did.
+    """
     for result in report.results:
         if result.status.costs_points or result.on == "own":
             return f"does not pass the check {result.name} (seed {report.seed}): {result.message}"
@@ -110,7 +120,9 @@ def lost(report: Report) -> str:
 
 
 def of(folder: Path) -> list[Tried]:
-    """Return the results for an exercise's answers: from its record or, if none is valid, computed now."""
+    """Return the results for an exercise's answers: from its record or, if none is valid,
+    computed now.
+    """
     exercise = loader.load(folder)
     kept = verified.read(folder)
     if kept is None:
@@ -118,7 +130,9 @@ def of(folder: Path) -> list[Tried]:
     return [_recorded(exercise, subject, own) for subject, own in kept.items()]
 
 
-def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str], dict[str, verified.Function]]:
+def to_record(
+    exercise: loader.Loaded, found: Iterable[Tried]
+) -> tuple[set[str], dict[str, verified.Function]]:
     """Return what this machine lacked to verify an exercise, and the record for each function.
 
     Both leave out what only a GPU shows, so that machines with and without one record the same.
@@ -128,9 +142,14 @@ def to_record(exercise: loader.Loaded, found: Iterable[Tried]) -> tuple[set[str]
     for own in found:
         listed = _listed(exercise, own.subject)
         asked |= {getattr(answer, "on", "") for answer in listed.values()}
-        wrong = [answer for answer in own.wrong if getattr(listed[answer.name], "on", "") not in GPU]
+        wrong = [
+            answer for answer in own.wrong if getattr(listed[answer.name], "on", "") not in GPU
+        ]
         functions[own.subject] = verified.Function(
-            {answer.name: [name for name, _ in answer.failed if name not in of_gpu] for answer in wrong},
+            {
+                answer.name: [name for name, _ in answer.failed if name not in of_gpu]
+                for answer in wrong
+            },
             [answer.name for answer in wrong if not answer.recognised],
             [answer.name for answer in own.right],
         )
@@ -153,10 +172,16 @@ def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> 
 
 def _listed(exercise: loader.Loaded, subject: str) -> dict[str, Any]:
     """Return the wrong answers that are listed for a function, by name, for all machines."""
-    answers = [answer for module in exercise.answers for answer in answers_in(module, "wrong_for", subject)]
+    answers = [
+        answer for module in exercise.answers for answer in answers_in(module, "wrong_for", subject)
+    ]
     return {answer.__name__: answer for answer in answers}
 
 
 def decides(folder: Path) -> list[Path]:
     """Return the files that determine the results."""
-    return [folder / verified.NAME, *sorted(folder.glob("*.py")), *sorted(archive.RUNTIME.glob("*.py"))]
+    return [
+        folder / verified.NAME,
+        *sorted(folder.glob("*.py")),
+        *sorted(archive.RUNTIME.glob("*.py")),
+    ]

@@ -1,4 +1,6 @@
-"""The chapters of the course's book: what each enters into shared pages and lists, and which files it has."""
+"""The chapters of the course's book: what each enters into shared pages and lists, and which
+files it has.
+"""
 
 import re
 from collections import Counter
@@ -14,7 +16,9 @@ from autograder.course.config import UserError
 SOURCE = Path("book") / "entries"
 DEEPER = "-deeper"
 """How the names of pages for a second reading end."""
-MADE = re.compile(r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S)
+MADE = re.compile(
+    r"(?<=chapters: made by `make lists`)([^\n]*\n)(.*?)(?=^[^\n]*end of chapters)", re.M | re.S
+)
 """The part of a file that `write` makes: the lines between the two marks, which are comments."""
 HEAD = {"after": list, "needs": str, "learn": str, "about": str}
 SECTIONS = ("Letters", "Functions", "Glossary", "Cheat sheet", "Claims")
@@ -46,9 +50,11 @@ class Chapter:
     after : list of str
         The names of chapters that it builds on directly.
     needs, learn, about : str
-        Other prerequisites, what a reader can do afterwards, and the text after its title in README.md, or "".
+        Other prerequisites, what a reader can do afterwards, and the text after its title in
+        README.md, or "".
     sections : dict of str to tuple of int and list of str
-        The sections of its entries by their headings in `SECTIONS`: the number of the first line, and the lines.
+        The sections of its entries by their headings in `SECTIONS`: the number of the first line,
+        and the lines.
     """
 
     name: str
@@ -72,7 +78,10 @@ class Chapter:
     @property
     def pages(self) -> list[Path]:
         """Its pages that exist, in their order."""
-        return sorted(self.root.glob(f"book/{self.name[:3]}*.md"), key=lambda page: order(page.stem, self.root))
+        return sorted(
+            self.root.glob(f"book/{self.name[:3]}*.md"),
+            key=lambda page: order(page.stem, self.root),
+        )
 
     @property
     def entries(self) -> Path:
@@ -92,12 +101,15 @@ class Chapter:
         found = re.search(r"^# (.+)$", text, re.M)
         if found is None:
             where = (SOURCE / self.name).as_posix()
-            raise UserError(f"{where}.md belongs to a chapter, but book/{self.name}.md has no title.")
+            raise UserError(
+                f"{where}.md belongs to a chapter, but book/{self.name}.md has no title."
+            )
         return found[1].strip()
 
     @property
     def claims(self) -> dict[str, dict[str, Any]]:
-        """The claims that it is the first chapter to answer: {name: {documents, chapters, statement}}.
+        """The claims that it is the first chapter to answer: {name: {documents, chapters,
+        statement}}.
 
         Raises
         ------
@@ -110,7 +122,8 @@ class Chapter:
             if row is None:
                 where = (SOURCE / self.name).as_posix()
                 raise UserError(
-                    f"{where}.md:{number}: expected a row such as | A9 | 000, 002 | 08 | Heads differ. |."
+                    f"{where}.md:{number}: expected a row such as | A9 | 000, 002 | 08 | Heads "
+                    "differ. |."
                 )
             documents, also = (re.split(r",\s*", cell.strip()) for cell in row.group(2, 3))
             found[row[1]] = {
@@ -127,7 +140,8 @@ class Chapter:
         yield from rows[2:]
 
     def listing(self, others: "list[Chapter]") -> Iterator[str]:
-        """Yield its files, relative to the course's folder, and below those of its entries each entry with its line.
+        """Yield its files, relative to the course's folder, and below those of its entries each
+        entry with its line.
 
         Its figure's modules are those that its pages import, and pages of `others` do not.
         """
@@ -138,20 +152,31 @@ class Chapter:
             for pattern in FILES
             for figure in (figures if "{figure}" in pattern else [""])
         ]
-        for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern)) if path.is_file()):
+        for path in (
+            path
+            for pattern in patterns
+            for path in sorted(self.root.glob(pattern))
+            if path.is_file()
+        ):
             name = path.relative_to(self.root).as_posix()
             yield name
             if path == self.entries:
                 yield from (f"{name}:{number}  {entry}" for number, entry in self._entries())
             elif path.suffix == ".bib":
                 lines = path.read_text(encoding="utf-8").splitlines()
-                works = ((number, re.match(r"@\w+\{(.+),", line)) for number, line in enumerate(lines, 1))
-                yield from (f"{name}:{number}  Reference: {work[1]}" for number, work in works if work)
+                works = (
+                    (number, re.match(r"@\w+\{(.+),", line)) for number, line in enumerate(lines, 1)
+                )
+                yield from (
+                    f"{name}:{number}  Reference: {work[1]}" for number, work in works if work
+                )
 
     def _imported(self) -> set[str]:
         """Return the modules of book/figures/ that its pages import."""
         texts = [page.read_text(encoding="utf-8") for page in self.pages]
-        found = re.findall(r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M)
+        found = re.findall(
+            r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M
+        )
         return {name.split()[0] for one, several in found for name in (one or several).split(",")}
 
     def _entries(self) -> Iterator[tuple[int, str]]:
@@ -160,7 +185,11 @@ class Chapter:
             if heading == "Cheat sheet":
                 yield first, heading
             elif heading == "Glossary":
-                terms = ((number, line) for number, line in enumerate(lines, first) if re.match(r"\w", line))
+                terms = (
+                    (number, line)
+                    for number, line in enumerate(lines, first)
+                    if re.match(r"\w", line)
+                )
                 yield from ((number, f"{heading}: {line}") for number, line in terms)
             else:
                 rows = ((number, line.split(" | ")[0][2:]) for number, line in self._rows(heading))
@@ -168,7 +197,8 @@ class Chapter:
 
 
 def of_page(page: str, root: Path) -> str:
-    """Return the name of the chapter that a page belongs to, such as 01-qkv for 01-qkv-deeper: its first page's.
+    """Return the name of the chapter that a page belongs to, such as 01-qkv for 01-qkv-deeper: its
+    first page's.
 
     A page that belongs to no chapter has the name that it would have as one.
     """
@@ -178,7 +208,9 @@ def of_page(page: str, root: Path) -> str:
 
 
 def order(page: str, root: Path) -> tuple[str, bool, bool, str]:
-    """Return what pages are sorted by: each chapter's first page, the others by name, those that go deeper last."""
+    """Return what pages are sorted by: each chapter's first page, the others by name, those that
+    go deeper last.
+    """
     name, chapter = PurePosixPath(page).name, of_page(page, root)
     return chapter, name != chapter, name.endswith(DEEPER), name
 
@@ -203,10 +235,15 @@ def read(root: Path) -> dict[str, Chapter]:
         except UnicodeDecodeError as error:
             raise UserError(f"{where} is not UTF-8: {error}.") from None
         end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else 0
-        chapter = Chapter(path.stem, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1))
+        chapter = Chapter(
+            path.stem, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
+        )
         if unknown := [name for name in chapter.after if name not in found]:
             line = next(number for number, line in enumerate(lines, 1) if line.startswith("after"))
-            raise UserError(f"{where}:{line}: {unknown[0]!r} is not the name of an earlier chapter, such as 01-qkv.")
+            raise UserError(
+                f"{where}:{line}: {unknown[0]!r} is not the name of an earlier "
+                "chapter, such as 01-qkv."
+            )
         found[path.stem] = chapter
     return found
 
@@ -220,7 +257,9 @@ def _head(where: str, lines: list[str]) -> dict[str, Any]:
         raise UserError(f"{where}:{line}: this is not YAML: {error.problem}.") from None
     fits = isinstance(row, dict) and row.keys() == HEAD.keys()
     if not fits or not all(isinstance(row[key], kind) for key, kind in HEAD.items()):
-        raise UserError(f"{where}:1: should begin with ---, then after (a list), needs, learn, about, then ---.")
+        raise UserError(
+            f"{where}:1: should begin with ---, then after (a list), needs, learn, about, then ---."
+        )
     return dict(row)
 
 
@@ -234,12 +273,18 @@ def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, 
         if line.startswith("## ") and not code:
             heading = line[3:].strip()
             if heading not in SECTIONS or heading in found:
-                raise UserError(f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, and each comes once.")
+                raise UserError(
+                    f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, "
+                    "and each comes once."
+                )
             found[heading] = number + 1, (body := [])
         elif found:
             body.append(line)
         elif line.strip():
-            raise UserError(f"{where}:{number}: there is text before the first heading, such as ## {SECTIONS[0]}.")
+            raise UserError(
+                f"{where}:{number}: there is text before the first heading, such as "
+                f"## {SECTIONS[0]}."
+            )
     return found
 
 
@@ -256,8 +301,9 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
         for name, row in chapter.claims.items():
             if name in found:
                 raise UserError(
-                    f"{(SOURCE / chapter.name).as_posix()}.md: the claim {name} is already entered by chapter "
-                    f"{found[name]['chapters'][0]}; write this chapter's number there, below Also in."
+                    f"{(SOURCE / chapter.name).as_posix()}.md: the claim {name} is already "
+                    f"entered by chapter {found[name]['chapters'][0]}; write this chapter's "
+                    "number there, below Also in."
                 )
             found[name] = row
     return dict(sorted(found.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
@@ -265,8 +311,15 @@ def claims(root: Path) -> dict[str, dict[str, Any]]:
 
 def contents(chapter: Chapter) -> str:
     """Return a chapter's lines in the table of contents, `_toc.yml`."""
-    others = [f"          - file: book/{page.stem}\n" for page in chapter.pages if page != chapter.page]
-    return "".join([f"      - file: book/{chapter.name}\n", *(["        sections:\n", *others] if others else [])])
+    others = [
+        f"          - file: book/{page.stem}\n" for page in chapter.pages if page != chapter.page
+    ]
+    return "".join(
+        [
+            f"      - file: book/{chapter.name}\n",
+            *(["        sections:\n", *others] if others else []),
+        ]
+    )
 
 
 def line(chapter: Chapter) -> str:
@@ -279,7 +332,8 @@ LISTS: dict[str, Callable[[Chapter], str]] = {"_toc.yml": contents, "README.md":
 
 
 def stale(root: Path) -> dict[str, str]:
-    """Return the corrected files of the course in `root` whose lists of chapters differ from `SOURCE`.
+    """Return the corrected files of the course in `root` whose lists of chapters differ from
+    `SOURCE`.
 
     A file that does not exist, or lacks the two marks, has no such list.
     """

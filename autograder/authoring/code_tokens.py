@@ -1,7 +1,8 @@
-"""Code without the parts that only people read, the same on every Python: the basis of fingerprints of code.
+"""Code without the parts that only people read, the same on every Python: the basis of fingerprints
+of code.
 
-Python versions write a syntax tree in different ways, and may or may not split an f-string into tokens. So the tokens
-are taken as they are in the text, and an f-string as one token.
+Python versions write a syntax tree in different ways, and may or may not split an f-string into
+tokens. So the tokens are taken as they are in the text, and an f-string as one token.
 """
 
 import io
@@ -9,7 +10,14 @@ import token
 import tokenize
 from collections.abc import Iterator
 
-OUT = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER, tokenize.INDENT, tokenize.DEDENT}
+OUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+}
 BEGIN, END = (
     {value for name, value in vars(token).items() if name in {f"FSTRING_{edge}", f"TSTRING_{edge}"}}
     for edge in ("START", "END")
@@ -18,10 +26,11 @@ BEGIN, END = (
 
 
 def plain(text: str) -> str:
-    """Return Python code without comments, docstrings and blank lines, its tokens separated by single spaces.
+    """Return Python code without comments, docstrings and blank lines, its tokens separated by
+    single spaces.
 
-    Line breaks within brackets do not matter. Every statement that is only a string is left out, and so are a
-    figure's words: the value that a module assigns to `TEXT`.
+    Line breaks within brackets do not matter. Every statement that is only a string is left out,
+    and so are a figure's words: the value that a module assigns to `TEXT`.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Tells whether the points of an answer, and the first cause that feedback names, depend on the drawn inputs."""
+"""Tells whether the points of an answer, and the first cause that feedback names, depend on the
+drawn inputs.
+"""
 
 import copy
 import functools
@@ -25,7 +27,8 @@ class Drawn:
     shares : list of float
         For each seed, the share of the function's points that the answer earns.
     causes : list of str
-        For each seed, the first cause that feedback names; "" for none, or if causes were not asked for.
+        For each seed, the first cause that feedback names; "" for none, or if causes were not asked
+        for.
     """
 
     subject: str
@@ -44,7 +47,9 @@ class Drawn:
         return len(set(self.causes)) == 1
 
 
-def listed(folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes: bool) -> Iterator[Drawn]:
+def listed(
+    folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes: bool
+) -> Iterator[Drawn]:
     """Yield the results of the wrong answers that an exercise lists for these functions."""
     exercise = loader.load(folder)
     for subject in exercise.subjects:
@@ -53,10 +58,13 @@ def listed(folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes
             yield _drawn(exercise, subject, answer.__name__, define, seeds, with_causes)
 
 
-def written(folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes: bool) -> Iterator[Drawn]:
+def written(
+    folder: Path, subjects: set[str], seeds: tuple[int, ...], with_causes: bool
+) -> Iterator[Drawn]:
     """Yield the results of the wrong answers that were written without sight of the lists.
 
-    Each seed gets the answer as a notebook defines it anew: what an answer keeps from call to call starts empty.
+    Each seed gets the answer as a notebook defines it anew: what an answer keeps from call to call
+    starts empty.
     """
     exercise = loader.load(folder)
     names = unseen.as_written(exercise)

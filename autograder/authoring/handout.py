@@ -1,4 +1,6 @@
-"""What lies beside a released notebook for the student: `exercise.json`, which the checks read, and `AGENTS.md`."""
+"""What lies beside a released notebook for the student: `exercise.json`, which the checks read,
+and `AGENTS.md`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +17,16 @@ AGENTS = "AGENTS.md"
 TEMPLATE = Path(__file__).parent / "templates" / AGENTS
 
 
-def write(course: Course, exercise: Exercise, editions: Mapping[str, Notebook], folder: Path) -> None:
+def write(
+    course: Course, exercise: Exercise, editions: Mapping[str, Notebook], folder: Path
+) -> None:
     """Write both files into a released folder.
 
     Parameters
     ----------
     course : Course
-        Its `deadlines.toml` and its configuration say when the exercise is due, and whether hints are staged.
+        Its `deadlines.toml` and its configuration say when the exercise is due, and whether hints
+        are staged.
     exercise : Exercise
     editions : mapping
         The released notebook, by language.
@@ -39,7 +44,9 @@ def write(course: Course, exercise: Exercise, editions: Mapping[str, Notebook], 
         about["due"] = due.isoformat(timespec="minutes")
     if course.staged_hints:
         about["hints"] = "staged"
-    (folder / RELEASED).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / RELEASED).write_text(
+        json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     text = TEMPLATE.read_text(encoding="utf-8").replace("NN-name", exercise.name)
     (folder / AGENTS).write_text(text, encoding="utf-8")
 

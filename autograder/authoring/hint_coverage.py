@@ -1,9 +1,10 @@
-"""How often an unlisted wrong answer gets a hint: each listed one is taken off the list in turn, and checked.
+"""How often an unlisted wrong answer gets a hint: each listed one is taken off the list in turn,
+and checked.
 
-The counts are, for each function of an exercise, what the first failed check reports: a cause (another listed
-answer), else a relation, else the function's own error, else how the result differs from the expected one, or none of
-these. Below, for each relation: for how many answers it holds there, and for how many no other one does. A relation
-that is never alone is not needed.
+The counts are, for each function of an exercise, what the first failed check reports: a cause
+(another listed answer), else a relation, else the function's own error, else how the result differs
+from the expected one, or none of these. Below, for each relation: for how many answers it holds
+there, and for how many no other one does. A relation that is never alone is not needed.
 """
 
 import functools
@@ -30,10 +31,11 @@ OTHER_SEEDS = (101, 102, 103)
 
 @dataclass
 class Told:
-    """The feedback for a wrong answer when it is not listed: its name, which of `SAID`, and the text.
+    """The feedback for a wrong answer when it is not listed: its name, which of `SAID`, and the
+    text.
 
-    `astray` says whether the answer that is named as the cause does something different in the same check under
-    other seeds. `relations` are the names of all relations that hold.
+    `astray` says whether the answer that is named as the cause does something different in the same
+    check under other seeds. `relations` are the names of all relations that hold.
     """
 
     name: str
@@ -46,7 +48,8 @@ class Told:
 def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told]:
     """Yield the feedback that each listed wrong answer of a function gets when it is not listed."""
     remembered = functools.cache(attempt)
-    held_with: dict[str, tuple[str, ...]] = {}  # the names of relations, by the message of the first one
+    # the names of relations, by the message of the first one
+    held_with: dict[str, tuple[str, ...]] = {}
 
     def relate_all(*mismatches: Any) -> str | Message:
         found = list(held(*mismatches))
@@ -59,13 +62,25 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told
     for wrong in exercise.suite.listed("wrong_for", subject):
         diagnosis.without = [wrong]
         held_with.clear()
-        report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
+        report = exercise.suite.examine(
+            subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis
+        )
         result = next(result for result in report.results if result.status.does_not_hold)
         if result.cause:
-            yield Told(wrong.__name__, "cause", str(result.label), _is_astray(exercise, subject, wrong, result))
+            yield Told(
+                wrong.__name__,
+                "cause",
+                str(result.label),
+                _is_astray(exercise, subject, wrong, result),
+            )
         elif result.relation:
             said = str(result.relation)
-            yield Told(wrong.__name__, "relation", said, relations=held_with.get(said, ("by the check itself",)))
+            yield Told(
+                wrong.__name__,
+                "relation",
+                said,
+                relations=held_with.get(said, ("by the check itself",)),
+            )
         else:
             said = "error" if result.raised else "difference" if result.explained else "nothing"
             yield Told(wrong.__name__, said, str(result.message))
@@ -84,7 +99,9 @@ def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Res
 
 
 def table(folder: Path) -> Table:
-    """Return a table of the feedback for the listed wrong answers of an exercise, function by function."""
+    """Return a table of the feedback for the listed wrong answers of an exercise, function by
+    function.
+    """
     exercise = loader.load(folder)
     rows = Table("function", "wrong answers", *SAID, title=folder.name)
     every, alone = Counter[str](), Counter[str]()

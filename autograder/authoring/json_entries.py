@@ -1,4 +1,6 @@
-"""Writes recorded data as JSON in which an entry is a line: short files, and diffs that show which entry changed."""
+"""Writes recorded data as JSON in which an entry is a line: short files, and diffs that show
+which entry changed.
+"""
 
 import json
 import os
@@ -9,9 +11,11 @@ WIDTH = 118
 
 
 def text_of(value: Any, levels: int = 2) -> str:
-    """Return JSON whose objects and lists have their entries on separate lines, down to some levels.
+    """Return JSON whose objects and lists have their entries on separate lines, down to some
+    levels.
 
-    If all of them fit into one line, they stay on it. Keys that begin a line are sorted; the others keep their order.
+    If all of them fit into one line, they stay on it. Keys that begin a line are sorted; the others
+    keep their order.
     """
     return _lines(value, levels, 0) + "\n"
 
@@ -21,7 +25,9 @@ def _lines(value: Any, levels: int, depth: int) -> str:
     if depth == levels or len(whole) + depth <= WIDTH or not isinstance(value, (dict, list)):
         return whole
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {_lines(value[key], levels, depth + 1)}" for key in sorted(value)]
+        parts = [
+            f"{json.dumps(key)}: {_lines(value[key], levels, depth + 1)}" for key in sorted(value)
+        ]
     else:
         parts = [_lines(item, levels, depth + 1) for item in value]
     begin, end = "{}" if isinstance(value, dict) else "[]"
@@ -30,7 +36,9 @@ def _lines(value: Any, levels: int, depth: int) -> str:
 
 
 def write(path: Path, value: Any, levels: int = 2) -> None:
-    """Write `text_of` a value into a file, completely or not at all: others may read it meanwhile."""
+    """Write `text_of` a value into a file, completely or not at all: others may read it
+    meanwhile.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     building = path.with_name(f".{path.name}.{os.getpid()}")
     building.write_text(text_of(value, levels), encoding="utf-8", newline="\n")

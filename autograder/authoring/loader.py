@@ -1,4 +1,6 @@
-"""Load an exercise's modules as its notebook does, and the right answers, which only its author has."""
+"""Load an exercise's modules as its notebook does, and the right answers, which only its author
+has.
+"""
 
 import functools
 import importlib
@@ -21,7 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def folders(root: Path) -> list[Path]:
     """Return the authors' folders of a course's exercises, in order."""
-    return sorted(text.parent for text in (root / "solutions").glob("*/*.py") if text.stem == text.parent.name)
+    return sorted(
+        text.parent for text in (root / "solutions").glob("*/*.py") if text.stem == text.parent.name
+    )
 
 
 FOLDERS = folders(ROOT)
@@ -50,7 +54,9 @@ class Loaded:
 
     @property
     def without_points(self) -> set[str]:
-        """The functions whose check cells are worth 0: a pencil question, and steps toward others."""
+        """The functions whose check cells are worth 0: a pencil question, and steps toward
+        others.
+        """
         calls = [call_of(cell) for cell in self.notebook.cells]
         return {call.subject for call in calls if call and call.points == 0}
 
@@ -72,8 +78,8 @@ class Loaded:
 def load(folder: Path) -> Loaded:
     """Return the exercise in `folder`, `Loaded`, no matter which exercise was loaded before.
 
-    `specifications` are found if an exercise has some. Its checks get their listed answers from here, so that several
-    exercises can be loaded at the same time.
+    `specifications` are found if an exercise has some. Its checks get their listed answers from
+    here, so that several exercises can be loaded at the same time.
     """
     for name in imports.EXERCISE:
         sys.modules.pop(name, None)
@@ -82,7 +88,9 @@ def load(folder: Path) -> Loaded:
     sys.path.insert(0, str(folder))
     try:
         checks = importlib.import_module("checks")
-        names = [name for name in ("misconceptions", "right_answers") if (folder / f"{name}.py").exists()]
+        names = [
+            name for name in ("misconceptions", "right_answers") if (folder / f"{name}.py").exists()
+        ]
         answers = [importlib.import_module(name) for name in names]
     finally:
         sys.path[:] = before
@@ -92,12 +100,16 @@ def load(folder: Path) -> Loaded:
 
 
 def caught(exercise: Loaded, subject: str, seed: int) -> Iterator[tuple[Any, list[Result]]]:
-    """Yield each wrong answer listed for a function, and the results of the checks that fail, in order.
+    """Yield each wrong answer listed for a function, and the results of the checks that fail, in
+    order.
 
-    A listed answer does the same in a check each time it is compared with another, so its results are cached.
+    A listed answer does the same in a check each time it is compared with another, so its results
+    are cached.
     """
     remembered = functools.cache(attempt)
     diagnosis = Diagnosis(remembered)
     for wrong in exercise.suite.listed("wrong_for", subject):
-        report = exercise.suite.examine(subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis)
+        report = exercise.suite.examine(
+            subject, wrong, seed=seed, attempt=remembered, diagnosis=diagnosis
+        )
         yield wrong, [result for result in report.results if result.status.does_not_hold]

@@ -1,15 +1,17 @@
-"""Mutants, which test the checks: right answers changed mechanically, each of which the checks should reject.
+"""Mutants, which test the checks: right answers changed mechanically, each of which the checks
+should reject.
 
-`python -m autograder mutants NN-name` changes the reference solution and the listed right answers of an exercise in
-one place at a time, runs the checks on each mutant under three seeds, and writes the counts where the book reads
-them. A mutant that passes is a gap in the checks, or behaves as the original does. In the second case `equal.toml`,
-next to the exercise's text, marks it with the reason.
+`python -m autograder mutants NN-name` changes the reference solution and the listed right answers
+of an exercise in one place at a time, runs the checks on each mutant under three seeds, and writes
+the counts where the book reads them. A mutant that passes is a gap in the checks, or behaves as the
+original does. In the second case `equal.toml`, next to the exercise's text, marks it with the
+reason.
 
     [project."The order of two sizes that are compared makes no difference."]
     'fits(a, b)' = 'fits(b, a)'
 
-marks each mutant of `project` in which the first text became the second, in any context; `'name: fits(a, b)'` marks
-only those of the answer of that name. Several texts after the change are a list.
+marks each mutant of `project` in which the first text became the second, in any context; `'name:
+fits(a, b)'` marks only those of the answer of that name. Several texts after the change are a list.
 """
 
 import ast
@@ -42,13 +44,17 @@ from autograder.course import cores
 from autograder.course.config import ROOT, Exercise, UserError
 
 RECORD, DETAIL = Path("book", "data", "mutants.json"), Path("_build", "mutants.json")
-"""Where a course keeps the counts for its mutants, for the book to show, and where all that was found is kept."""
+"""Where a course keeps the counts for its mutants, for the book to show, and where all that was
+found is kept.
+"""
 
 SEEDS = (1, 2, 3)
 SECONDS = 20
 MOST_MEMORY = 3 << 30
 MOST = 400
-"""Seconds and bytes of memory for one mutant; mutants of one function (if there are more, a fixed choice)."""
+"""Seconds and bytes of memory for one mutant; mutants of one function (if there are more, a
+fixed choice).
+"""
 
 BINARY: dict[type, list[type]] = {
     ast.Add: [ast.Sub],
@@ -113,8 +119,8 @@ SAID = {ast.JoinedStr, ast.Raise}
 class Mutant:
     """A right answer that was changed in one place.
 
-    `name` is stable: the answer, and the line before and after the change. `changes` has the changed texts, from the
-    smallest expression to the whole line.
+    `name` is stable: the answer, and the line before and after the change. `changes` has the
+    changed texts, from the smallest expression to the whole line.
     """
 
     subject: str
@@ -124,19 +130,24 @@ class Mutant:
     changes: list[Change] = field(default_factory=list)
 
     def has(self, change: Change) -> bool:
-        """Tell whether this change was made; only in one answer, if the change begins with its name."""
+        """Tell whether this change was made; only in one answer, if the change begins with its
+        name.
+        """
         before, after = change
-        return change in self.changes or (before.removeprefix(f"{self.answer}: "), after) in self.changes
+        return (
+            change in self.changes
+            or (before.removeprefix(f"{self.answer}: "), after) in self.changes
+        )
 
 
 @dataclass
 class Outcome:
     """The checks' results for a mutant.
 
-    `first` has the check that failed first under each seed, "" where all passed. `raised` says whether the function
-    raised an error there, which the student reads, `explained` whether the check's own sentence says how the result
-    differs; `cause` and `relation` whether one of them was named.
-    `advice` says whether only advice rejected it under some seed, so that no point was lost.
+    `first` has the check that failed first under each seed, "" where all passed. `raised` says
+    whether the function raised an error there, which the student reads, `explained` whether the
+    check's own sentence says how the result differs; `cause` and `relation` whether one of them was
+    named. `advice` says whether only advice rejected it under some seed, so that no point was lost.
     """
 
     first: list[str] = field(default_factory=list)
@@ -149,7 +160,9 @@ class Outcome:
 
     @property
     def killed(self) -> bool:
-        """Whether it was rejected under every seed; a check that notices it only by chance is not good enough."""
+        """Whether it was rejected under every seed; a check that notices it only by chance is
+        not good enough.
+        """
         return all(self.first)
 
 
@@ -161,7 +174,11 @@ def _negative(value: float) -> ast.expr:
 
 
 def _numbers(value: float) -> list[ast.expr]:
-    others = [value + 1, value - 1, -value, 0] if isinstance(value, int) else [0.0, 1.0, -value, 2 * value]
+    others = (
+        [value + 1, value - 1, -value, 0]
+        if isinstance(value, int)
+        else [0.0, 1.0, -value, 2 * value]
+    )
     return [_negative(other) for other in dict.fromkeys(others) if other != value]
 
 
@@ -175,13 +192,17 @@ def _without(items: list[Any]) -> list[list[Any]]:
 
 
 def _subscripts(text: str) -> list[ast.expr]:
-    """Return an einsum's subscripts with two neighboring letters of a term exchanged, one pair at a time."""
+    """Return an einsum's subscripts with two neighboring letters of a term exchanged, one pair
+    at a time.
+    """
     pairs = [i for i in range(len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
     return [ast.Constant(text[:i] + text[i + 1] + text[i] + text[i + 2 :]) for i in pairs]
 
 
 def _with(node: Any, **fields: Any) -> Any:
-    return type(node)(**{name: fields.get(name, getattr(node, name, None)) for name in node._fields})
+    return type(node)(
+        **{name: fields.get(name, getattr(node, name, None)) for name in node._fields}
+    )
 
 
 def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
@@ -197,7 +218,10 @@ def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
             return _operations(node)
         case ast.BoolOp():
             other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            fewer = [_with(node, values=values) if len(values) > 1 else values[0] for values in _without(node.values)]
+            fewer = [
+                _with(node, values=values) if len(values) > 1 else values[0]
+                for values in _without(node.values)
+            ]
             return [_with(node, op=other), *fewer]
         case ast.Compare():
             return _comparisons(node)
@@ -208,7 +232,11 @@ def _expressions(node: ast.expr, parameters: list[str]) -> list[ast.expr]:
         case ast.Attribute(attr="T" | "mT", ctx=ast.Load()) | ast.Subscript(ctx=ast.Load()):
             return [node.value]
         case ast.Slice():
-            return [_with(node, **{part: None}) for part in ("lower", "upper", "step") if getattr(node, part)]
+            return [
+                _with(node, **{part: None})
+                for part in ("lower", "upper", "step")
+                if getattr(node, part)
+            ]
         case ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
             return [_with(node, elts=elements) for elements in _exchanged(node.elts)]
         case ast.Name(ctx=ast.Load()) if node.id in parameters:
@@ -237,7 +265,10 @@ def _operations(node: ast.BinOp) -> list[ast.expr]:
 def _comparisons(node: ast.Compare) -> list[ast.expr]:
     changed: list[ast.expr] = []
     for i, op in enumerate(node.ops):
-        changed += [_with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]]) for other in COMPARISONS[type(op)]]
+        changed += [
+            _with(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
+            for other in COMPARISONS[type(op)]
+        ]
     return changed
 
 
@@ -246,9 +277,13 @@ def _calls(node: ast.Call) -> list[ast.expr]:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name in ("errstate", "super"):
         return []
-    found: list[ast.expr] = [_with(node, args=arguments) for arguments in _without(node.args) + _exchanged(node.args)]
+    found: list[ast.expr] = [
+        _with(node, args=arguments) for arguments in _without(node.args) + _exchanged(node.args)
+    ]
     found += [_with(node, keywords=keywords) for keywords in _without(node.keywords)]
-    if isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Name | ast.Attribute):
+    if isinstance(function, ast.Attribute) and not isinstance(
+        function.value, ast.Name | ast.Attribute
+    ):
         found.append(function.value)
     elif node.args and not isinstance(node.args[0], ast.Starred | ast.GeneratorExp):
         found.append(node.args[0])
@@ -256,7 +291,11 @@ def _calls(node: ast.Call) -> list[ast.expr]:
         found.append(function.value)
     if name in NEIGHBOURS:
         other = NEIGHBOURS[name]
-        named = _with(function, attr=other) if isinstance(function, ast.Attribute) else _with(function, id=other)
+        named = (
+            _with(function, attr=other)
+            if isinstance(function, ast.Attribute)
+            else _with(function, id=other)
+        )
         found.append(_with(node, func=named))
     return found
 
@@ -297,7 +336,8 @@ def _places(
 ) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, tuple[ast.AST, ...]]]:
     """Yield (parent, field, index, child, around) for each node that may be changed, from the top.
 
-    `around` has the nodes that hold the child, the nearest first, up to its statement; a statement has none.
+    `around` has the nodes that hold the child, the nearest first, up to its statement; a statement
+    has none.
     """
     for name, value in ast.iter_fields(node):
         if name in ("decorator_list", "args", "returns") and isinstance(node, ast.FunctionDef):
@@ -314,7 +354,11 @@ def _places(
 
 
 def _negated_constant(parent: ast.AST, child: ast.AST) -> bool:
-    return isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub) and isinstance(child, ast.Constant)
+    return (
+        isinstance(parent, ast.UnaryOp)
+        and isinstance(parent.op, ast.USub)
+        and isinstance(child, ast.Constant)
+    )
 
 
 def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
@@ -322,7 +366,8 @@ def _methods(kind: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
-    """Return all mutants of the syntax tree of a function or a class, none twice and none like the original.
+    """Return all mutants of the syntax tree of a function or a class, none twice and none like the
+    original.
 
     Parameters
     ----------
@@ -372,13 +417,16 @@ def mutate(function: Definition, subject: str, answer: str) -> list[Mutant]:
             mutant_name = f"{answer}{whose}: {before[-1]}  ->  {after[-1]}"
             names[mutant_name] = names.get(mutant_name, 0) + 1
             mutant_name += f"  #{names[mutant_name]}" if names[mutant_name] > 1 else ""
-            made.append(Mutant(subject, answer, mutant_name, source, list(zip(before, after, strict=True))))
+            made.append(
+                Mutant(subject, answer, mutant_name, source, list(zip(before, after, strict=True)))
+            )
     return made
 
 
 def _compiled(source: str, answer: str) -> CodeType:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of a number that is indexed, which is a mutant's right
+        # Python warns of a number that is indexed, which is a mutant's right
+        warnings.simplefilter("ignore")
         return compile(source, answer, "exec", dont_inherit=True)
 
 
@@ -393,12 +441,20 @@ def _put(parent: ast.AST, name: str, index: int | None, child: ast.AST) -> None:
 
 
 def _definitions(text: str) -> dict[str, Definition]:
-    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return {
+        node.name: node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
 
 
 def _written(exercise: loader.Loaded, subject: str) -> list[Definition]:
-    """Return what students write in the cell of a function: it, and what is next to it, such as its kernels."""
-    cells = (_definitions(cell.source) for cell in exercise.notebook.cells if cell.cell_type == "code")
+    """Return what students write in the cell of a function: it, and what is next to it, such as
+    its kernels.
+    """
+    cells = (
+        _definitions(cell.source) for cell in exercise.notebook.cells if cell.cell_type == "code"
+    )
     return next(list(cell.values()) for cell in cells if subject in cell)
 
 
@@ -416,13 +472,16 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
                 kept.append(node)
             case ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
                 kept.append(node)
-            case ast.Try() if all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body):
+            case ast.Try() if all(
+                isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body
+            ):
                 kept.append(node)
             case ast.FunctionDef() | ast.ClassDef():
                 kept.append(instead.get(node.name, node))
     text = ast.unparse(ast.Module(kept, []))
     lines = text.splitlines(keepends=True)
-    linecache.cache[folder.name] = (len(text), None, lines, folder.name)  # where Triton reads what a kernel does
+    # where Triton reads what a kernel does
+    linecache.cache[folder.name] = (len(text), None, lines, folder.name)
     made = sys.modules[folder.name] = ModuleType(folder.name)  # where torch.compile looks names up
     exec(_compiled(text, folder.name), vars(made))  # noqa: S102 (the author's own text)
     return vars(made)
@@ -430,15 +489,26 @@ def reference(folder: Path, changed: str = "") -> dict[str, Any]:
 
 def _listed(exercise: loader.Loaded) -> dict[str, tuple[ModuleType, Definition]]:
     """Return what the modules of listed answers define, by name: the module, and the definition."""
-    texts = [(module, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in exercise.answers]
-    return {name: (module, node) for module, text in texts for name, node in _definitions(text).items()}
+    texts = [
+        (module, Path(str(module.__file__)).read_text(encoding="utf-8"))
+        for module in exercise.answers
+    ]
+    return {
+        name: (module, node) for module, text in texts for name, node in _definitions(text).items()
+    }
 
 
 def mutants_of(exercise: loader.Loaded, subject: str, most: int = MOST) -> tuple[list[Mutant], int]:
     """Return the mutants of one function, at most `most`, and how many there are."""
-    found = [mutant for part in _written(exercise, subject) for mutant in mutate(part, subject, "reference")]
+    found = [
+        mutant
+        for part in _written(exercise, subject)
+        for mutant in mutate(part, subject, "reference")
+    ]
     listed = _listed(exercise)
-    for name in dict.fromkeys(right.__name__ for right in exercise.suite.listed("right_for", subject)):
+    for name in dict.fromkeys(
+        right.__name__ for right in exercise.suite.listed("right_for", subject)
+    ):
         if name in listed:  # one that is made by a function has no text of its own
             found += mutate(listed[name][1], subject, name)
     if len(found) <= most:
@@ -459,9 +529,13 @@ def pairs_of(exercise: loader.Loaded, subject: str, most: int) -> list[Mutant]:
     once = [mutant for part in parts for mutant in mutate(part, subject, "reference")]
     seen = {*map(ast.unparse, parts), *(mutant.source for mutant in once)}
     found: list[Mutant] = []
-    for mutant in sorted((mutant for mutant in once if not any(map(mutant.has, marked))), key=_drawn):
+    for mutant in sorted(
+        (mutant for mutant in once if not any(map(mutant.has, marked))), key=_drawn
+    ):
         (definition,) = _definitions(mutant.source).values()
-        twice = [other for other in mutate(definition, subject, "reference") if other.source not in seen]
+        twice = [
+            other for other in mutate(definition, subject, "reference") if other.source not in seen
+        ]
         if twice:
             other = min(twice, key=_drawn)
             found.append(replace(other, name=f"{mutant.name}  and  {other.name}"))
@@ -498,7 +572,8 @@ def _begin(folder: Path) -> None:
 def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Outcome:
     """Run the exercise's checks on a mutant, and return the outcome."""
     exercise = _loaded(folder)
-    if hasattr(signal, "setitimer"):  # ends this process: by its own time, because a busy machine is no endless loop
+    # ends this process: by its own time, because a busy machine is no endless loop
+    if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
     # A right answer sees the helpers of its own module; the reference those of the notebook.
     if mutant.answer == "reference":
@@ -522,7 +597,8 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
             outcome.raised, outcome.explained = failed[0].raised, failed[0].explained
             outcome.cause = any(result.cause for result in failed)
             outcome.relation = any(getattr(result, "relation", None) for result in failed)
-    gc.collect()  # one that filled the memory must not leave it full: the next would be rejected for that
+    # one that filled the memory must not leave it full: the next would be rejected for that
+    gc.collect()
     return outcome
 
 
@@ -530,7 +606,11 @@ def examine(folder: Path, mutant: Mutant, seeds: tuple[int, ...] = SEEDS) -> Out
 def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
     """Return the checks whose advice the original of a mutant does not follow."""
     exercise = _loaded(folder)
-    original = reference(folder)[subject] if answer == "reference" else vars(_listed(exercise)[answer][0])[answer]
+    original = (
+        reference(folder)[subject]
+        if answer == "reference"
+        else vars(_listed(exercise)[answer][0])[answer]
+    )
     report = exercise.suite.examine(subject, original, seed=seed, diagnosis=False)
     return {result.name for result in report.results if result.status == Status.ADVICE}
 
@@ -538,10 +618,16 @@ def _not_taken(folder: Path, subject: str, answer: str, seed: int) -> set[str]:
 def examined(
     folder: Path, mutants: list[Mutant], workers: int | None = None, seconds: float = 30 * SECONDS
 ) -> list[Outcome]:
-    """Run the checks on mutants in a pool of processes; one that does not finish in time counts as killed."""
+    """Run the checks on mutants in a pool of processes; one that does not finish in time counts
+    as killed.
+    """
     outcomes = []
-    with pebble.ProcessPool(workers or cores.count(), initializer=_begin, initargs=[folder]) as pool:
-        waiting = [pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants]
+    with pebble.ProcessPool(
+        workers or cores.count(), initializer=_begin, initargs=[folder]
+    ) as pool:
+        waiting = [
+            pool.schedule(examine, args=[folder, mutant], timeout=seconds) for mutant in mutants
+        ]
         for future in track(waiting, folder.name, console=Console(stderr=True), transient=True):
             try:
                 outcomes.append(future.result())
@@ -554,7 +640,9 @@ def examined(
 
 
 def marks(folder: Path) -> dict[str, dict[Change, str]]:
-    """Return what `equal.toml` marks as equal to the original, for each function: the changes and the reason."""
+    """Return what `equal.toml` marks as equal to the original, for each function: the changes
+    and the reason.
+    """
     path, found = folder / "equal.toml", dict[str, dict[Change, str]]()
     named = Path(*path.parts[-3:]).as_posix()
     try:
@@ -566,10 +654,15 @@ def marks(folder: Path) -> dict[str, dict[Change, str]]:
         try:
             for reason, changes in reasons.items():
                 for before, after in changes.items():
-                    own |= {(before, one): reason for one in ([after] if isinstance(after, str) else after)}
+                    own |= {
+                        (before, one): reason
+                        for one in ([after] if isinstance(after, str) else after)
+                    }
         except (AttributeError, TypeError):
             said = f"{function} should have reasons, each with its changes"
-            raise UserError(f"{named}: {said}; write [{function}.\"why\"] above 'old' = 'new'.") from None
+            raise UserError(
+                f"{named}: {said}; write [{function}.\"why\"] above 'old' = 'new'."
+            ) from None
     return found
 
 
@@ -577,11 +670,11 @@ def marks(folder: Path) -> dict[str, dict[Change, str]]:
 class Row:
     """The results for the mutants of one function.
 
-    `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a relation, or a
-    sentence on how the result differs from the expected one, such as in its shape. `advice` counts those that only
-    advice distinguished from their original, under some seed.
-    Of those that the checks did not reject under every seed, `equal` counts the marked ones, and `survived` names the
-    others.
+    `told` counts the killed mutants whose author gets an explanation: their own error, a cause, a
+    relation, or a sentence on how the result differs from the expected one, such as in its shape.
+    `advice` counts those that only advice distinguished from their original, under some seed. Of
+    those that the checks did not reject under every seed, `equal` counts the marked ones, and
+    `survived` names the others.
     """
 
     made: int
@@ -598,14 +691,29 @@ class Row:
     by: dict[str, int]
 
 
-SHOWN = ("made", "examined", "killed", "cause", "relation", "told", "advice", "endless", "equal", "survived")
+SHOWN = (
+    "made",
+    "examined",
+    "killed",
+    "cause",
+    "relation",
+    "told",
+    "advice",
+    "endless",
+    "equal",
+    "survived",
+)
 """The parts of a `Row` that the book and the tests need."""
 
 
-def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()) -> Row:
+def summed(
+    mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: Iterable[Change] = ()
+) -> Row:
     """Count the results for a function's mutants; `marked` are the changes in `equal.toml`."""
     dead = [outcome for outcome in outcomes if outcome.killed]
-    passed = [mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed]
+    passed = [
+        mutant for mutant, outcome in zip(mutants, outcomes, strict=True) if not outcome.killed
+    ]
     survived = [mutant.name for mutant in passed if not any(map(mutant.has, marked))]
     by: dict[str, int] = {}
     for outcome in dead:
@@ -627,7 +735,9 @@ def summed(mutants: list[Mutant], outcomes: list[Outcome], made: int, marked: It
 
 
 def misfits(marked: Iterable[Change], mutants: list[Mutant], rejected: list[Mutant]) -> list[str]:
-    """Return the wrong marks of a function, a line each: they fit no mutant, or one that is rejected."""
+    """Return the wrong marks of a function, a line each: they fit no mutant, or one that is
+    rejected.
+    """
     found = []
     for change in marked:
         wrong = [mutant.name for mutant in rejected if mutant.has(change)]
@@ -643,7 +753,9 @@ def as_marks(survived: list[Mutant], rejected: list[Mutant]) -> list[str]:
     for mutant in survived:
         whole = mutant.changes[-1]
         alone = f"{mutant.answer}: {whole[0]}", whole[1]
-        fit = (change for change in mutant.changes if not any(other.has(change) for other in rejected))
+        fit = (
+            change for change in mutant.changes if not any(other.has(change) for other in rejected)
+        )
         lines.append(" = ".join(map(_quoted, next(fit, alone))))
     return list(dict.fromkeys(lines))
 
@@ -654,12 +766,16 @@ def _quoted(text: str) -> str:
 
 
 def recorded(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Return a course's recorded results: for each exercise and each function, its `Row`'s `SHOWN`."""
+    """Return a course's recorded results: for each exercise and each function, its `Row`'s
+    `SHOWN`.
+    """
     return _read(root / RECORD)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, dict[str, Any]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    )
     return found
 
 
@@ -667,7 +783,9 @@ def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) ->
     """Record the results for an exercise's mutants; those of other functions and exercises stay."""
     for file in (RECORD, DETAIL):
         before = _read(root / file)
-        kept = {subject: row for subject, row in before.get(name, {}).items() if subject in functions}
+        kept = {
+            subject: row for subject, row in before.get(name, {}).items() if subject in functions
+        }
         for subject, row in rows.items():
             whole = asdict(row)
             kept[subject] = {key: whole[key] for key in (SHOWN if file == RECORD else whole)}
@@ -678,8 +796,8 @@ def record(root: Path, name: str, rows: dict[str, Row], functions: list[str]) ->
 class Findings:
     """The results for an exercise's mutants.
 
-    `rows` has the counts for each function; `misfits` the marks that do not fit, a line each; `unmarked` the lines
-    for `equal.toml`, for each function with survivors.
+    `rows` has the counts for each function; `misfits` the marks that do not fit, a line each;
+    `unmarked` the lines for `equal.toml`, for each function with survivors.
     """
 
     rows: dict[str, Row]
@@ -688,7 +806,8 @@ class Findings:
 
 
 def look_at(exercise: Exercise, function: str = "", workers: int | None = None) -> Findings:
-    """Run the checks on the mutants of an exercise, or of one of its functions, and record the results.
+    """Run the checks on the mutants of an exercise, or of one of its functions, and record the
+    results.
 
     Raises
     ------
@@ -699,16 +818,24 @@ def look_at(exercise: Exercise, function: str = "", workers: int | None = None) 
     loaded, marked = loader.load(folder), marks(folder)
     subjects = [subject for subject in loaded.programs if function in ("", subject)]
     if not subjects:
-        raise UserError(f"{exercise.name} has no function {function!r}. It has: {', '.join(loaded.programs)}.")
+        raise UserError(
+            f"{exercise.name} has no function {function!r}. It has: {', '.join(loaded.programs)}."
+        )
     chosen = {subject: mutants_of(loaded, subject) for subject in subjects}
     every = [mutant for mutants, _made in chosen.values() for mutant in mutants]
     outcomes = iter(examined(folder, every, workers))
-    strange = [f"{own}: marked in equal.toml, but not a function" for own in marked if own not in loaded.programs]
+    strange = [
+        f"{own}: marked in equal.toml, but not a function"
+        for own in marked
+        if own not in loaded.programs
+    ]
     found = Findings({}, strange, {})
     for subject, (mutants, made) in chosen.items():
         own, became = marked.get(subject, {}), list(itertools.islice(outcomes, len(mutants)))
         row = found.rows[subject] = summed(mutants, became, made, own)
-        rejected = [mutant for mutant, outcome in zip(mutants, became, strict=True) if outcome.killed]
+        rejected = [
+            mutant for mutant, outcome in zip(mutants, became, strict=True) if outcome.killed
+        ]
         found.misfits += [f"{subject}: {line}" for line in misfits(own, mutants, rejected)]
         if row.survived:
             survived = [mutant for mutant in mutants if mutant.name in row.survived]

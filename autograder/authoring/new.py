@@ -1,4 +1,6 @@
-"""Make a new working chapter with its exercise, from templates; without a book, only the exercise."""
+"""Make a new working chapter with its exercise, from templates; without a book, only the
+exercise.
+"""
 
 import re
 from pathlib import Path
@@ -17,7 +19,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     Parameters
     ----------
     course : Course
-        If it has a book, with entries of chapters, the chapter is made; otherwise only the exercise.
+        If it has a book, with entries of chapters, the chapter is made; otherwise only the
+        exercise.
     name : str
         Such as 13-sparse-attention.
     exercise_only : bool
@@ -31,8 +34,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     Raises
     ------
     UserError
-        If there is no course, the name is not valid for an exercise or already exists, or the number is not that of
-        the next chapter.
+        If there is no course, the name is not valid for an exercise or already exists, or the
+        number is not that of the next chapter.
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
@@ -52,7 +55,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     number = 1 + max((int(other[:2]) for other in known), default=0)
     if has_chapter and int(name[:2]) != number:
         raise UserError(
-            f"{name}: the next chapter has the number {number:02}. For only an exercise, use --exercise-only."
+            f"{name}: the next chapter has the number {number:02}. For only an exercise, use "
+            "--exercise-only."
         )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,12 +65,14 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
 
 
 def _words(name: str) -> dict[str, str]:
-    """Return the placeholders of a template, as patterns, and their replacements; longer ones come first."""
+    """Return the placeholders of a template, as patterns, and their replacements; longer ones
+    come first.
+    """
     found = NAME.fullmatch(name)
     if found is None:
         raise UserError(
-            f"{name!r} is not a valid name for an exercise. Use two digits and words in lower case, joined by "
-            "hyphens, such as 12-beyond."
+            f"{name!r} is not a valid name for an exercise. Use two digits and words in lower "
+            "case, joined by hyphens, such as 12-beyond."
         )
     number, parts = str(int(found[1])), found[2].split("-")
     return {
@@ -75,7 +81,7 @@ def _words(name: str) -> dict[str, str]:
         "abh-NAME": f"abh-{found[2]}",
         "NAMEFigure": "".join(map(str.capitalize, parts)) + "Figure",
         "NAME": "_".join(parts),
-        r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b|(?<=\| )N(?= \|)|(?<=\*\*)N(?=\*\*)": number,
+        r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b|(?<=\| )N(?= \|)|(?<=\*\*)N(?=\*\*)": number,  # noqa: E501
     }
 
 
@@ -87,5 +93,10 @@ def _filled(template: Path, folder: Path, words: dict[str, str]) -> dict[Path, s
             text = re.sub(pattern, word, text)
         return text
 
-    files = sorted(path for path in template.rglob("*.*") if path.is_file() and "__pycache__" not in path.parts)
-    return {folder / fill(str(path.relative_to(template))): fill(path.read_text(encoding="utf-8")) for path in files}
+    files = sorted(
+        path for path in template.rglob("*.*") if path.is_file() and "__pycache__" not in path.parts
+    )
+    return {
+        folder / fill(str(path.relative_to(template))): fill(path.read_text(encoding="utf-8"))
+        for path in files
+    }

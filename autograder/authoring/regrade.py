@@ -14,7 +14,7 @@ Write into the empty cell below: the name of the function, a colon, and your rea
 
 When the notebook is graded, your teacher reads it, and answers on your feedback page. You can write up to three, each
 on a new line that begins with a function's name and a colon. Asking costs no points, also after the due date, if you
-change nothing else. If there is nothing, leave the cell empty."""
+change nothing else. If there is nothing, leave the cell empty."""  # noqa: E501
 
 
 def add_to(notebook: Notebook, name: str) -> None:
@@ -26,8 +26,17 @@ def add_to(notebook: Notebook, name: str) -> None:
         If the author has a cell of that title.
     """
     if any(grade_id(cell) == HEAD for cell in notebook.cells):
-        raise UserError(f"{name}: {HEAD!r} is the title of a cell that release adds; choose another title.")
+        raise UserError(
+            f"{name}: {HEAD!r} is the title of a cell that release adds; choose another title."
+        )
     asks = nbformat.v4.new_markdown_cell(TEXT, id=HEAD)
-    marks = {"grade": False, "grade_id": HEAD, "locked": True, "schema_version": 3, "solution": False, "task": False}
+    marks = {
+        "grade": False,
+        "grade_id": HEAD,
+        "locked": True,
+        "schema_version": 3,
+        "solution": False,
+        "task": False,
+    }
     asks.metadata = nbformat.from_dict({"nbgrader": marks})
     notebook.cells += [asks, nbformat.v4.new_markdown_cell("", id="regrade")]

@@ -1,4 +1,6 @@
-"""Release: makes nbgrader's source notebook from the author's text, and the student's folder from that."""
+"""Release: makes nbgrader's source notebook from the author's text, and the student's folder
+from that.
+"""
 
 import shutil
 from pathlib import Path
@@ -9,7 +11,15 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log
 from traitlets.config import Config
 
-from autograder.authoring import handout, packages, published, regrade, source, translations, verified
+from autograder.authoring import (
+    handout,
+    packages,
+    published,
+    regrade,
+    source,
+    translations,
+    verified,
+)
 from autograder.checking import words
 from autograder.course import archive, catalogues
 from autograder.course.config import Course, Exercise, UserError
@@ -17,14 +27,16 @@ from autograder.grades import gradebook
 
 
 def release(course: Course, exercise: Exercise, into: Path | None = None) -> Path:
-    """Build what students get: the notebook in all languages, without solutions, and what lies beside it.
+    """Build what students get: the notebook in all languages, without solutions, and what lies
+    beside it.
 
     Parameters
     ----------
     course : Course
     exercise : Exercise
     into : Path, optional
-        Where the released folder goes. Default: `exercises/NN-name/`, replaced as a whole once everything is built.
+        Where the released folder goes. Default: `exercises/NN-name/`, replaced as a whole once
+        everything is built.
 
     Returns
     -------
@@ -43,7 +55,8 @@ def release(course: Course, exercise: Exercise, into: Path | None = None) -> Pat
     regrade.add_to(notebook, exercise.name)
     nbformat.write(notebook, exercise.solution / f"{exercise.name}.ipynb")
     archive.write(exercise.solution)
-    with gradebook.opened(course):  # nbgrader also writes the exercise into it: it must be this course's
+    # nbgrader also writes the exercise into it: it must be this course's
+    with gradebook.opened(course):
         pass
     building = Path("_build") / "release"
     config = Config(course.config)

@@ -1,9 +1,11 @@
-"""Rewrites, which test the checks from the other side: right answers written otherwise, which may lose no points.
+"""Rewrites, which test the checks from the other side: right answers written otherwise, which may
+lose no points.
 
-Our solution and the listed right answers are written anew by machine: matrix products as `einsum`, as products and
-sums or in a loop, functions for methods, sums in another order, other names; arguments and results lie in memory in
-other ways, or are float64 inside. Several of these are put together, up to a number for each function. Each keeps the
-meaning up to rounding: one that loses points shows a check that asks for a way of writing.
+Our solution and the listed right answers are written anew by machine: matrix products as `einsum`,
+as products and sums or in a loop, functions for methods, sums in another order, other names;
+arguments and results lie in memory in other ways, or are float64 inside. Several of these are put
+together, up to a number for each function. Each keeps the meaning up to rounding: one that loses
+points shows a check that asks for a way of writing.
 """
 
 import ast
@@ -28,7 +30,9 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _fit(a: Any, b: Any) -> bool:
-    """Tell whether two operands of `@` are stacks of matrices; raise as `@` does if they do not fit."""
+    """Tell whether two operands of `@` are stacks of matrices; raise as `@` does if they do not
+    fit.
+    """
     if min(getattr(a, "ndim", 0), getattr(b, "ndim", 0)) < 2:
         return False
     if a.shape[-1] != b.shape[-2] or not a.shape[-1]:
@@ -61,7 +65,11 @@ def exchanged(a: Any, b: Any) -> Any:
 
 def negated(a: Any, b: Any) -> Any:
     """Return `a - b`."""
-    return a + -b if _is_array(b) and "bool" not in str(b.dtype) and "uint" not in str(b.dtype) else a - b
+    return (
+        a + -b
+        if _is_array(b) and "bool" not in str(b.dtype) and "uint" not in str(b.dtype)
+        else a - b
+    )
 
 
 def _is_array(value: Any) -> bool:
@@ -139,11 +147,20 @@ class _Names(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """Change one function; names that it shares with nested functions stay."""
-        inner = [own for own in ast.walk(node) if isinstance(own, (ast.FunctionDef, ast.Lambda)) and own is not node]
+        inner = [
+            own
+            for own in ast.walk(node)
+            if isinstance(own, (ast.FunctionDef, ast.Lambda)) and own is not node
+        ]
         if inner:
             return node
         kept = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-        kept |= {name for own in ast.walk(node) if isinstance(own, (ast.Global, ast.Nonlocal)) for name in own.names}
+        kept |= {
+            name
+            for own in ast.walk(node)
+            if isinstance(own, (ast.Global, ast.Nonlocal))
+            for name in own.names
+        }
         names = [own for own in ast.walk(node) if isinstance(own, ast.Name)]
         local = {own.id for own in names if isinstance(own.ctx, ast.Store)} - kept
         for own in names:
@@ -167,14 +184,25 @@ OF_NUMPY: dict[str, ast.NodeTransformer] = {"functions for methods": _Functions(
 # What is done around an answer.
 
 
-def _around(change: Callable[[Any], Any], back: Callable[[Any, Any], Any] = lambda result, first: result) -> Wrapper:
-    """Return the wrapper that changes each array among the arguments, and gives `back` the result and the first."""
+def _around(
+    change: Callable[[Any], Any], back: Callable[[Any, Any], Any] = lambda result, first: result
+) -> Wrapper:
+    """Return the wrapper that changes each array among the arguments, and gives `back` the
+    result and the first.
+    """
 
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         def changed(*arguments: Any, **named: Any) -> Any:
             given = [change(own) if _is_array(own) else own for own in arguments]
             also = {name: change(own) if _is_array(own) else own for name, own in named.items()}
-            first = next((own for own in (*arguments, *named.values()) if _is_array(own) and _is_floating(own)), None)
+            first = next(
+                (
+                    own
+                    for own in (*arguments, *named.values())
+                    if _is_array(own) and _is_floating(own)
+                ),
+                None,
+            )
             return back(function(*given, **also), first)
 
         return changed
@@ -229,12 +257,16 @@ def _narrowed(result: Any, first: Any) -> Any:
 
 
 def _by_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Call the function for one sequence after another, if all arguments are stacks of equal length."""
+    """Call the function for one sequence after another, if all arguments are stacks of equal
+    length.
+    """
 
     @functools.wraps(function)
     def one_by_one(*arguments: Any) -> Any:
         shapes = [own.shape for own in arguments if _is_array(own)]
-        same = shapes and len(shapes) == len(arguments) and len({shape[:-2] for shape in shapes}) == 1
+        same = (
+            shapes and len(shapes) == len(arguments) and len({shape[:-2] for shape in shapes}) == 1
+        )
         if not same or len(shapes[0]) < 3 or not shapes[0][0]:
             return function(*arguments)
         found = [function(*own) for own in zip(*arguments, strict=True)]
@@ -292,12 +324,20 @@ class Rewriter:
         self.texts = TEXTS if "import torch" in text else TEXTS | OF_NUMPY
 
     def rewrites(self, subject: str, most: int = MOST) -> list[Rewrite]:
-        """Return rewrites of one function: each change of each answer alone, then several, always the same."""
-        names = dict.fromkeys(right.__name__ for right in self.exercise.suite.listed("right_for", subject))
+        """Return rewrites of one function: each change of each answer alone, then several,
+        always the same.
+        """
+        names = dict.fromkeys(
+            right.__name__ for right in self.exercise.suite.listed("right_for", subject)
+        )
         singles = {
-            own: self._possible(subject, own) for own in ["reference", *names] if own in {"reference", *self.listed}
+            own: self._possible(subject, own)
+            for own in ["reference", *names]
+            if own in {"reference", *self.listed}
         }
-        found = [Rewrite(subject, name, (done,)) for name, own in singles.items() for done in own][:most]
+        found = [Rewrite(subject, name, (done,)) for name, own in singles.items() for done in own][
+            :most
+        ]
         rng = random.Random(f"{self.exercise.folder.name} {subject}")  # noqa: S311 (always the same)
         known = set(found)
         for _ in range(20 * most):
@@ -332,7 +372,9 @@ class Rewriter:
     def _definition(self, subject: str, answer: str) -> mutants.Definition:
         """Return a copy of the syntax tree of a right answer, without its decorators."""
         if answer == "reference":
-            node = next(own for own in mutants._written(self.exercise, subject) if own.name == subject)
+            node = next(
+                own for own in mutants._written(self.exercise, subject) if own.name == subject
+            )
         else:
             node = self.listed[answer][1]
         node = copy.deepcopy(node)
@@ -344,7 +386,9 @@ class Rewriter:
         node = self._definition(subject, answer)
         before, found = ast.unparse(node), []
         for done, change in (TEXTS if "torch" in before else self.texts).items():
-            after = ast.unparse(ast.fix_missing_locations(change.visit(self._definition(subject, answer))))
+            after = ast.unparse(
+                ast.fix_missing_locations(change.visit(self._definition(subject, answer)))
+            )
             found += [done] if after != before else []
         if not isinstance(node, ast.FunctionDef):
             return [*found, *AROUND]
@@ -362,11 +406,17 @@ def _wrapped(subject: Any, wrapper: Wrapper) -> Any:
     def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         return wrapper(functools.partial(forward, self))(*arguments, **named)
 
-    return type(subject.__name__, (subject,), {"forward": wrapped, "__module__": subject.__module__})
+    return type(
+        subject.__name__, (subject,), {"forward": wrapped, "__module__": subject.__module__}
+    )
 
 
-def tried(exercise: loader.Loaded, subject: str, most: int = MOST, seed: int = 1) -> Iterator[tuple[Rewrite, str]]:
-    """Yield each rewrite of a function, and in words the first check in which it lost points; "" if there is none."""
+def tried(
+    exercise: loader.Loaded, subject: str, most: int = MOST, seed: int = 1
+) -> Iterator[tuple[Rewrite, str]]:
+    """Yield each rewrite of a function, and in words the first check in which it lost points; ""
+    if there is none.
+    """
     rewriter = Rewriter(exercise)
     for rewrite in rewriter.rewrites(subject, most):
         report = exercise.suite.examine(subject, rewriter.made(rewrite), seed=seed, diagnosis=False)

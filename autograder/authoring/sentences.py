@@ -1,4 +1,6 @@
-"""The sentences of checks, as found in the syntax tree: each can be looked up in a catalog, and has its values."""
+"""The sentences of checks, as found in the syntax tree: each can be looked up in a catalog, and
+has its values.
+"""
 
 import ast
 import re
@@ -21,7 +23,9 @@ _NO_WORDS = re.compile(r"\$.*?\$|`[^`]*`|\{\}", re.DOTALL)
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the lines on which a sentence is an f-string, or lacks a value, with the problem and the fix."""
+    """Yield the lines on which a sentence is an f-string, or lacks a value, with the problem and
+    the fix.
+    """
     found: dict[int, str] = {}
     for scope in _scopes(tree):
         inside = list(_inside(scope))
@@ -36,7 +40,9 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
                         said = "an f-string cannot be translated; write a Message with its values"
                         found[text.lineno] = f'{said}: Message("d_k is {{left}}", left=left).'
             if lacks := _lacking(call):
-                found[call.lineno] = f"this message has no value for {{{lacks[0]}}}; add the argument {lacks[0]}=..."
+                found[call.lineno] = (
+                    f"this message has no value for {{{lacks[0]}}}; add the argument {lacks[0]}=..."
+                )
     yield from sorted(found.items())
 
 
@@ -77,14 +83,21 @@ def _given(call: ast.Call) -> Iterator[ast.expr]:
         yield from [word.value for word in call.keywords if word.arg in NAMED]
 
 
-def _texts(given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3) -> Iterator[ast.JoinedStr]:
-    """Yield the f-strings that an argument may be, following names that are assigned in the same function."""
+def _texts(
+    given: ast.expr, written: dict[str, list[ast.expr]], deep: int = 3
+) -> Iterator[ast.JoinedStr]:
+    """Yield the f-strings that an argument may be, following names that are assigned in the same
+    function.
+    """
     if isinstance(given, ast.JoinedStr):
         yield given
     elif isinstance(given, ast.Name | ast.Attribute):
         for value in written.get(ast.unparse(given), []) if deep else []:
             yield from _texts(value, written, deep - 1)
-    elif isinstance(given, ast.IfExp | ast.BoolOp | ast.BinOp | ast.List | ast.Tuple | ast.NamedExpr | ast.Starred):
+    elif isinstance(
+        given,
+        ast.IfExp | ast.BoolOp | ast.BinOp | ast.List | ast.Tuple | ast.NamedExpr | ast.Starred,
+    ):
         for part in ast.iter_child_nodes(given):
             if isinstance(part, ast.expr):
                 yield from _texts(part, written, deep)

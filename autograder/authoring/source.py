@@ -1,13 +1,16 @@
-"""The author's text of an exercise, in jupytext's percent format, read as the notebook that nbgrader releases.
+"""The author's text of an exercise, in jupytext's percent format, read as the notebook that
+nbgrader releases.
 
 A cell's title is its grade_id. The kind of a cell follows from its contents:
 
 - without a title: the student's own, to play with;
 - with a title: given. It is locked, and released unchanged;
 - with `### BEGIN SOLUTION`: the student's to write;
-- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it is not graded;
-- with `points=4` after the title: a Markdown cell is an answer that a person grades, a code cell is a check that
-  earns the points if it runs to its end, and a code cell with a solution is also graded by a person.
+- with a last line `checks.run("function", points=4)`: a check, worth 4 points; with `points=0` it
+  is not graded;
+- with `points=4` after the title: a Markdown cell is an answer that a person grades, a code cell is
+  a check that earns the points if it runs to its end, and a code cell with a solution is also
+  graded by a person.
 """
 
 import ast
@@ -24,7 +27,9 @@ from autograder.course.config import UserError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 OPTIONS = {"title", "points", "tags", "lines_to_next_cell", "lines_to_end_of_cell_marker"}
-"""The keys that a cell's metadata may have: jupytext's title, and ours after it; the last two are jupytext's own."""
+"""The keys that a cell's metadata may have: jupytext's title, and ours after it; the last two
+are jupytext's own.
+"""
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -35,13 +40,14 @@ _GRADE_ID = re.compile(r"[A-Za-z0-9_-]+")
 def read(path: Path) -> Notebook:
     """Return the notebook with solutions for an author's text, with nbgrader's metadata.
 
-    jupytext gives cells new ids at every reading; here they are derived from grade ids and contents, so that the
-    same text always makes the same notebook.
+    jupytext gives cells new ids at every reading; here they are derived from grade ids and
+    contents, so that the same text always makes the same notebook.
 
     Raises
     ------
     UserError
-        If the text is not Python, or a cell's first line is not valid; the error names the file and the line.
+        If the text is not Python, or a cell's first line is not valid; the error names the file and
+        the line.
     """
     text = _text(path)
     notebook: Notebook = jupytext.reads(text, fmt="py:percent")
@@ -50,7 +56,9 @@ def read(path: Path) -> Notebook:
     taken: set[str] = set()
     for cell, line in zip(notebook.cells, lines(text, notebook), strict=True):
         title = str(cell.metadata.get("title", ""))
-        fault = _fault(cell, title) or (title in taken and f"the title {title!r} is used twice; titles must differ")
+        fault = _fault(cell, title) or (
+            title in taken and f"the title {title!r} is used twice; titles must differ"
+        )
         if fault:
             raise UserError(f"{at(path, line)}: {fault}.")
         cell.metadata = nbformat.from_dict(_metadata(cell, title))
@@ -62,13 +70,17 @@ def read(path: Path) -> Notebook:
 
 
 def at(path: Path, line: int) -> str:
-    """Return a place in an exercise's folder, as errors name it: `solutions/01-qkv/01-qkv.py:12`."""
+    """Return a place in an exercise's folder, as errors name it:
+    `solutions/01-qkv/01-qkv.py:12`.
+    """
     return f"{Path(*path.parts[-3:])}:{line}"
 
 
 def lines(text: str, notebook: Notebook) -> list[int]:
     """Return the line on which each cell of the notebook in this text begins."""
-    headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")]
+    headers = [
+        number for number, line in enumerate(text.splitlines(), 1) if line.startswith("# %%")
+    ]
     before = len(notebook.cells) - len(headers)  # text before the first header is also a cell
     return [1] * before + headers[max(-before, 0) :]
 
@@ -81,7 +93,9 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise UserError(f"{at(path, 1)}: this is not UTF-8 text; save it as such.") from None
     except SyntaxError as error:
-        raise UserError(f"{at(path, error.lineno or 1)}: this is not Python: {error.msg}.") from None
+        raise UserError(
+            f"{at(path, error.lineno or 1)}: this is not Python: {error.msg}."
+        ) from None
     return text
 
 
@@ -91,15 +105,23 @@ def _fault(cell: Cell, title: str) -> str:
     strange = [name for name in options if name not in OPTIONS]
     if strange:
         return (
-            f"a cell's first line has {strange[0]!r}; after its title and [markdown] it may only have points=3 "
+            f"a cell's first line has {strange[0]!r}; after its title and [markdown] it may only "
+            "have points=3 "
             'or tags=["..."]'
         )
     graded = call is not None or "points" in options
     if not title:
         what = "points" if graded else "a solution" if BEGIN in cell.source else ""
-        return what and f"this cell has {what} but no title; write a title after # %%, which becomes its grade_id"
+        return (
+            what
+            and f"this cell has {what} but no title; write a title after # %%, which "
+            "becomes its grade_id"
+        )
     if not _GRADE_ID.fullmatch(title):
-        return f"the title {title!r} must be a grade_id: only letters, digits, _ and -; or put it in a comment"
+        return (
+            f"the title {title!r} must be a grade_id: only letters, digits, _ and -; or put it "
+            "in a comment"
+        )
     if cell.source.count(BEGIN) != cell.source.count(END):
         return f"in {title!r}, {BEGIN!r} and {END!r} do not come in pairs"
     if call is not None and "points" in options:

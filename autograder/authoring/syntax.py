@@ -1,4 +1,6 @@
-"""Faults in the text of an exercise's modules, found before they run: one line each, with the fix."""
+"""Faults in the text of an exercise's modules, found before they run: one line each, with the
+fix.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +8,12 @@ from pathlib import Path
 
 from autograder.authoring import sentences
 
-DECLARED = {"check": "()", "families": "()", "misconception": '("function", ...)', "right": '("function")'}
+DECLARED = {
+    "check": "()",
+    "families": "()",
+    "misconception": '("function", ...)',
+    "right": '("function")',
+}
 """The decorators that declare checks and listed answers, which have to be called, and how."""
 LISTS = ("misconceptions.py", "right_answers.py")
 """Modules of listed answers: of two with the same name, only the second would count."""
@@ -24,10 +31,16 @@ def faults(path: Path) -> Iterator[tuple[int, str]]:
             name = ast.unparse(decorator)
             call = DECLARED.get(name.rpartition(".")[2])
             if call:
-                said = f"@{name} without parentheses declares nothing; write @{name}{call} above {node.name}."
+                said = (
+                    f"@{name} without parentheses declares nothing; write @{name}{call} above "
+                    f"{node.name}."
+                )
                 yield decorator.lineno, said
         if path.name in LISTS and node.name in first:
-            said = f"{node.name} replaces the one on line {first[node.name]}, which is lost; rename one of them."
+            said = (
+                f"{node.name} replaces the one on line {first[node.name]}, which is lost; "
+                "rename one of them."
+            )
             yield node.lineno, said
         first.setdefault(node.name, node.lineno)
     if path.name == CHECKS:

@@ -1,4 +1,6 @@
-"""The exercises in other languages: the English texts for the catalogs, and the notebooks made with these."""
+"""The exercises in other languages: the English texts for the catalogs, and the notebooks made
+with these.
+"""
 
 import ast
 import itertools
@@ -21,7 +23,14 @@ from autograder.checking import words
 from autograder.checking.answers import FAMILIES, STRETCHED, STRETCHED_HINT, answers_in
 from autograder.checking.report import Status
 from autograder.course.catalogues import ENGINE, EXERCISES, FEEDBACK, GRADER, SHARED, Text
-from autograder.course.cells import Notebook, is_code, is_graded, is_locked, is_skipped, with_language
+from autograder.course.cells import (
+    Notebook,
+    is_code,
+    is_graded,
+    is_locked,
+    is_skipped,
+    with_language,
+)
 from autograder.course.config import Exercise
 from autograder.grades import report
 from autograder.grades.results import Kind
@@ -55,7 +64,9 @@ _SUMMARY = re.compile(r"(?<=<summary>).*?(?=</summary>)")
 
 
 def has_words(text: str) -> bool:
-    """Tell whether a text has something to translate: words outside of formulas and code, or joined values."""
+    """Tell whether a text has something to translate: words outside of formulas and code, or
+    joined values.
+    """
     return bool(_WORD.search(_NO_WORDS.sub(" ", text)) or _JOINED.search(_CODE.sub("", text)))
 
 
@@ -65,7 +76,8 @@ def has_words(text: str) -> bool:
 def with_texts(markdown: str, change: Callable[[str], str]) -> str:
     """Return Markdown with `change` applied to each paragraph, heading, list item and table cell.
 
-    `change` gets each as one line, and display formulas with words in `\\text{}` as they are. It does not get code.
+    `change` gets each as one line, and display formulas with words in `\\text{}` as they are. It
+    does not get code.
     """
     lines: list[str | None] = list(markdown.split("\n"))
     rows: dict[tuple[int, int], list[str]] = {}
@@ -79,7 +91,11 @@ def with_texts(markdown: str, change: Callable[[str], str]) -> str:
             rows.setdefault(place, []).append(token.content)
         elif token.type == "html_block" and (summary := _SUMMARY.search(token.content)):
             rows.setdefault(place, []).append(summary[0])
-        elif token.type.startswith("math_block") and token.map and _FORMULA_WORDS.search(token.content):
+        elif (
+            token.type.startswith("math_block")
+            and token.map
+            and _FORMULA_WORDS.search(token.content)
+        ):
             formulas.append((token.map[0], token.map[1], token.content))
     for (first, last), texts in rows.items():
         given = [" ".join(line.strip() for line in text.splitlines()) for text in texts]
@@ -120,7 +136,9 @@ def edition(released: Path, language: str, translated: dict[str, str]) -> Notebo
         text = text.replace(released.name, NOTEBOOK)
         return translated.get(text, text).replace(NOTEBOOK, own)
 
-    given = [cell for cell in notebook.cells if is_code(cell) and is_locked(cell) and not is_graded(cell)]
+    given = [
+        cell for cell in notebook.cells if is_code(cell) and is_locked(cell) and not is_graded(cell)
+    ]
     first = min(given, key=is_skipped, default=None)  # one that is always run, if there is any
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and is_locked(cell):
@@ -153,7 +171,9 @@ def of_notebook(folder: Path) -> list[Text]:
 
 
 def of_checks(folder: Path) -> list[Text]:
-    """Return the texts of feedback for one exercise: where to read, titles of checks, sentences, labels and hints."""
+    """Return the texts of feedback for one exercise: where to read, titles of checks, sentences,
+    labels and hints.
+    """
     exercise = loader.load(folder)
     titles = [check.title for check in exercise.suite.checks]
     wrong = [
@@ -180,7 +200,9 @@ def of_engine() -> list[Text]:
 
 
 def of_graders() -> list[Text]:
-    """Return the texts that only graders read: of the table that `grade` prints, and of the report."""
+    """Return the texts that only graders read: of the table that `grade` prints, and of the
+    report.
+    """
     found = [text for part in GRADERS for text in in_python(PACKAGE / part, _PLACE)]
     for path in sorted((PACKAGE / "templates").glob("*.j2")):
         found += in_template(path)
@@ -198,8 +220,9 @@ def in_template(path: Path) -> Iterator[Text]:
 def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
     """Return the texts of feedback in a Python file, in order.
 
-    These are the texts passed to `CALLS`, directly or through a name in the file, and those that `sign` finds, except
-    documentation and texts in an f-string, a declaration (`PASSED_OVER`) or an error.
+    These are the texts passed to `CALLS`, directly or through a name in the file, and those that
+    `sign` finds, except documentation and texts in an f-string, a declaration (`PASSED_OVER`) or an
+    error.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found: dict[tuple[int, int], Text] = {}
@@ -212,7 +235,11 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
             for part in [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values:
                 add(part)
 
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) in CALLS and node.args]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) in CALLS and node.args
+    ]
     for call in calls:
         text = call.args[0]
         add(text)
@@ -225,7 +252,9 @@ def in_python(path: Path, sign: re.Pattern[str]) -> list[Text]:
     for node in _sentences(tree):
         if sign.search(str(node.value)):
             add(node)
-    for one, many, *_ in (call.args for call in calls if _called(call) == COUNTED and len(call.args) > 1):
+    for one, many, *_ in (
+        call.args for call in calls if _called(call) == COUNTED and len(call.args) > 1
+    ):
         if isinstance(one, ast.Constant) and isinstance(many, ast.Constant):
             found[one.lineno, one.col_offset] = str(one.value), str(many.value)
             found.pop((many.lineno, many.col_offset), None)
@@ -243,7 +272,11 @@ def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
         if not isinstance(function, ast.FunctionDef):
             continue
         inside = list(ast.walk(function))
-        calls = [node for node in inside if isinstance(node, ast.Call) and _called(node) in CALLS and node.args]
+        calls = [
+            node
+            for node in inside
+            if isinstance(node, ast.Call) and _called(node) in CALLS and node.args
+        ]
         names = {ast.unparse(call.args[0]) for call in calls}
         for loop in inside:
             if isinstance(loop, ast.For | ast.comprehension):
@@ -253,9 +286,15 @@ def _in_loops(tree: ast.Module) -> Iterator[ast.AST]:
                         yield from _gone_through(loop.iter, written, place)
 
 
-def _gone_through(values: ast.AST, written: dict[str, ast.expr | None], place: int) -> Iterator[ast.AST]:
+def _gone_through(
+    values: ast.AST, written: dict[str, ast.expr | None], place: int
+) -> Iterator[ast.AST]:
     """Yield the literal values that a loop assigns to one of its targets."""
-    if isinstance(values, ast.Call) and isinstance(values.func, ast.Attribute) and values.func.attr == "items":
+    if (
+        isinstance(values, ast.Call)
+        and isinstance(values.func, ast.Attribute)
+        and values.func.attr == "items"
+    ):
         values = values.func.value
     known = written.get(ast.unparse(values)) or values
     if isinstance(known, ast.Dict):
@@ -286,10 +325,11 @@ def _sentences(node: ast.AST) -> Iterator[ast.Constant]:
 
 
 def texts(root: Path) -> dict[str, list[Text]]:
-    """Return the texts of a course, in order, by the catalog that each belongs in, such as `feedback/01-qkv`.
+    """Return the texts of a course, in order, by the catalog that each belongs in, such as
+    `feedback/01-qkv`.
 
-    A text is in one catalog of each kind: in the engine's if the engine has it, in the shared one if several
-    exercises have it.
+    A text is in one catalog of each kind: in the engine's if the engine has it, in the shared one
+    if several exercises have it.
     """
     found: dict[str, list[Text]] = {}
     kinds: tuple[tuple[str, list[Text], Callable[[Path], list[Text]]], ...]
@@ -299,12 +339,16 @@ def texts(root: Path) -> dict[str, list[Text]]:
         count = Counter(text for given in of_each.values() for text in given)
         said = dict.fromkeys(engine)
         for name, given in of_each.items():
-            found[f"{kind}/{name}"] = [text for text in given if count[text] == 1 and text not in said]
+            found[f"{kind}/{name}"] = [
+                text for text in given if count[text] == 1 and text not in said
+            ]
         found[f"{kind}/{SHARED}"] = [text for text in count if count[text] > 1 and text not in said]
         if said:
             found[f"{kind}/{ENGINE}"] = list(said)
             others = {text for given in of_each.values() for text in given}
             found[f"{kind}/{GRADER}"] = [
-                text for text in dict.fromkeys(of_graders()) if text not in said and text not in others
+                text
+                for text in dict.fromkeys(of_graders())
+                if text not in said and text not in others
             ]
     return found

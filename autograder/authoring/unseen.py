@@ -1,9 +1,10 @@
-"""Runs the checks on answers that were written from a released notebook alone, without sight of the lists.
+"""Runs the checks on answers that were written from a released notebook alone, without sight of the
+lists.
 
-They are text, `tests/unseen/NN-name.py`: a line `# %% wrong NAME: what is wrong` or `# %% right NAME: how it is
-written`, followed by the cell that a student would submit. Alternatively, `# As: ` and the description of an earlier
-answer for that function, followed by the differences: after each `# @@`, lines with `+` replace those with `-`. These
-answers are never listed.
+They are text, `tests/unseen/NN-name.py`: a line `# %% wrong NAME: what is wrong` or `# %% right
+NAME: how it is written`, followed by the cell that a student would submit. Alternatively, `# As: `
+and the description of an earlier answer for that function, followed by the differences: after each
+`# @@`, lines with `+` replace those with `-`. These answers are never listed.
 """
 
 import contextlib
@@ -36,10 +37,12 @@ class Unseen:
 
 @dataclass
 class Told:
-    """The result for an `Unseen`: the share of the function's points that it lost, and the first feedback.
+    """The result for an `Unseen`: the share of the function's points that it lost, and the first
+    feedback.
 
-    `why` is "cause", "relation", "words" or "nothing", as on the page about what the checks catch; "" if all checks
-    pass. `words` is the text. `labels` names all causes that the checks found, each once.
+    `why` is "cause", "relation", "words" or "nothing", as on the page about what the checks catch;
+    "" if all checks pass. `words` is the text. `labels` names all causes that the checks found,
+    each once.
     """
 
     answer: Unseen
@@ -71,7 +74,9 @@ def answers(name: str) -> list[Unseen]:
 
 
 def _changed(cell: str, change: list[str]) -> str:
-    """Return a cell with one change, given as lines that begin with `# - `, `# + ` or, for context, `#   `."""
+    """Return a cell with one change, given as lines that begin with `# - `, `# + ` or, for
+    context, `#   `.
+    """
     old, new = ("\n".join(line[4:] for line in change if line[2:3] != sign) for sign in "+-")
     if f"\n{cell}\n".count(f"\n{old}\n") != 1:
         raise ValueError(f"these lines have to occur exactly once in the cell:\n{old}")
@@ -91,12 +96,15 @@ def as_written(exercise: loader.Loaded) -> dict[str, Any]:
 def define(source: str, names: dict[str, Any]) -> None:
     """Run a cell's text, so that `names` has what it defines."""
     file = f"<cell {len(linecache.cache)}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # Triton reads kernels there
+    # Triton reads kernels there
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
     exec(compile(source, file, "exec"), names)  # noqa: S102 (our own text)
 
 
 def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
-    """Yield the results for the answers to an exercise: for each right one, and for every `every`-th wrong one."""
+    """Yield the results for the answers to an exercise: for each right one, and for every
+    `every`-th wrong one.
+    """
     exercise = loader.load(folder)
     names = as_written(exercise)
     before = dict(names)
@@ -108,7 +116,9 @@ def told(folder: Path, seed: int = 1, every: int = 1) -> Iterator[Told]:
         define(answer.cell, names)
         report = exercise.suite.examine(answer.subject, names[answer.subject], 1.0, seed)
         lost = max(0.0, round(1 - report.score - report.pending, 2))
-        labels = tuple(dict.fromkeys(str(result.label) for result in report.results if result.cause))
+        labels = tuple(
+            dict.fromkeys(str(result.label) for result in report.results if result.cause)
+        )
         first = next((result for result in report.results if result.status.does_not_hold), None)
         if first is None:
             yield Told(answer, lost, "", "")

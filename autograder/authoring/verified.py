@@ -1,8 +1,9 @@
 """Records that an exercise was verified or released, so that neither has to be repeated.
 
-The record of a verification is `solutions/NN-name/verified.json`. It is tracked: people who clone the course rely on
-what its authors and CI verified. It is valid as long as the exercise, the checks' runtime, the verifying code, and
-the versions of NumPy and PyTorch are the same. The same sources make the same bytes, so that git shows what changed.
+The record of a verification is `solutions/NN-name/verified.json`. It is tracked: people who clone
+the course rely on what its authors and CI verified. It is valid as long as the exercise, the
+checks' runtime, the verifying code, and the versions of NumPy and PyTorch are the same. The same
+sources make the same bytes, so that git shows what changed.
 
 The record of a release here is `_build/released/NN-name.json`, which is not tracked.
 """
@@ -24,7 +25,10 @@ from autograder.course.seeds import digest_of
 
 NAME = "verified.json"
 HERE = Path(__file__).parent
-TOOLS = [HERE / name for name in ("verify.py", "verified.py", "answer_trials.py", "loader.py", "source.py")]
+TOOLS = [
+    HERE / name
+    for name in ("verify.py", "verified.py", "answer_trials.py", "loader.py", "source.py")
+]
 TOOLS += [HERE / name for name in ("syntax.py", "sentences.py")]
 TOOLS += [HERE.parent / "course" / name for name in ("cells.py", "imports.py")]
 PACKAGES = ("numpy", "torch")
@@ -38,8 +42,9 @@ class Function:
     Attributes
     ----------
     wrong : dict
-        The names of the checks that each wrong answer fails, by its name, in order. Checks that need a GPU are left
-        out, and so are answers that only a GPU shows: the record is the same with and without one.
+        The names of the checks that each wrong answer fails, by its name, in order. Checks that
+        need a GPU are left out, and so are answers that only a GPU shows: the record is the same
+        with and without one.
     unrecognised : list of str
         The wrong answers that are not named as the cause of their failure.
     right : list of str
@@ -56,7 +61,8 @@ class Function:
 
 def state(folder: Path) -> dict[str, str]:
     """Return what decides whether the exercise in an author's folder has to be verified again."""
-    versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}  # a build, +cpu, does not matter
+    # a build, +cpu, does not matter
+    versions = {name: metadata.version(name).partition("+")[0] for name in PACKAGES}
     return {
         "exercise": _digest([folder], without=_made(folder)),
         "runtime": _digest([archive.RUNTIME]),
@@ -66,12 +72,15 @@ def state(folder: Path) -> dict[str, str]:
 
 
 def holds(folder: Path) -> bool:
-    """Tell whether an exercise was verified in its present state, as far as this machine can verify it."""
+    """Tell whether an exercise was verified in its present state, as far as this machine can
+    verify it.
+    """
     return read(folder) is not None
 
 
 def read(folder: Path) -> dict[str, Function] | None:
-    """Return the results for an exercise's listed answers, function by function; None if there is no valid record.
+    """Return the results for an exercise's listed answers, function by function; None if there is
+    no valid record.
 
     A record that cannot be read, or that was edited by hand, is not valid.
     """
@@ -83,7 +92,9 @@ def read(folder: Path) -> dict[str, Function] | None:
     return None
 
 
-def write(folder: Path, verified: dict[str, str], left_out: Iterable[str], found: dict[str, Function]) -> None:
+def write(
+    folder: Path, verified: dict[str, str], left_out: Iterable[str], found: dict[str, Function]
+) -> None:
     """Record that an exercise was verified.
 
     Parameters
@@ -93,7 +104,8 @@ def write(folder: Path, verified: dict[str, str], left_out: Iterable[str], found
     verified : dict
         Its `state` before verification: files saved meanwhile were not verified.
     left_out : iterable of str
-        The values of `on=` that this machine lacks, except a GPU; a machine that has them verifies it again.
+        The values of `on=` that this machine lacks, except a GPU; a machine that has them verifies
+        it again.
     found : dict
         The results for the answers of each function.
     """
@@ -128,9 +140,14 @@ def _seal(*parts: Any) -> str:
 
 
 def is_released(course: Course, exercise: Exercise) -> bool:
-    """Tell whether an exercise was released in its present state, and the release is still there."""
+    """Tell whether an exercise was released in its present state, and the release is still
+    there.
+    """
     try:
-        return bool(json.loads(_note(course, exercise).read_text(encoding="utf-8")) == _built(course, exercise))
+        return bool(
+            json.loads(_note(course, exercise).read_text(encoding="utf-8"))
+            == _built(course, exercise)
+        )
     except (OSError, ValueError):
         return False
 
@@ -147,7 +164,9 @@ def _note(course: Course, exercise: Exercise) -> Path:
 
 
 def _built(course: Course, exercise: Exercise) -> dict[str, str]:
-    """Return fingerprints of a release's sources and of its results; the gradebook also has them."""
+    """Return fingerprints of a release's sources and of its results; the gradebook also has
+    them.
+    """
     tools = [
         HERE / "release.py",
         HERE / "source.py",
@@ -159,7 +178,13 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
         Path(archive.__file__),
     ]
     made = [exercise.solution / f"{exercise.name}.ipynb", exercise.solution / archive.NAME]
-    made_from = [exercise.solution, archive.RUNTIME, course.root / CONFIG, *tools, *catalogues.files(course.root)]
+    made_from = [
+        exercise.solution,
+        archive.RUNTIME,
+        course.root / CONFIG,
+        *tools,
+        *catalogues.files(course.root),
+    ]
     return {
         "from": _digest(made_from, without=_made(exercise.solution)),
         "made": _digest([exercise.released, *made]),
@@ -172,13 +197,17 @@ def _built(course: Course, exercise: Exercise) -> dict[str, str]:
 
 
 def _made(folder: Path) -> list[Path]:
-    """Return the files in an author's folder that are made from the rest, or are only about mutants."""
+    """Return the files in an author's folder that are made from the rest, or are only about
+    mutants.
+    """
     names = (NAME, f"{folder.name}.ipynb", archive.NAME, f"{archive.NAME}.part", "equal.toml")
     return [folder / name for name in names]
 
 
 def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
-    """Return a digest of files and of the contents of folders; git's line endings on this system do not matter."""
+    """Return a digest of files and of the contents of folders; git's line endings on this system
+    do not matter.
+    """
     parts = []
     for place in places:
         for path in sorted(place.rglob("*"), key=Path.as_posix) if place.is_dir() else [place]:
@@ -190,7 +219,9 @@ def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file in one step: concurrent readers get the old one, and two writers do not mix."""
+    """Replace a file in one step: concurrent readers get the old one, and two writers do not
+    mix.
+    """
     building = path.with_name(f".{path.name}.{os.getpid()}")
     building.write_text(text, encoding="utf-8", newline="\n")
     building.replace(path)

@@ -1,7 +1,9 @@
-"""Verify exercises before their release: test what an exercise promises, and report its first fault in one line.
+"""Verify exercises before their release: test what an exercise promises, and report its first fault
+in one line.
 
-Its text, its modules and its settings are readable; check cells, checks and listed answers name the same functions;
-its solution earns all points; each listed wrong answer fails a check, and no listed right answer does.
+Its text, its modules and its settings are readable; check cells, checks and listed answers name the
+same functions; its solution earns all points; each listed wrong answer fails a check, and no listed
+right answer does.
 """
 
 import ast
@@ -31,7 +33,8 @@ FURTHER = ("specifications.py", "right_answers.py")
 
 
 def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
-    """Yield each exercise once it has been verified, with its first fault: one line, or an empty string.
+    """Yield each exercise once it has been verified, with its first fault: one line, or an empty
+    string.
 
     Authors' code runs in separate processes, one for each core.
     """
@@ -40,15 +43,19 @@ def faults(exercises: Sequence[Exercise]) -> Iterator[tuple[Exercise, str]]:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(len(exercises), cores.count()), mp_context=spawn) as pool:
         # The later ones take longest, and begin first: no core is left with one at the end.
-        begun = {pool.submit(fault, exercise.solution): exercise for exercise in reversed(exercises)}
-        importlib.import_module("autograder.authoring.release")  # nbgrader takes seconds to load, and is needed next
+        begun = {
+            pool.submit(fault, exercise.solution): exercise for exercise in reversed(exercises)
+        }
+        # nbgrader takes seconds to load, and is needed next
+        importlib.import_module("autograder.authoring.release")
         for done in as_completed(begun):
             try:
                 yield begun[done], done.result()
             except BrokenProcessPool:
                 names = ", ".join(exercise.name for exercise in exercises)
                 raise UserError(
-                    f"Python itself crashed while these were verified: {names}. Find the code that crashes it."
+                    f"Python itself crashed while these were verified: {names}. Find the code "
+                    "that crashes it."
                 ) from None
 
 
@@ -56,7 +63,8 @@ def fault(folder: Path) -> str:
     """Return the first fault of the exercise in an author's folder, or an empty string."""
     startup.begin()
     os.environ["MPLBACKEND"] = "Agg"
-    # Kernels are interpreted where there is no GPU. Triton asks as it is imported, and torch's compiler imports it.
+    # Kernels are interpreted where there is no GPU. Triton asks as it is imported, and torch's
+    # compiler imports it.
     if not Path("/dev/nvidiactl").exists():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     warnings.simplefilter("ignore")
@@ -89,12 +97,15 @@ def _verify(folder: Path) -> None:
 
 
 def _says_what_it_needs(exercise: "loader.Loaded", settings: Settings) -> None:
-    """Refuse a check on a GPU if guests would not get one: every answer would fail it on a machine with a GPU."""
+    """Refuse a check on a GPU if guests would not get one: every answer would fail it on a
+    machine with a GPU.
+    """
     for check in exercise.suite.checks:
         if check.on == "gpu" and not settings.gpu:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a GPU, but "
-                "submissions of this exercise do not get one; write gpu = true in its exercise.toml."
+                f"{_of(exercise.folder / 'checks.py', check)}: the check {check.__name__} needs a "
+                "GPU, but submissions of this exercise do not get one; write gpu = true in its "
+                "exercise.toml."
             )
 
 
@@ -123,12 +134,17 @@ def _loaded(folder: Path) -> "loader.Loaded":
     with _quiet(folder, "loading it"):
         exercise = loader.load(folder)
     if not hasattr(exercise.checks, "suite") or not hasattr(exercise.checks, "run"):
-        raise UserError(f"{_short(folder / 'checks.py')} needs a suite and run: suite = Suite(...); run = suite.run")
+        raise UserError(
+            f"{_short(folder / 'checks.py')} needs a suite and run: suite = "
+            "Suite(...); run = suite.run"
+        )
     return exercise
 
 
 def _speak_of_the_same(exercise: "loader.Loaded") -> None:
-    """Check that the notebook's cells, the checks and the listed answers name the same functions."""
+    """Check that the notebook's cells, the checks and the listed answers name the same
+    functions.
+    """
     from autograder.authoring import source
 
     path = exercise.folder / f"{exercise.folder.name}.py"
@@ -147,8 +163,8 @@ def _checks_have_functions(
     for check in exercise.suite.checks:
         if check.subject not in written | given:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: {check.__name__} checks {check.subject!r}, its first "
-                f"argument, but no cell of {path.name} defines that; "
+                f"{_of(exercise.folder / 'checks.py', check)}: {check.__name__} checks "
+                f"{check.subject!r}, its first argument, but no cell of {path.name} defines that; "
                 f"the cells define: {', '.join(written) or 'nothing'}."
             )
 
@@ -160,7 +176,9 @@ def _checked_by_cells(
     written: dict[str, int],
     given: dict[str, int],
 ) -> set[str]:
-    """Return the functions that check cells run; refuse one that has no checks, or that students do not write."""
+    """Return the functions that check cells run; refuse one that has no checks, or that students
+    do not write.
+    """
     from autograder.authoring import source
     from autograder.course.cells import call_of, is_check
 
@@ -174,29 +192,36 @@ def _checked_by_cells(
             )
         if call and call.subject not in written:
             raise UserError(
-                f"{_short(path, given[call.subject])}: {call.subject!r} is checked, but students get it complete; "
-                f"put the part that they write between {source.BEGIN} and {source.END}."
+                f"{_short(path, given[call.subject])}: {call.subject!r} is checked, but students "
+                f"get it complete; put the part that they write between {source.BEGIN} and "
+                f"{source.END}."
             )
         run |= {call.subject} if call else set()
     return run
 
 
-def _checks_are_run(exercise: "loader.Loaded", path: Path, cells: Sequence[tuple[Any, int]], run: set[str]) -> None:
+def _checks_are_run(
+    exercise: "loader.Loaded", path: Path, cells: Sequence[tuple[Any, int]], run: set[str]
+) -> None:
     """Refuse an answer cell that no check cell checks, and a check that no cell runs."""
     from autograder.course.cells import grade_id, is_answer, is_check, is_code, is_read
 
     named = {name for cell, _line in cells if is_check(cell) for name in _names(cell.source)}
     for cell, line in cells:
-        defined = _defined(cell.source) if is_code(cell) and is_answer(cell) and not is_read(cell) else []
+        defined = (
+            _defined(cell.source) if is_code(cell) and is_answer(cell) and not is_read(cell) else []
+        )
         if defined and not (run | named) & set(defined):
             raise UserError(
                 f"{_short(path, line)}: no check cell checks {defined[0]}; "
-                f'add one after {grade_id(cell)} that ends in checks.run("{defined[0]}", points=...).'
+                f'add one after {grade_id(cell)} that ends in checks.run("{defined[0]}", '
+                "points=...)."
             )
     for check in exercise.suite.checks:
         if check.subject not in run:
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', check)}: no check cell runs the check {check.__name__}; "
+                f"{_of(exercise.folder / 'checks.py', check)}: no check cell runs the check "
+                f"{check.__name__}; "
                 f'add one to the notebook that ends in checks.run("{check.subject}", points=...).'
             )
 
@@ -206,8 +231,8 @@ def _are_worth_points(exercise: "loader.Loaded") -> None:
         own = exercise.suite.of(tested)
         if not any(check.weight for check in own):
             raise UserError(
-                f"{_of(exercise.folder / 'checks.py', own[0])}: no check of {tested} is worth points; "
-                "give one of them a weight above 0."
+                f"{_of(exercise.folder / 'checks.py', own[0])}: no check of {tested} is worth "
+                "points; give one of them a weight above 0."
             )
 
 
@@ -220,11 +245,13 @@ def _answers_have_checks(exercise: "loader.Loaded") -> None:
         subject = getattr(answer, "wrong_for", None) or getattr(answer, "right_for", None)
         if isinstance(subject, str) and subject not in subjects:
             raise UserError(
-                f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which has "
-                f"no checks; there are checks for: {', '.join(subjects)}."
+                f"{_where_of(folder, answer)}: {answer.__name__} is listed for {subject}, which "
+                f"has no checks; there are checks for: {', '.join(subjects)}."
             )
     for tested in subjects:
-        for wrong in (own for module in exercise.answers for own in answers_in(module, "wrong_for", tested)):
+        for wrong in (
+            own for module in exercise.answers for own in answers_in(module, "wrong_for", tested)
+        ):
             if not wrong.hint.strip():
                 raise UserError(
                     f"{_where_of(folder, wrong)}: {_called(wrong)} has no hint; "
@@ -233,7 +260,9 @@ def _answers_have_checks(exercise: "loader.Loaded") -> None:
 
 
 def _defined_in(cells: Sequence[tuple[Any, int]], own: bool) -> dict[str, int]:
-    """Return the names that students' own cells define, or that the given cells do, each with its cell's line."""
+    """Return the names that students' own cells define, or that the given cells do, each with
+    its cell's line.
+    """
     from autograder.course import imports
     from autograder.course.cells import is_answer, is_code
 
@@ -267,7 +296,11 @@ def _defined(code: str) -> list[str]:
     """Return the functions and classes that a cell's code defines."""
     from autograder.course import imports
 
-    return [node.name for node in imports.parsed(code).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    return [
+        node.name
+        for node in imports.parsed(code).body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    ]
 
 
 def _of(path: Path, declared: Any) -> str:
@@ -279,7 +312,9 @@ def _of(path: Path, declared: Any) -> str:
 
 
 def _where_of(folder: Path, answer: Any) -> str:
-    """Return where a listed answer is declared; for a member of a family, where the family's right answer is."""
+    """Return where a listed answer is declared; for a member of a family, where the family's
+    right answer is.
+    """
     answer = getattr(answer, "made_from", answer)
     return _of(folder / f"{answer.__module__}.py", answer)
 
@@ -310,7 +345,9 @@ class _Author:
         """Look at a report, and at those of the other seeds."""
         _earns_all(report, f"the solution of {report.subject}")
         for seed in self.others:
-            again = self.suite.examine(report.subject, self.lookup(report.subject), report.points, seed)
+            again = self.suite.examine(
+                report.subject, self.lookup(report.subject), report.points, seed
+            )
             _earns_all(again, f"the solution of {report.subject}")
 
 
@@ -335,12 +372,16 @@ def _solution_earns_all(exercise: "loader.Loaded") -> None:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)  # noqa: S102 (an author's own text)
 
 
-def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answer_trials.Tried") -> None:
+def _listed_answers_do_what_they_should(
+    exercise: "loader.Loaded", found: "answer_trials.Tried"
+) -> None:
     from autograder.checking import machine
 
     suite, folder = exercise.suite, exercise.folder
     answers = {
-        answer.__name__: answer for kind in ("wrong_for", "right_for") for answer in suite.listed(kind, found.subject)
+        answer.__name__: answer
+        for kind in ("wrong_for", "right_for")
+        for answer in suite.listed(kind, found.subject)
     }
     fix = "add a check that it fails, or take it off the list"
     if any(machine.lacks(check.on) for check in suite.of(found.subject)):
@@ -350,8 +391,9 @@ def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answe
         if wrong.passes:
             how = fix.replace("take it off the list", f'leave it out with but=["{wrong.label}"]')
             raise UserError(
-                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer but passes every check of "
-                f"{found.subject} (seed {wrong.passes[0]}); {how if hasattr(own, 'made_from') else fix}."
+                f"{_where_of(folder, own)}: {_called(own)} is listed as a wrong answer but passes "
+                f"every check of {found.subject} (seed {wrong.passes[0]}); "
+                f"{how if hasattr(own, 'made_from') else fix}."
             )
         if wrong.slip:
             raise UserError(
@@ -360,12 +402,17 @@ def _listed_answers_do_what_they_should(exercise: "loader.Loaded", found: "answe
             )
     for right in found.right:
         if right.lost:
-            raise UserError(f"{_where_of(folder, answers[right.name])}: the right answer {right.name} {right.lost}")
+            raise UserError(
+                f"{_where_of(folder, answers[right.name])}: the right answer "
+                f"{right.name} {right.lost}"
+            )
 
 
 @contextlib.contextmanager
 def _quiet(folder: Path, doing: str) -> Iterator[None]:
-    """Run an author's code without its output; report an exception in one line, with the author's last line."""
+    """Run an author's code without its output; report an exception in one line, with the
+    author's last line.
+    """
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             yield
@@ -375,5 +422,9 @@ def _quiet(folder: Path, doing: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [frame for frame in frames if Path(frame.filename).parent == folder]
         place = _short(Path(theirs[-1].filename), theirs[-1].lineno) if theirs else _short(folder)
-        said = str(error) if isinstance(error, _Lost) else f"{doing} ended in {type(error).__name__}: {error}"
+        said = (
+            str(error)
+            if isinstance(error, _Lost)
+            else f"{doing} ended in {type(error).__name__}: {error}"
+        )
         raise UserError(f"{place}: {said}") from None

@@ -52,7 +52,10 @@ SHOWS = (
     "words.py",
     "checking.mo",
 )
-"""The files of this package that only say what was found. A change of any other makes grades out of date."""
+"""The files of this package that only say what was found.
+
+A change of any other makes grades out of date.
+"""
 
 __all__ = [
     "COMMON",
@@ -100,8 +103,11 @@ __all__ = [
     "told_by",
 ]
 
-# An exercise's archive has this package by its short name, and its files import it so. In the course's repository it
-# is `autograder.checking`; there both names are one package, so that no class is there twice.
+# An exercise's archive has this package by its short name, and its files import it so. In the
+# course's repository it is `autograder.checking`; there both names are one package, so that no
+# class is there twice.
 if __name__ != "checking":
-    for _name in [name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")]:
+    for _name in [
+        name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")
+    ]:
         sys.modules["checking" + _name.removeprefix(__name__)] = sys.modules[_name]

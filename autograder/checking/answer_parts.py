@@ -23,11 +23,15 @@ def stretched(left: Any, right: Any) -> Any:
 
 
 def softmax(S: Any, axis: int = -1) -> Any:
-    """Return the softmax of S along an axis: of the same shape, finite for finite scores of any size."""
+    """Return the softmax of S along an axis: of the same shape, finite for finite scores of any
+    size.
+    """
     E = np.exp(S - S.max(axis=axis, keepdims=True))
     return E / E.sum(axis=axis, keepdims=True)
 
 
 def scaled(Q: Any, K: Any) -> Any:
-    """Return the scaled scores (..., n_q, n_k) of queries Q (..., n_q, d_k) and keys K (..., n_k, d_k)."""
+    """Return the scaled scores (..., n_q, n_k) of queries Q (..., n_q, d_k) and keys K (...,
+    n_k, d_k).
+    """
     return Q @ transposed(K) / math.sqrt(Q.shape[-1])

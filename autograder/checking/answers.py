@@ -1,4 +1,6 @@
-"""Listed answers: wrong ones with a name, right ones, and the families of mistakes that any function can have."""
+"""Listed answers: wrong ones with a name, right ones, and the families of mistakes that any
+function can have.
+"""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -10,10 +12,14 @@ import numpy as np
 from . import machine
 
 Mistake: TypeAlias = Callable[..., Any]
-"""Takes the right answer and the arguments of a call, and returns what the mistaken function would."""
+"""Takes the right answer and the arguments of a call, and returns what the mistaken function
+would.
+"""
 
 
-def misconception(subject: str, label: str = "", hint: str = "", on: str = "") -> Callable[[Any], Any]:
+def misconception(
+    subject: str, label: str = "", hint: str = "", on: str = ""
+) -> Callable[[Any], Any]:
     """Declare a wrong answer for `subject`: a function that people really write.
 
     Parameters
@@ -21,7 +27,8 @@ def misconception(subject: str, label: str = "", hint: str = "", on: str = "") -
     subject : str
         The name of the function that it stands for.
     label : str
-        What is wrong with it in a few words, such as "scores transposed". Default: the function's name in words.
+        What is wrong with it in a few words, such as "scores transposed". Default: the function's
+        name in words.
     hint : str
         The advice for a student who wrote it.
     on : str
@@ -50,12 +57,12 @@ def right(subject: str) -> Callable[[Any], Any]:
 def families(
     *labels: str, but: Sequence[str] = (), hints: dict[str, str] | None = None, shapes: str = ""
 ) -> Callable[[Any], Any]:
-    """Declare wrong answers for the function for which this is a right one: mistakes that any function can have.
+    """Declare wrong answers for the function for which this is a right one: mistakes that any
+    function can have.
 
     ```
-    @families(but=["works for two axes only"], hints={"result in float64": "..."}, shapes="n d_in, d_in d_out")
-    @right("project")
-    def project_matmul(X, W):
+    @families(but=["works for two axes only"], hints={"result in float64": "..."}, shapes="n d_in,
+    d_in d_out") @right("project") def project_matmul(X, W):
         return X @ W
     ```
 
@@ -64,17 +71,20 @@ def families(
     labels : str
         Which of `FAMILIES` apply. Default: those of `COMMON`.
     but : sequence of str
-        Families that do not apply: such an answer would be right, or would do the same as a listed one.
+        Families that do not apply: such an answer would be right, or would do the same as a listed
+        one.
     hints : dict of str
         For a label, the hint to show instead of the family's own.
     shapes : str
-        The last axes of the arguments, with commas between arguments: "n_q d_k, n_k d_k". If it is given, an answer
-        that stretches a size of 1 to the other size of that name is a wrong one too.
+        The last axes of the arguments, with commas between arguments: "n_q d_k, n_k d_k". If it is
+        given, an answer that stretches a size of 1 to the other size of that name is a wrong one
+        too.
 
     Raises
     ------
     ValueError
-        If there is no such family, or it does not apply anyway, or what it stands above is no right answer.
+        If there is no such family, or it does not apply anyway, or what it stands above is no right
+        answer.
     """
     hints = hints or {}
     declared = dict(FAMILIES)
@@ -84,15 +94,23 @@ def families(
         chosen.add(STRETCHED)
     for label in [*labels, *but, *hints]:
         if label not in declared:
-            raise ValueError(f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}")
-    unused = [label for label in [*but, *hints] if label not in chosen] + [label for label in hints if label in but]
+            raise ValueError(
+                f"there is no family of mistakes called {label!r}; there are: {', '.join(declared)}"
+            )
+    unused = [label for label in [*but, *hints] if label not in chosen] + [
+        label for label in hints if label in but
+    ]
     if unused:
-        raise ValueError(f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway")
+        raise ValueError(
+            f"{unused[0]!r} is left out or has a new hint, but does not apply here anyway"
+        )
 
     def declare(function: Any) -> Any:
         if not _declared(function, "right_for"):
             name = getattr(function, "__name__", "it")
-            raise ValueError(f'@families needs a right answer; write @right("function") between it and {name}')
+            raise ValueError(
+                f'@families needs a right answer; write @right("function") between it and {name}'
+            )
         function.families = [
             _member(function, label, mistaken, hints.get(label, hint))
             for label, (mistaken, hint) in declared.items()
@@ -145,7 +163,9 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_floating(array: Any) -> bool:
-    return bool(array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f")
+    return bool(
+        array.is_floating_point() if hasattr(type(array), "detach") else array.dtype.kind == "f"
+    )
 
 
 def _converted(array: Any, dtype: str) -> Any:
@@ -158,7 +178,9 @@ def _converted(array: Any, dtype: str) -> Any:
 
 
 def _parts(change: Callable[[Any], Any]) -> Mistake:
-    """Return the mistake that changes an array that the right answer returns, or each one of a tuple."""
+    """Return the mistake that changes an array that the right answer returns, or each one of a
+    tuple.
+    """
 
     def mistaken(answer: Any, *arguments: Any) -> Any:
         result = answer(*arguments)
@@ -168,10 +190,14 @@ def _parts(change: Callable[[Any], Any]) -> Mistake:
 
 
 def _arguments(change: Callable[[Any], Any]) -> Mistake:
-    """Return the mistake that changes each argument that is an array, and then does what is right."""
+    """Return the mistake that changes each argument that is an array, and then does what is
+    right.
+    """
 
     def mistaken(answer: Any, *arguments: Any) -> Any:
-        return answer(*[change(argument) if _is_array(argument) else argument for argument in arguments])
+        return answer(
+            *[change(argument) if _is_array(argument) else argument for argument in arguments]
+        )
 
     return mistaken
 
@@ -190,8 +216,12 @@ def _two_axes_only(answer: Any, *arguments: Any) -> Any:
 
 
 def _in_float64(answer: Any, *arguments: Any) -> Any:
-    in_float64 = _arguments(lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument)
-    return _parts(lambda part: _converted(part, "float64"))(lambda *given: in_float64(answer, *given), *arguments)
+    in_float64 = _arguments(
+        lambda argument: _converted(argument, "float64") if _is_floating(argument) else argument
+    )
+    return _parts(lambda part: _converted(part, "float64"))(
+        lambda *given: in_float64(answer, *given), *arguments
+    )
 
 
 def _written_into_an_argument(answer: Any, *arguments: Any) -> Any:
@@ -225,7 +255,8 @@ def _stretched(shapes: str) -> Mistake:
 FAMILIES: dict[str, tuple[Mistake, str]] = {
     "returns nothing": (
         lambda answer, *arguments: None,
-        "The function ends without `return`. Printing only shows a result; `return` gives it to the caller.",
+        "The function ends without `return`. Printing only shows a result; `return` gives it to "
+        "the caller.",
     ),
     "a list instead of an array": (
         _parts(lambda part: part.tolist()),
@@ -233,7 +264,8 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "only the first of the results returned": (
         lambda answer, *arguments: answer(*arguments)[0],
-        "The function returns one array. `return` ends it at once: use one `return` for all results, with commas.",
+        "The function returns one array. `return` ends it at once: use one `return` for all "
+        "results, with commas.",
     ),
     "a dictionary instead of a tuple": (
         lambda answer, *arguments: dict(enumerate(answer(*arguments))),
@@ -241,12 +273,13 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "result in float64": (
         _in_float64,
-        "Some step produces float64: `np.zeros` without a dtype, `astype(float)`, or a NumPy scalar such as "
-        "`np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
+        "Some step produces float64: `np.zeros` without a dtype, `astype(float)`, or a NumPy "
+        "scalar such as `np.sqrt(d)`. Give the dtype, or use `math.sqrt(d)`.",
     ),
     "result always in float32": (
         _parts(lambda part: _converted(part, "float32")),
-        "Keep the dtype of the inputs, or create the array for the result with it: `dtype=X.dtype`.",
+        "Keep the dtype of the inputs, or create the array for the result with it: "
+        "`dtype=X.dtype`.",
     ),
     "decimals cut off": (
         _parts(np.trunc),
@@ -254,7 +287,8 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "axis squeezed away": (
         _parts(lambda part: part.squeeze() if hasattr(type(part), "detach") else np.squeeze(part)),
-        "An axis of size 1 is gone: `squeeze` or an index removes it. A single vector is still one row.",
+        "An axis of size 1 is gone: `squeeze` or an index removes it. A single vector is still "
+        "one row.",
     ),
     "batch axis added": (
         _parts(lambda part: part[None]),
@@ -262,12 +296,13 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "only the first sequence": (
         _arguments(lambda argument: argument[0] if argument.ndim > 2 else argument),
-        "`[0]` takes the first sequence and drops the rest of the batch. `@`, `axis=-1` and `...` keep all of it.",
+        "`[0]` takes the first sequence and drops the rest of the batch. `@`, `axis=-1` and `...` "
+        "keep all of it.",
     ),
     "works for two axes only": (
         _two_axes_only,
-        "The number of axes is fixed: `n, d = X.shape` works only for two. Take sizes from the end, `X.shape[-1]`, "
-        "and let NumPy broadcast over the leading axes.",
+        "The number of axes is fixed: `n, d = X.shape` works only for two. Take sizes from the "
+        "end, `X.shape[-1]`, and let NumPy broadcast over the leading axes.",
     ),
     "leading axes left flattened": (
         _parts(lambda part: part.reshape(-1, part.shape[-1])),
@@ -275,33 +310,38 @@ FAMILIES: dict[str, tuple[Mistake, str]] = {
     ),
     "assert instead of ValueError": (
         _asserts,
-        "`assert` raises `AssertionError`, and Python skips it with `-O`. Write `if` and `raise ValueError(...)`.",
+        "`assert` raises `AssertionError`, and Python skips it with `-O`. Write `if` and `raise "
+        "ValueError(...)`.",
     ),
     "result written into an argument": (
         _written_into_an_argument,
-        "The result is written into an argument, which the caller still needs. Create a new array for it.",
+        "The result is written into an argument, which the caller still needs. Create a new array "
+        "for it.",
     ),
     "floats instead of booleans": (
         _parts(lambda part: part.astype(float)),
-        "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` create floats by default. Give them `dtype=bool`.",
+        "The result holds 1.0 and 0.0: `np.ones` and `np.zeros` create floats by default. Give "
+        "them `dtype=bool`.",
     ),
     "a float instead of an int": (
         lambda answer, *arguments: float(answer(*arguments)),
-        "The function returns a float, which has only 16 digits: `/` produces one, `//` keeps integers exact.",
+        "The function returns a float, which has only 16 digits: `/` produces one, `//` keeps "
+        "integers exact.",
     ),
     "an array instead of a tensor": (
         _parts(lambda part: part.detach().numpy()),
-        "The function returns a NumPy array. Return the tensor itself: gradients cannot flow through NumPy.",
+        "The function returns a NumPy array. Return the tensor itself: gradients cannot flow "
+        "through NumPy.",
     ),
     "cut off from autograd": (
         _parts(lambda part: part.detach()),
-        "No gradient flows through the result. Leave out `detach`, `.data`, `torch.no_grad` and `torch.tensor(...)`: "
-        "training needs the backward pass.",
+        "No gradient flows through the result. Leave out `detach`, `.data`, `torch.no_grad` and "
+        "`torch.tensor(...)`: training needs the backward pass.",
     ),
     "integers instead of booleans": (
         _parts(lambda part: part.astype(int)),
-        "The result holds the integers 1 and 0. `~` turns them into -2 and -1, which both count as true: use "
-        "`dtype=bool`, or leave a comparison as it is.",
+        "The result holds the integers 1 and 0. `~` turns them into -2 and -1, which both count "
+        "as true: use `dtype=bool`, or leave a comparison as it is.",
     ),
 }
 """For each label, what the mistaken function returns, and the hint for the student who wrote it."""
@@ -317,10 +357,12 @@ COMMON = [
     "leading axes left flattened",
     "assert instead of ValueError",
 ]
-"""The families for a function of floating-point arrays with leading axes that rejects mismatched sizes."""
+"""The families for a function of floating-point arrays with leading axes that rejects mismatched
+sizes.
+"""
 
 STRETCHED = "sizes of 1 stretched"
 STRETCHED_HINT = (
-    "Broadcasting and `np.einsum` stretch silently. Compare the sizes and raise `ValueError`, or use `@`, "
-    "which raises an error itself."
+    "Broadcasting and `np.einsum` stretch silently. Compare the sizes and raise `ValueError`, or "
+    "use `@`, which raises an error itself."
 )

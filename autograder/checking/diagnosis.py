@@ -1,4 +1,5 @@
-"""Why checks failed: the listed wrong answer that behaves as a function did, or how its result differs.
+"""Why checks failed: the listed wrong answer that behaves as a function did, or how its result
+differs.
 
 It only reports findings: points are settled before it begins.
 """
@@ -12,39 +13,62 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .expect import BY_HAND, RTOL, THE_RESULT, Failed, as_numbers, as_plain, as_row, is_module, lives_elsewhere, said
+from .expect import (
+    BY_HAND,
+    RTOL,
+    THE_RESULT,
+    Failed,
+    as_numbers,
+    as_plain,
+    as_row,
+    is_module,
+    lives_elsewhere,
+    said,
+)
 from .mismatch import Mismatch
 from .relations import relate, single
 from .subject import Attempt, Call, Check, Subject, attempt, called, run_check, twin
 from .words import Message
 
 QUICK = 0.5
-"""Seconds within which a check must have failed to be run again for a hint: hints must not use up a limit."""
+"""Seconds within which a check must have failed to be run again for a hint: hints must not use
+up a limit.
+"""
 
 OTHER_SEEDS = tuple(range(1_000_001, 1_000_009))
-"""Other draws, the same for everyone: what is named must not depend on what a student's own seed is followed by."""
+"""Other draws, the same for everyone: what is named must not depend on what a student's own seed
+is followed by.
+"""
 
 FOR_A_CAUSE, FOR_A_RELATION = 3, 2
-"""In so many of them a cause or a relation has to be right; in all where a single number came, as with many mistakes.
+"""In so many of them a cause or a relation has to be right; in all where a single number came, as
+with many mistakes.
 """
 
 MOST_SECONDS = 1.0
 """For all of these draws, of computing."""
 
 MOST_SEARCHED = 15.0
-"""Seconds of computing for listed answers: they count as the judge's, of which a check cell may use 20."""
+"""Seconds of computing for listed answers: they count as the judge's, of which a check cell may
+use 20.
+"""
 
 ROUNDINGS = 16
 """Where similar numbers cancel, the remainder may be this many times the rounding of one number."""
 
 PASSES, FAILS, FAILS_BY_VALUE = "passes", "fails", "fails by value"
-"""What a listed answer does in a check if it is alike: by value, where its results only have other dtypes."""
+"""What a listed answer does in a check if it is alike: by value, where its results only have
+other dtypes.
+"""
 
-FORWARD_IS_WRONG = "The result of the forward pass is wrong here as well, so its gradients are wrong too."
+FORWARD_IS_WRONG = (
+    "The result of the forward pass is wrong here as well, so its gradients are wrong too."
+)
 
 
 class Finding(NamedTuple):
-    """The reason why a check failed: the listed wrong answer in `cause`, or else a relation between the results.
+    """The reason why a check failed: the listed wrong answer in `cause`, or else a relation between
+    the results.
 
     `follows` names a failed check whose cause makes this one fail as well.
     """
@@ -62,8 +86,9 @@ class Diagnosis:
     Parameters
     ----------
     attempt : callable, optional
-        Works like `subject.attempt`, and caches its results. Pass it to examine many listed answers, so that each
-        runs only once per check. Without it, a listed answer runs only as long as it does what the function did.
+        Works like `subject.attempt`, and caches its results. Pass it to examine many listed
+        answers, so that each runs only once per check. Without it, a listed answer runs only as
+        long as it does what the function did.
     relate : callable, optional
         Works like `relations.relate`.
 
@@ -80,7 +105,10 @@ class Diagnosis:
     ):
         self._attempt, self._relate = attempt, relate
         self.without: Collection[Any] = ()
-        self._first_call, self._first_answer = functools.cache(_first_call), functools.cache(_first_answer)
+        self._first_call, self._first_answer = (
+            functools.cache(_first_call),
+            functools.cache(_first_answer),
+        )
 
     def findings(
         self,
@@ -113,32 +141,54 @@ class Diagnosis:
         named = dict(self._causes(checks, function, attempts, wrong_answers, seed, again))
         yield from named.items()
         answer = plain or own_answer(right_answers)
-        failed = [check for check in checks if check.__name__ in attempts and attempts[check.__name__].failure]
+        failed = [
+            check
+            for check in checks
+            if check.__name__ in attempts and attempts[check.__name__].failure
+        ]
         causes = {wrong.__name__: wrong for wrong in wrong_answers}
         graded = [check.__name__ for check in failed if check.weight and check.__name__ in named]
         for check in [check for check in failed if check.__name__ not in named]:
             name = check.__name__
             fails_as = None if check.on else _way_to_fail(attempts[name])
-            same = (one for one in graded if fails_as and _fails_as(check, causes[named[one].cause]) == fails_as)
+            same = (
+                one
+                for one in graded
+                if fails_as and _fails_as(check, causes[named[one].cause]) == fails_as
+            )
             if follows := next(same, ""):
                 yield name, Finding(follows=follows)
             else:
                 quick = plain is not None or not check.on
-                yield name, Finding(relation=self._relation(check, attempts[name], answer, seed, quick, again))
+                yield (
+                    name,
+                    Finding(
+                        relation=self._relation(check, attempts[name], answer, seed, quick, again)
+                    ),
+                )
 
     def _relation(
-        self, check: Check, made: Attempt, answer: Any, seed: int, quick: bool, again: Callable[..., Attempt]
+        self,
+        check: Check,
+        made: Attempt,
+        answer: Any,
+        seed: int,
+        quick: bool,
+        again: Callable[..., Attempt],
     ) -> str | Message:
-        """Return a relation between the result and the expected one in a failed check, if other draws agree; else "".
+        """Return a relation between the result and the expected one in a failed check, if other
+        draws agree; else "".
 
-        Right answers for kernels are kernels themselves, and without a GPU too slow to call a hundred times: `quick`
-        tells whether this one is fast enough. `again` runs the check in another draw.
+        Right answers for kernels are kernels themselves, and without a GPU too slow to call a
+        hundred times: `quick` tells whether this one is fast enough. `again` runs the check in
+        another draw.
         """
         if made.failure is not None and made.failure.raised:  # of numbers there is nothing to say
             return ""
         if made.failure is not None and made.failure.relation:  # found by the check itself
             return made.failure.relation
-        if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
+        # without, the same in each draw
+        if made.seconds > QUICK or not any(call.arguments for call in made.calls):
             return ""
         if quick and answer is not None and _forward_is_wrong(check, made, answer, seed):
             return Message(FORWARD_IS_WRONG)
@@ -160,11 +210,13 @@ class Diagnosis:
         seed: int,
         again: Callable[[Check, int], Attempt],
     ) -> Iterator[tuple[str, Finding]]:
-        """Yield the cause of each failed check: the listed wrong answer that behaves as this function did.
+        """Yield the cause of each failed check: the listed wrong answer that behaves as this
+        function did.
 
-        Other draws have to confirm it. Where a check came to less than two numbers, such as an error, one number, or
-        the same one everywhere, many mistakes come to that. Then either more draws, with different numbers, confirm
-        it; or it behaves alike in all the other checks and gets the same message, and the usual draws confirm it.
+        Other draws have to confirm it. Where a check came to less than two numbers, such as an
+        error, one number, or the same one everywhere, many mistakes come to that. Then either more
+        draws, with different numbers, confirm it; or it behaves alike in all the other checks and
+        gets the same message, and the usual draws confirm it.
         """
         candidates = _Candidates(checks, attempts, functools.partial(self._alike, seed=seed))
         wanted = [wrong for wrong in wrong_answers if wrong not in self.without]
@@ -187,15 +239,27 @@ class Diagnosis:
                     break
 
     @staticmethod
-    def _alike_again(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:
-        """Tell whether a wrong answer also does what the function does in other draws, where those are quick."""
-        if made.seconds > QUICK or not any(call.arguments for call in made.calls):  # without, the same in each draw
+    def _alike_again(
+        check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]
+    ) -> bool:
+        """Tell whether a wrong answer also does what the function does in other draws, where
+        those are quick.
+        """
+        # without, the same in each draw
+        if made.seconds > QUICK or not any(call.arguments for call in made.calls):
             return True
-        return all(_does_as(check, wrong, other, came) for other, came in _within(again, check, FOR_A_CAUSE))
+        return all(
+            _does_as(check, wrong, other, came)
+            for other, came in _within(again, check, FOR_A_CAUSE)
+        )
 
     @staticmethod
-    def _alike_in_many(check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]) -> bool:
-        """Tell whether a wrong answer does what the function does in other draws, and that is not always the same."""
+    def _alike_in_many(
+        check: Check, wrong: Any, made: Attempt, again: Callable[[Check, int], Attempt]
+    ) -> bool:
+        """Tell whether a wrong answer does what the function does in other draws, and that is
+        not always the same.
+        """
         if made.seconds > QUICK or made.calls[-1].error is not None:
             return False
         seen = [evidence(made.calls)]
@@ -207,7 +271,8 @@ class Diagnosis:
         return len(seen) > 2 and len(set().union(*seen)) > 1
 
     def _alike(self, check: Check, wrong: Any, made: Attempt, seed: int) -> str:
-        # Most listed answers differ in the first call, which is had without what the check does around it.
+        # Most listed answers differ in the first call, which is had without what the check does
+        # around it.
         first = self._first_call(check, seed) if made.calls else None
         if first and not same_call(made.calls[0], self._first_answer(wrong, first), by_value=True):
             return ""
@@ -218,7 +283,9 @@ class Diagnosis:
             return ""
         if all(map(same_call, made.calls, own.calls)):
             return FAILS if own.failure else PASSES
-        by_value = all(same_call(*pair, by_value=True) for pair in zip(made.calls, own.calls, strict=True))
+        by_value = all(
+            same_call(*pair, by_value=True) for pair in zip(made.calls, own.calls, strict=True)
+        )
         return _way_by_value(own, made) if by_value else ""
 
 
@@ -226,9 +293,11 @@ class _Candidates:
     """The listed wrong answers that behave in a failed check as a function did.
 
     1. An answer that passes a check is no cause of failing it.
-    2. An answer that fails another check, in which the function failed in another way, is no cause of anything.
+    2. An answer that fails another check, in which the function failed in another way, is no cause
+       of anything.
     3. Results that are the same to the dtype explain better than those that are alike by value.
-    4. Of several, the one explains most that is alike in most of all checks; of equals, the one listed first.
+    4. Of several, the one explains most that is alike in most of all checks; of equals, the one
+       listed first.
 
     Parameters
     ----------
@@ -237,7 +306,8 @@ class _Candidates:
     attempts : mapping
         What it did in each check that was run, by the check's name.
     alike : callable
-        Tells what a listed answer does in a check if it is alike, from the check, the answer and the attempt.
+        Tells what a listed answer does in a check if it is alike, from the check, the answer and
+        the attempt.
     """
 
     def __init__(
@@ -249,11 +319,13 @@ class _Candidates:
         run = [check for check in checks if check.__name__ in attempts]
         self.failed = [check for check in run if attempts[check.__name__].failure]
         self._passed = [check for check in run if not attempts[check.__name__].failure]
-        # Right answers may fail advice, and in every class some do. So what listed answers do in other checks comes
-        # then from `_fails`, which remembers it from submission to submission.
+        # Right answers may fail advice, and in every class some do. So what listed answers do in
+        # other checks comes then from `_fails`, which remembers it from submission to submission.
         self._only_advice_failed = not any(check.weight for check in self.failed)
         self._attempts = attempts
-        self._alike_in = functools.cache(lambda check, wrong: alike(check, wrong, attempts[check.__name__]))
+        self._alike_in = functools.cache(
+            lambda check, wrong: alike(check, wrong, attempts[check.__name__])
+        )
         self._explained = functools.cache(self._count_explained)
         self.contradicted = functools.cache(self._is_contradicted)
         # Of each, by the name of a check in which it is alike: FAILS or FAILS_BY_VALUE.
@@ -267,7 +339,9 @@ class _Candidates:
                 return False
             asked = [check for check in self.failed if check.weight or _fails(check, wrong)]
             ways = {
-                check.__name__: self._alike_in(check, wrong) for check in asked if self._worth_asking(check, wrong)
+                check.__name__: self._alike_in(check, wrong)
+                for check in asked
+                if self._worth_asking(check, wrong)
             }
             if alike := {name: way for name, way in ways.items() if way in (FAILS, FAILS_BY_VALUE)}:
                 self._ways[wrong] = alike
@@ -276,15 +350,18 @@ class _Candidates:
     def _worth_asking(self, check: Check, wrong: Any) -> bool:
         """Tell whether it is worth asking.
 
-        To ask all listed answers in a check that compiles takes longer than a judge may compute. Where it came to no
-        number, only one that is alike in all the other checks can be the cause: those are asked first.
+        To ask all listed answers in a check that compiles takes longer than a judge may compute.
+        Where it came to no number, only one that is alike in all the other checks can be the cause:
+        those are asked first.
         """
         if not check.on or not _says_nothing(self._attempts[check.__name__].calls):
             return True
         return all(self._alike_in(other, wrong) for other in self._passed if not other.on)
 
     def best_first(self, check: Check) -> Iterator[Any]:
-        """Yield those that behave in a failed check as the function did, the one that explains most first."""
+        """Yield those that behave in a failed check as the function did, the one that explains
+        most first.
+        """
         name = check.__name__
         alike = [wrong for wrong, ways in self._ways.items() if name in ways]
         while alike:
@@ -311,12 +388,22 @@ class _Candidates:
         return len(self._ways[wrong]) + passed
 
     def _is_contradicted(self, wrong: Any) -> bool:
-        """Tell whether a candidate fails another graded check in which the function failed in another way."""
-        others = [check for check in self.failed if check.weight and check.__name__ not in self._ways[wrong]]
-        return any(_speaks(self._attempts[check.__name__]) and _fails(check, wrong) for check in others)
+        """Tell whether a candidate fails another graded check in which the function failed in
+        another way.
+        """
+        others = [
+            check
+            for check in self.failed
+            if check.weight and check.__name__ not in self._ways[wrong]
+        ]
+        return any(
+            _speaks(self._attempts[check.__name__]) and _fails(check, wrong) for check in others
+        )
 
 
-def _within(again: Callable[[Check, int], Attempt], check: Check, most: int) -> Iterator[tuple[int, Attempt]]:
+def _within(
+    again: Callable[[Check, int], Attempt], check: Check, most: int
+) -> Iterator[tuple[int, Attempt]]:
     """Yield other draws of a check and what the function does there, as long as that may take."""
     seconds = 0.0
     for other in OTHER_SEEDS[:most]:
@@ -328,14 +415,18 @@ def _within(again: Callable[[Check, int], Attempt], check: Check, most: int) -> 
 
 
 def _does_as(check: Check, wrong: Any, seed: int, came: Attempt) -> bool:
-    """Tell whether a wrong answer does in a draw what the function does: passes too, or is alike."""
+    """Tell whether a wrong answer does in a draw what the function does: passes too, or is
+    alike.
+    """
     if alike(check, wrong, seed, came):
         return True
     return came.failure is None and attempt(check, wrong, seed).failure is None
 
 
 def own_answer(right_answers: Sequence[Any]) -> Any:
-    """Return the right answer that others are compared with: the first one that has families; None without any."""
+    """Return the right answer that others are compared with: the first one that has families;
+    None without any.
+    """
     return max(right_answers, key=lambda right: hasattr(right, "families"), default=None)
 
 
@@ -381,7 +472,9 @@ def _fails_as(check: Check, wrong: Any) -> tuple[str, ...]:
 
 
 def _way_to_fail(made: Attempt) -> tuple[str, ...]:
-    """Return in which way a check failed, without the numbers: the kind of error, or the sentence; empty if not."""
+    """Return in which way a check failed, without the numbers: the kind of error, or the
+    sentence; empty if not.
+    """
     if made.failure is None:
         return ()
     if made.failure.raised and made.calls:
@@ -391,13 +484,17 @@ def _way_to_fail(made: Attempt) -> tuple[str, ...]:
 
 
 def _speaks(made: Attempt) -> bool:
-    """Tell whether a failed check is evidence against a cause: an error, or a slow result, is not."""
+    """Tell whether a failed check is evidence against a cause: an error, or a slow result, is
+    not.
+    """
     last = made.calls[-1] if made.calls else None
     return last is not None and made.seconds <= QUICK and (last.error is None or last.must_raise)
 
 
 def says_little(calls: Sequence[Call]) -> bool:
-    """Tell whether many mistakes lead to the result of a check's last call: fewer than two numbers."""
+    """Tell whether many mistakes lead to the result of a check's last call: fewer than two
+    numbers.
+    """
     if not calls or not (calls[-1].arguments or calls[-1].what):  # what somebody worked out
         return False
     if calls[-1].must_raise:  # that there is no error is what is wrong
@@ -413,8 +510,14 @@ def _says_nothing(calls: Sequence[Call]) -> bool:
 
 
 def evidence(calls: Sequence[Call]) -> set[float]:
-    """Return some numbers from the result of a check's last call: two of them distinguish mistakes."""
-    return {float(f"{number:.6g}") for number in _numbers_in(calls[-1].result if calls else None) if number == number}
+    """Return some numbers from the result of a check's last call: two of them distinguish
+    mistakes.
+    """
+    return {
+        float(f"{number:.6g}")
+        for number in _numbers_in(calls[-1].result if calls else None)
+        if number == number
+    }
 
 
 def _numbers_in(value: Any) -> Iterator[Any]:
@@ -429,23 +532,40 @@ def _numbers_in(value: Any) -> Iterator[Any]:
 
 
 def _said_alike(check: Check, wrong: Any, seed: int, made: Attempt) -> bool:
-    """Tell whether a wrong answer gets the same message in a check: for modules and texts, nothing else shows."""
+    """Tell whether a wrong answer gets the same message in a check: for modules and texts,
+    nothing else shows.
+    """
     failure = attempt(check, wrong, seed).failure
-    return failure is not None and made.failure is not None and str(failure.message) == str(made.failure.message)
+    return (
+        failure is not None
+        and made.failure is not None
+        and str(failure.message) == str(made.failure.message)
+    )
 
 
 class _Unlike(BaseException):
-    """Two functions did not do the same. Not an `Exception`, so that no check takes it for a fault of its own."""
+    """Two functions did not do the same.
+
+    Not an `Exception`, so that no check takes it for a fault of its own.
+    """
 
 
 class _Following(Subject):
-    """A function under test whose first call that comes out differently from another one's ends the check."""
+    """A function under test whose first call that comes out differently from another one's ends
+    the check.
+    """
 
     def __init__(self, name: str, function: Any, like: list[Call]):
         super().__init__(name, function)
         self.like, self.exact = like, True
 
-    def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
+    def call(
+        self,
+        arguments: Sequence[Any],
+        function: Any = None,
+        what: str = "",
+        must_raise: bool = False,
+    ) -> Call:
         call = super().call(arguments, function, what, must_raise)
         place = len(self.calls) - 1
         if place >= len(self.like):
@@ -475,14 +595,22 @@ class _Asking(Subject):
         super().__init__(name, function)
         self.number = number
 
-    def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
+    def call(
+        self,
+        arguments: Sequence[Any],
+        function: Any = None,
+        what: str = "",
+        must_raise: bool = False,
+    ) -> Call:
         if len(self.calls) == self.number:
             raise _Asked(function, what, arguments, must_raise)
         return super().call(arguments, function, what, must_raise)
 
 
 def _asked(check: Check, function: Any, number: int, seed: int) -> tuple[Any, ...] | None:
-    """Return what a check calls in its call of some number, and how; None if it doesn't come so far."""
+    """Return what a check calls in its call of some number, and how; None if it doesn't come so
+    far.
+    """
     try:
         run_check(check, _Asking(check.subject, function, number), seed)
     except _Asked as asked:
@@ -519,18 +647,23 @@ def _is_plain(value: Any) -> bool:
 def same_call(a: Call, b: Call, by_value: bool = False) -> bool:
     """Tell whether two functions did the same in a call: results, exceptions, changed arguments.
 
-    Without arguments, a result was worked out by hand: equal numbers are the same in any container. `by_value` is as
-    in `same`.
+    Without arguments, a result was worked out by hand: equal numbers are the same in any container.
+    `by_value` is as in `same`.
     """
     if not (a.arguments or b.arguments or a.error or b.error):
         x, y = as_numbers(a.result), as_numbers(b.result)
         if x is not None and y is not None:
             return x.size == y.size and bool(np.all(np.abs(x - y) <= BY_HAND))
-    return _same_error(a, b) and same(a.result, b.result, by_value=by_value) and same(a.arguments, b.arguments)
+    return (
+        _same_error(a, b)
+        and same(a.result, b.result, by_value=by_value)
+        and same(a.arguments, b.arguments)
+    )
 
 
 def _same_error(a: Call, b: Call) -> bool:
-    if type(a.error).__name__ != type(b.error).__name__:  # by name: one of them may have come from another process
+    # by name: one of them may have come from another process
+    if type(a.error).__name__ != type(b.error).__name__:
         return False
     # An error that is asked for is worded by whoever wrote it.
     return (a.must_raise and b.must_raise) or said(a.error) == said(b.error)
@@ -539,9 +672,9 @@ def _same_error(a: Call, b: Call) -> bool:
 def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
     """Tell whether two values are the same, numbers up to rounding.
 
-    Of several arrays, one may hold only rounding errors, such as a gradient that is 0 by the formula: it differs from
-    processor to processor. Differences up to `unseen` are ignored. With `by_value`, numbers may have any dtype, and
-    may be in lists, tuples or arrays.
+    Of several arrays, one may hold only rounding errors, such as a gradient that is 0 by the
+    formula: it differs from processor to processor. Differences up to `unseen` are ignored. With
+    `by_value`, numbers may have any dtype, and may be in lists, tuples or arrays.
     """
     pairs: list[tuple[Any, Any]] | None = None
     sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))
@@ -563,7 +696,9 @@ def same(a: Any, b: Any, unseen: float = 0.0, by_value: bool = False) -> bool:
     x, y = as_plain(a), as_plain(b)
     if x is None or y is None:
         return x is y and _same_object(a, b) and (not isinstance(a, str) or a == b)
-    if x.shape != y.shape or not (_same_kind(x, y) or (by_value and "b" not in x.dtype.kind + y.dtype.kind)):
+    if x.shape != y.shape or not (
+        _same_kind(x, y) or (by_value and "b" not in x.dtype.kind + y.dtype.kind)
+    ):
         return False
     if not x.size or np.array_equal(x, y):
         return True
@@ -587,12 +722,16 @@ def _as_one_array(value: Any) -> Any:
 
 
 def _rounding_of(values: Any) -> float:
-    """Return what may be left where numbers as large as the largest of these cancel; 0 where none is fractional."""
+    """Return what may be left where numbers as large as the largest of these cancel; 0 where
+    none is fractional.
+    """
     rounding = 0.0
     for value in values.values() if isinstance(values, dict) else values:
         if isinstance(value, (tuple, list, dict)):
             rounding = max(rounding, _rounding_of(value))
-        elif (numbers := as_plain(value)) is not None and numbers.dtype.kind == "f" and numbers.size:
+        elif (
+            (numbers := as_plain(value)) is not None and numbers.dtype.kind == "f" and numbers.size
+        ):
             largest = np.abs(numbers[np.isfinite(numbers)].astype(float)).max(initial=0.0)
             eps = np.finfo(np.promote_types(numbers.dtype, np.float32)).eps
             rounding = max(rounding, ROUNDINGS * largest * float(eps))
@@ -600,21 +739,31 @@ def _rounding_of(values: Any) -> float:
 
 
 def _same_object(a: Any, b: Any) -> bool:
-    """Tell whether two values that are no numbers may be the same: modules show what they are when they are asked."""
+    """Tell whether two values that are no numbers may be the same: modules show what they are
+    when they are asked.
+    """
     if type(a) is type(b) or (is_module(a) and is_module(b)):
         return True
     # What lives in another process is an object there, of a class of its author's.
     ours = [value for value in (a, b) if not lives_elsewhere(value)]
     objects = all(callable(value) or type(value).__module__ != "builtins" for value in ours)
-    return len(ours) < 2 and objects and is_module(a) == is_module(b) and _can_be_called(a) == _can_be_called(b)
+    return (
+        len(ours) < 2
+        and objects
+        and is_module(a) == is_module(b)
+        and _can_be_called(a) == _can_be_called(b)
+    )
 
 
 def _can_be_called(value: Any) -> bool:
-    return callable(value) and type(value).__call__ is not None  # None: of what lives elsewhere, and is no function
+    # None: of what lives elsewhere, and is no function
+    return callable(value) and type(value).__call__ is not None
 
 
 def _same_kind(x: Any, y: Any) -> bool:
-    """Tell whether two arrays have one dtype; of single numbers, whether both are numbers, or both truth values."""
+    """Tell whether two arrays have one dtype; of single numbers, whether both are numbers, or
+    both truth values.
+    """
     return bool(x.dtype == y.dtype) or (not x.ndim and "b" not in (x.dtype.kind, y.dtype.kind))
 
 
@@ -622,7 +771,9 @@ def _same_kind(x: Any, y: Any) -> bool:
 
 
 def _forward_is_wrong(check: Check, made: Attempt, answer: Any, seed: int) -> bool:
-    """Tell whether a check of gradients failed whose last call also returned a wrong result, as an answer shows."""
+    """Tell whether a check of gradients failed whose last call also returned a wrong result, as
+    an answer shows.
+    """
     last = made.calls[-1]
     if last.what != "backward" or last.error is not None or not isinstance(last.result, tuple):
         return False
@@ -634,7 +785,9 @@ def _forward_is_wrong(check: Check, made: Attempt, answer: Any, seed: int) -> bo
 
 
 def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) -> Mismatch:
-    """Return the mismatch of a failed check, in which relations are searched for; an empty one if it passed."""
+    """Return the mismatch of a failed check, in which relations are searched for; an empty one
+    if it passed.
+    """
     calls, failure, _seconds = made
     if failure is None or not calls:
         return Mismatch()
@@ -645,8 +798,16 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
         answer = asked[0] if asked else None
         modules = (answer, call.function) if answer else None
     if expected is None and call.must_raise and call.error is None:
-        got = as_plain(call.result[0] if isinstance(call.result, (tuple, list)) and call.result else call.result)
-    what = failure.message.values.get("what", THE_RESULT) if isinstance(failure.message, Message) else THE_RESULT
+        got = as_plain(
+            call.result[0]
+            if isinstance(call.result, (tuple, list)) and call.result
+            else call.result
+        )
+    what = (
+        failure.message.values.get("what", THE_RESULT)
+        if isinstance(failure.message, Message)
+        else THE_RESULT
+    )
     changed = failure.changed
     if changed:
         what = Message("the argument `{name}`", name=changed)
@@ -657,8 +818,13 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
     in_numpy = _in_numpy(answer, call.drawn) if answer else None
     parts = failure.parts
     number: int | None = 0  # of the part that differs
-    # A right answer says nothing where an argument was changed, an error came, the dtype differs, or it draws itself.
-    usable = in_numpy and quick and not (changed or call.error or failure.dtypes or _draws(call.arguments))
+    # A right answer says nothing where an argument was changed, an error came, the dtype differs,
+    # or it draws itself.
+    usable = (
+        in_numpy
+        and quick
+        and not (changed or call.error or failure.dtypes or _draws(call.arguments))
+    )
     if usable and not call.must_raise:
         wanted = _parts(called(in_numpy, list(given.values())).result)
         if expected is None:
@@ -669,10 +835,15 @@ def _mismatch(check: Check, made: Attempt, answer: Any, seed: int, quick: bool) 
             if number is not None and len(wanted) == len(came):
                 expected, got = wanted[number], came[number]
                 if len(wanted) > 1:
-                    parts = [(Message("part {number}", number=i), part) for i, part in enumerate(wanted, 1)]
+                    parts = [
+                        (Message("part {number}", number=i), part)
+                        for i, part in enumerate(wanted, 1)
+                    ]
                     what = parts[number][0]
         else:
-            number = next((i for i, part in enumerate(wanted) if _same_values(part, expected)), None)
+            number = next(
+                (i for i, part in enumerate(wanted) if _same_values(part, expected)), None
+            )
     return Mismatch(
         expected=expected,
         got=got,
@@ -705,12 +876,16 @@ def _numpy(value: Any) -> Any:
 
 
 def _in_numpy(function: Any, arguments: Sequence[Any]) -> Any:
-    """Return a function that takes arrays, and returns some, in the place of one that was called with tensors."""
+    """Return a function that takes arrays, and returns some, in the place of one that was called
+    with tensors.
+    """
     if not any(map(_has_tensors, arguments)):
         return function
 
     def called_with_tensors(*arrays: Any) -> Any:
-        return _numpy(function(*[_like(own, drawn) for own, drawn in zip(arrays, arguments, strict=True)]))
+        return _numpy(
+            function(*[_like(own, drawn) for own, drawn in zip(arrays, arguments, strict=True)])
+        )
 
     return called_with_tensors
 
@@ -722,7 +897,9 @@ def _has_tensors(value: Any) -> bool:
 
 
 def _like(value: Any, drawn: Any) -> Any:
-    """Return a value with tensors where `drawn` has some: of the same layout in memory, where torch has such."""
+    """Return a value with tensors where `drawn` has some: of the same layout in memory, where
+    torch has such.
+    """
     if type(drawn) in (list, tuple) and type(value) is type(drawn):
         return type(drawn)([_like(*pair) for pair in zip(value, drawn, strict=True)])
     if not (isinstance(value, np.ndarray) and hasattr(type(drawn), "detach")):
@@ -739,7 +916,9 @@ def _draws(arguments: Sequence[Any]) -> bool:
 
 
 def _parts(result: Any) -> list[Any]:
-    """Return a result, or the parts of one that is a tuple, as plain arrays: those that are numbers."""
+    """Return a result, or the parts of one that is a tuple, as plain arrays: those that are
+    numbers.
+    """
     parts = result if isinstance(result, (tuple, list)) else [result]
     return [array for array in map(as_plain, parts) if array is not None]
 
@@ -753,7 +932,8 @@ def _sizes(failure: Failed, check: Check) -> dict[str, int]:
     step = failure.__traceback__
     drawn: dict[str, Any] = {}
     while step is not None:
-        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:  # the check, and helpers beside it
+        # the check, and helpers beside it
+        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:
             drawn = {**step.tb_frame.f_locals, **drawn}
         step = step.tb_next
     return {name: value for name, value in drawn.items() if type(value) is int and value > 1}

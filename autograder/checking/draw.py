@@ -1,4 +1,6 @@
-"""Inputs drawn afresh, so that a mistake shows: sizes odd, prime and all different; values not symmetric."""
+"""Inputs drawn afresh, so that a mistake shows: sizes odd, prime and all different; values not
+symmetric.
+"""
 
 import zlib
 from typing import Any
@@ -16,7 +18,8 @@ class Draw:
     seed : int
         The seed of the whole run.
     name : str
-        The check's name. Each check has its own stream, so adding one does not change the others' inputs.
+        The check's name. Each check has its own stream, so adding one does not change the others'
+        inputs.
     """
 
     def __init__(self, seed: int, name: str = ""):
@@ -27,15 +30,20 @@ class Draw:
         return [int(size) for size in self.rng.choice(PRIMES, size=count, replace=False)]
 
     def long(self) -> int:
-        """Return a length past 512, a usual size of tables and blocks, for one axis; the others should be small."""
+        """Return a length past 512, a usual size of tables and blocks, for one axis; the others
+        should be small.
+        """
         return int(self.rng.integers(520, 600))
 
     def magnitudes(self, count: int, orders: float = 8) -> Any:
-        """Return `count` positive numbers, evenly spread over so many powers of ten around 1, in random order."""
+        """Return `count` positive numbers, evenly spread over so many powers of ten around 1, in
+        random order.
+        """
         return 10.0 ** self.rng.permutation(np.linspace(-orders / 2, orders / 2, count))
 
     def array(self, *shape: int, dtype: Any = np.float64) -> Any:
-        """Return an array of `shape` with magnitudes from 0.5 to 1.5, seven in ten of them positive.
+        """Return an array of `shape` with magnitudes from 0.5 to 1.5, seven in ten of them
+        positive.
 
         No entry is near 0, and neither the mean nor any symmetry hides a sign or a swapped axis.
         """
@@ -50,7 +58,9 @@ class Draw:
 
 
 def noncontiguous(array: Any) -> Any:
-    """Return the same values, laid out in memory with the last two axes exchanged, as a transposed array has them."""
+    """Return the same values, laid out in memory with the last two axes exchanged, as a
+    transposed array has them.
+    """
     return np.swapaxes(np.swapaxes(array, -1, -2).copy(), -1, -2)
 
 

@@ -12,17 +12,20 @@ from .draw import read_only
 from .shared_with_guest import unusual_kind
 from .words import Message, counted, joined
 
-# Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in float32
-# inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so that a wrong answer
-# differs by more than 1e-2 (measured in the tests), so 1e-4 lies far from both.
+# Relative to the largest expected magnitude. A right answer may be a loop, an einsum or computed in
+# float32 inside: those differ by less than 1e-5 for the sizes drawn here. The inputs are drawn so
+# that a wrong answer differs by more than 1e-2 (measured in the tests), so 1e-4 lies far from both.
 RTOL = 1e-4
 
-# What is worked out with a pencil is asked for to two decimals: rounded, or cut off where rounding is a tie.
+# What is worked out with a pencil is asked for to two decimals: rounded, or cut off where rounding
+# is a tie.
 BY_HAND = 0.0051
 
 THE_RESULT = Message("the result")
 
-REPEATED = Message("An earlier call with the same sizes was right. Is something kept from call to call?")
+REPEATED = Message(
+    "An earlier call with the same sizes was right. Is something kept from call to call?"
+)
 
 NOT_IN_NUMPY = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
 """The dtypes of tensors that arrays cannot have."""
@@ -45,8 +48,8 @@ class Failed(AssertionError):
     raised : bool
         Whether the function under test raised an unexpected error.
     explained : bool
-        Whether the message explains the difference, such as a shape or a missing error, and does not only say that
-        numbers are wrong.
+        Whether the message explains the difference, such as a shape or a missing error, and does
+        not only say that numbers are wrong.
     """
 
     def __init__(
@@ -64,8 +67,9 @@ class Failed(AssertionError):
         self.message = message
         self.held = list(held)
         self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
-        # For relations: the arrays that were compared though their shapes differ, the shapes or the dtypes that do,
-        # all parts of an expected tuple by name, and the name of an argument that was changed in place.
+        # For relations: the arrays that were compared though their shapes differ, the shapes or the
+        # dtypes that do, all parts of an expected tuple by name, and the name of an argument that
+        # was changed in place.
         self.compared = (expected, got)
         self.shapes: tuple[Any, ...] | None = None
         self.dtypes: tuple[Any, ...] | None = None
@@ -96,7 +100,9 @@ def as_array(value: Any) -> Any:
 
 
 def as_plain(value: Any) -> Any:
-    """Return `value` as a plain numpy array, a view where it can be, or None when it is no array and no number."""
+    """Return `value` as a plain numpy array, a view where it can be, or None when it is no array
+    and no number.
+    """
     if type(value) is not np.ndarray:
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
             if unusual_kind(value):
@@ -110,14 +116,20 @@ def as_plain(value: Any) -> Any:
 
 
 def as_row(value: Any) -> Any:
-    """Return a list or tuple of Python's own numbers as an array of shape (n,), quickly; None when it is no such."""
-    if not isinstance(value, (list, tuple)) or not all(type(item) in (bool, int, float) for item in value):
+    """Return a list or tuple of Python's own numbers as an array of shape (n,), quickly; None
+    when it is no such.
+    """
+    if not isinstance(value, (list, tuple)) or not all(
+        type(item) in (bool, int, float) for item in value
+    ):
         return None
     return as_plain(np.array(value))
 
 
 def as_numbers(value: Any) -> Any:
-    """Return the numbers in `value` in a row, or None when it has others: a number, or lists, tuples and arrays."""
+    """Return the numbers in `value` in a row, or None when it has others: a number, or lists,
+    tuples and arrays.
+    """
     if (row := as_row(value)) is not None:
         return row.astype(float)
     if isinstance(value, (list, tuple)):
@@ -150,7 +162,8 @@ def describe(value: Any) -> Message:
         return Message("None (is a `return` missing?)")
     name = type(value).__name__
     kind = _unusual(value)
-    if kind and (name in ("Tensor", "Parameter") or hasattr(type(value), "detach")):  # by name: it may live elsewhere
+    # by name: it may live elsewhere
+    if kind and (name in ("Tensor", "Parameter") or hasattr(type(value), "detach")):
         return Message("a {kind} tensor", kind=kind)
     if kind:
         return Message("an array of {kind}", kind=Message(VALUES[kind]) if kind in VALUES else kind)
@@ -164,7 +177,11 @@ def describe(value: Any) -> Message:
 
 def _unusual(value: Any) -> str:
     """Do as `unusual_kind`, also for an array that lives in another process."""
-    return getattr(type(value), "_kind_of_values", "") if lives_elsewhere(value) else unusual_kind(value)
+    return (
+        getattr(type(value), "_kind_of_values", "")
+        if lives_elsewhere(value)
+        else unusual_kind(value)
+    )
 
 
 def said(error: BaseException | None) -> str | Message:
@@ -173,7 +190,8 @@ def said(error: BaseException | None) -> str | Message:
 
 
 def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
-    """Return the shapes of a call's arguments, as words: numbers as they are, a function as "a function".
+    """Return the shapes of a call's arguments, as words: numbers as they are, a function as "a
+    function".
 
     With `named`, a shape reads "an array of shape ...".
     """
@@ -198,15 +216,22 @@ def shapes(arguments: Iterable[Any], named: bool = False) -> str | Message:
 
 
 def expect(condition: Any, message: str | Message, held: Iterable[str | Message] = ()) -> None:
-    """Fail with `message`, which says what was expected and what was found, unless `condition` is true."""
+    """Fail with `message`, which says what was expected and what was found, unless `condition`
+    is true.
+    """
     if not condition:
         raise Failed(message, held, explained=True)
 
 
 def expect_array(
-    got: Any, shape: Sequence[int] | None = None, dtype: Any = None, what: str | Message = THE_RESULT
+    got: Any,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    what: str | Message = THE_RESULT,
 ) -> Any:
-    """Fail unless `got` is an array of numbers with this shape and this dtype (where given); return it plain."""
+    """Fail unless `got` is an array of numbers with this shape and this dtype (where given);
+    return it plain.
+    """
     array = as_array(got)
     if array is None or not hasattr(got, "shape"):
         message = "Expected {what} to be an array, got {found}."
@@ -229,7 +254,9 @@ def expect_array(
                 )
         message = "Expected {what} to have shape {expected}, got {got}."
         failure = Failed(
-            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)), held, explained=True
+            Message(message, what=what, expected=str(tuple(shape)), got=str(array.shape)),
+            held,
+            explained=True,
         )
         failure.shapes = tuple(shape), array.shape
         raise failure
@@ -237,7 +264,9 @@ def expect_array(
         message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         failure = Failed(
-            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)), held, explained=True
+            Message(message, what=what, expected=str(np.dtype(dtype)), got=str(array.dtype)),
+            held,
+            explained=True,
         )
         failure.dtypes = np.dtype(dtype), array.dtype
         raise failure
@@ -245,7 +274,10 @@ def expect_array(
 
 
 def expect_tensor(
-    got: Any, shape: Sequence[int] | None = None, dtype: Any = None, what: str | Message = THE_RESULT
+    got: Any,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    what: str | Message = THE_RESULT,
 ) -> Any:
     """Do as `expect_array`, for a PyTorch tensor and dtype."""
     if not hasattr(type(got), "detach"):
@@ -256,7 +288,9 @@ def expect_tensor(
         message = "Expected {what} to have dtype {expected}, got {got}."
         held = [_shape_held(array)] if shape is not None else []
         names = [str(kind).removeprefix("torch.") for kind in (dtype, got.dtype)]
-        raise Failed(Message(message, what=what, expected=names[0], got=names[1]), held, explained=True)
+        raise Failed(
+            Message(message, what=what, expected=names[0], got=names[1]), held, explained=True
+        )
     return array
 
 
@@ -267,10 +301,11 @@ def _shape_held(array: Any) -> Message:
 def expect_close(
     got: Any, expected: Any, rtol: float = RTOL, what: str | Message = THE_RESULT, unit: Any = None
 ) -> None:
-    """Fail unless `got` has the shape of `expected` and its values, to `rtol` of the largest magnitude.
+    """Fail unless `got` has the shape of `expected` and its values, to `rtol` of the largest
+    magnitude.
 
-    `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where small numbers count
-    as much as large ones.
+    `unit`, of a shape that broadcasts to theirs, takes the place of the largest magnitude, where
+    small numbers count as much as large ones.
     """
     expected = as_array(expected) if hasattr(type(expected), "detach") else np.asarray(expected)
     try:
@@ -291,7 +326,10 @@ def expect_close(
         right = int(same.sum())
         held.append(
             counted(
-                "{count} of {size} elements is right", "{count} of {size} elements are right", right, size=same.size
+                "{count} of {size} elements is right",
+                "{count} of {size} elements are right",
+                right,
+                size=same.size,
             )
         )
     message = counted(
@@ -309,10 +347,11 @@ def expect_close(
 
 
 def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
-    """Fail unless `got` contains the expected numbers to two decimals, in this order, in any container.
+    """Fail unless `got` contains the expected numbers to two decimals, in this order, in any
+    container.
 
-    The failure says which number is wrong, but not the right one: the student is still to work that out. `hint`, a
-    `Message`, follows it: something that helps with any mistake.
+    The failure says which number is wrong, but not the right one: the student is still to work that
+    out. `hint`, a `Message`, follows it: something that helps with any mistake.
     """
     expected = np.asarray(expected, dtype=float)
     numbers = as_numbers(got)
@@ -321,25 +360,38 @@ def expect_by_hand(got: Any, expected: Any, hint: str | Message = "") -> None:
         if numbers is None and has_text(got):
             no_text = "Expected {wanted}, got text. Write the answer without quotation marks."
             raise Failed(Message(no_text, wanted=wanted), explained=True)
-        found = describe(got) if numbers is None else counted("{count} number", "{count} numbers", numbers.size)
-        raise Failed(Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True)
+        found = (
+            describe(got)
+            if numbers is None
+            else counted("{count} number", "{count} numbers", numbers.size)
+        )
+        raise Failed(
+            Message("Expected {wanted}, got {found}.", wanted=wanted, found=found), explained=True
+        )
     right = np.abs(numbers - expected.ravel()) <= BY_HAND
     if right.all():
         return
     index = np.argwhere(~right.reshape(expected.shape))[0].tolist()
-    template = "The number at index {index} is wrong: {got}." if index else "The number is wrong: {got}."
+    template = (
+        "The number at index {index} is wrong: {got}." if index else "The number is wrong: {got}."
+    )
     message = Message(template, index=str(index), got=f"{numbers[~right][0]:.4g}")
     count = int(right.sum())
     held = counted(
-        "{count} of {size} numbers is right", "{count} of {size} numbers are right", count, size=right.size
+        "{count} of {size} numbers is right",
+        "{count} of {size} numbers are right",
+        count,
+        size=right.size,
     )
     raise Failed(
-        Message("{message} {hint}", message=message, hint=hint) if hint else message, [held] if count else []
+        Message("{message} {hint}", message=message, hint=hint) if hint else message,
+        [held] if count else [],
     )
 
 
 def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
-    """Fail unless `result` is a tuple (or list) of as many arrays as there are names; return them plain, in order.
+    """Fail unless `result` is a tuple (or list) of as many arrays as there are names; return them
+    plain, in order.
 
     Parameters
     ----------
@@ -350,7 +402,9 @@ def expect_tuple(result: Any, names: Sequence[str]) -> list[Any]:
     if not isinstance(result, (tuple, list)) or len(result) != len(names):
         message = "Expected a tuple of {count} arrays, ({names}), got {found}."
         found = describe(result)
-        raise Failed(Message(message, count=len(names), names=", ".join(names), found=found), explained=True)
+        raise Failed(
+            Message(message, count=len(names), names=", ".join(names), found=found), explained=True
+        )
     return [expect_array(part, what=name) for part, name in zip(result, names, strict=True)]
 
 
@@ -381,10 +435,11 @@ def expect_agrees(
     rtol: float = RTOL,
     unit: Any = None,
 ) -> None:
-    """Call the function under test, and fail unless it returns what `specification` does for the same arguments.
+    """Call the function under test, and fail unless it returns what `specification` does for the
+    same arguments.
 
-    `names` names the parts, where both return a tuple of arrays; see `expect_tuple`. For `rtol` and `unit` see
-    `expect_close`.
+    `names` names the parts, where both return a tuple of arrays; see `expect_tuple`. For `rtol` and
+    `unit` see `expect_close`.
     """
     expected = specification(*arguments)
     result = subject(*arguments)
@@ -402,7 +457,9 @@ def expect_agrees(
 def expect_all_agree(
     subject: Tested, specification: Callable[..., Any], cases: Iterable[Sequence[Any]], **more: Any
 ) -> None:
-    """Do as `expect_agrees` for one list of arguments after another; all of them are foreseen (`Subject.foresee`)."""
+    """Do as `expect_agrees` for one list of arguments after another; all of them are foreseen
+    (`Subject.foresee`).
+    """
     cases = list(cases)
     _foresee(subject, cases)
     for arguments in cases:
@@ -410,23 +467,30 @@ def expect_all_agree(
 
 
 def _foresee(subject: Any, cases: Iterable[Sequence[Any]]) -> None:
-    """Say with which arguments a function is called next, where it is asked from afar: see `Subject.foresee`."""
+    """Say with which arguments a function is called next, where it is asked from afar: see
+    `Subject.foresee`.
+    """
     if hasattr(type(subject), "ahead"):  # not of a function that a check makes around it
         subject.ahead(cases)
 
 
 def expect_dtypes(subject: Tested, *arguments: Any, names: Sequence[str] = ()) -> None:
-    """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one after another.
+    """Fail unless the result has the dtype of the arguments: float32, float64 and float16, one
+    after another.
 
-    Floating-point arrays among the arguments get that dtype; others, such as a mask, stay as they are. `names` names
-    the parts if the result is a tuple of arrays.
+    Floating-point arrays among the arguments get that dtype; others, such as a mask, stay as they
+    are. `names` names the parts if the result is a tuple of arrays.
     """
     dtypes = (np.float32, np.float64, np.float16)
     cases = [[_converted(argument, dtype) for argument in arguments] for dtype in dtypes]
     _foresee(subject, cases)
     for dtype, case in zip(dtypes, cases, strict=True):
         result = subject(*case)
-        parts = zip(expect_tuple(result, names), names, strict=True) if names else [(result, THE_RESULT)]
+        parts = (
+            zip(expect_tuple(result, names), names, strict=True)
+            if names
+            else [(result, THE_RESULT)]
+        )
         for part, name in parts:
             expect_array(part, dtype=dtype, what=name)
 
@@ -437,7 +501,9 @@ def _converted(argument: Any, dtype: Any) -> Any:
 
 
 def expect_unchanged(subject: Tested, names: Sequence[str], *arguments: Any) -> None:
-    """Call the function under test, and fail if it changed one of its arguments in place; `names` names them."""
+    """Call the function under test, and fail if it changed one of its arguments in place;
+    `names` names them.
+    """
     subject(*arguments)
     for name, after, before in zip(names, subject.calls[-1].arguments, arguments, strict=True):
         if not np.array_equal(np.asarray(after), np.asarray(before)):
@@ -451,8 +517,13 @@ def expect_unchanged(subject: Tested, names: Sequence[str], *arguments: Any) -> 
 
 
 def expect_inputs_kept(subject: Tested, names: Sequence[str], *arguments: Any) -> None:
-    """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be written to."""
-    locked = [read_only(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
+    """Do as `expect_unchanged`, and call the function once more with arrays that refuse to be
+    written to.
+    """
+    locked = [
+        read_only(argument) if isinstance(argument, np.ndarray) else argument
+        for argument in arguments
+    ]
     subject.ahead([arguments, locked])
     expect_unchanged(subject, names, *arguments)
     subject(*locked)
@@ -461,24 +532,33 @@ def expect_inputs_kept(subject: Tested, names: Sequence[str], *arguments: Any) -
 def expect_raises(
     kinds: Sequence[type[BaseException]], subject: Tested, *arguments: Any, because: str | Message
 ) -> None:
-    """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what is invalid."""
+    """Fail unless calling `subject` raises one of the exception `kinds`; `because` says what is
+    invalid.
+    """
     error = subject.error(*arguments)
     if isinstance(error, tuple(kinds)):
         return
     *others, last = [kind.__name__ for kind in kinds]
     values = {
         "function": subject.name,
-        "wanted": joined("{left} or {right}", [joined("{left}, {right}", others), last]) if others else last,
+        "wanted": joined("{left} or {right}", [joined("{left}, {right}", others), last])
+        if others
+        else last,
         "shapes": shapes(arguments),
         "because": because,
     }
     if error is None:
         message = (
-            "Called with {shapes} ({because}), {function} should raise {wanted}, but returned {found}. "
-            "The caller would not notice the mistake."
+            "Called with {shapes} ({because}), {function} should raise {wanted}, but returned "
+            "{found}. The caller would not notice the mistake."
         )
-        raise Failed(Message(message, **values, found=describe(subject.calls[-1].result)), explained=True)
-    message = "Called with {shapes} ({because}), {function} should raise {wanted}, but raised {kind}: {error}"
+        raise Failed(
+            Message(message, **values, found=describe(subject.calls[-1].result)), explained=True
+        )
+    message = (
+        "Called with {shapes} ({because}), {function} should raise {wanted}, but raised "
+        "{kind}: {error}"
+    )
     raise Failed(
         Message(message, **values, kind=type(error).__name__, error=said(error)),
         [Message("the function raises an error")],
@@ -491,7 +571,9 @@ def expect_all_raise(
     subject: Tested,
     refused: Iterable[tuple[Sequence[Any], str | Message]],
 ) -> None:
-    """Do as `expect_raises` for one list of arguments, with what does not fit, after another; all are foreseen."""
+    """Do as `expect_raises` for one list of arguments, with what does not fit, after another;
+    all are foreseen.
+    """
     refused = list(refused)
     subject.ahead([arguments for arguments, _because in refused])
     for arguments, because in refused:

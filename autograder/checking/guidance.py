@@ -1,4 +1,6 @@
-"""What a student can ask for in a notebook, as text: hints one at a time, where one stands, a given cell, JSON."""
+"""What a student can ask for in a notebook, as text: hints one at a time, where one stands, a
+given cell, JSON.
+"""
 
 import dataclasses
 import html
@@ -14,9 +16,13 @@ from .words import translated as _
 
 
 def without_hints(report: Report) -> Report:
-    """Return a `Report` that says which checks failed and what they found, and leaves the rest to hints."""
+    """Return a `Report` that says which checks failed and what they found, and leaves the rest
+    to hints.
+    """
     results = [
-        dataclasses.replace(result, cause="", label="", hint="", relation="", follows="", where=None)
+        dataclasses.replace(
+            result, cause="", label="", hint="", relation="", follows="", where=None
+        )
         for result in report.results
     ]
     return dataclasses.replace(report, results=results, read="")
@@ -41,7 +47,9 @@ def hints(report: Report) -> list[str]:
 
 
 def _difference(result: Result) -> str:
-    """Return how a result differs from a right one: the relation if there is one, or else the first wrong element."""
+    """Return how a result differs from a right one: the relation if there is one, or else the
+    first wrong element.
+    """
     said = [shown(result.title), shown(result.relation or result.message)]
     if result.where and not result.relation:
         said.append(show.element(result.where))
@@ -52,21 +60,37 @@ def show_hints(report: Report, count: int) -> None:
     """Show the first `count` hints on a `Report`."""
     found = hints(report)
     if not found:
-        write(Message("`{function}`: all checks pass; there is nothing to fix.", function=report.subject))
+        write(
+            Message(
+                "`{function}`: all checks pass; there is nothing to fix.", function=report.subject
+            )
+        )
         return
     values = {"function": report.subject, "count": min(count, len(found)), "all": len(found)}
     head = str(Message("`{function}`: {count} of {all} hints", **values))
     more = _("Run the same line again for the next one.") if count < len(found) else ""
-    lines([head, *(f"{number}. {hint}" for number, hint in enumerate(found[:count], 1)), *([more] if more else [])])
+    lines(
+        [
+            head,
+            *(f"{number}. {hint}" for number, hint in enumerate(found[:count], 1)),
+            *([more] if more else []),
+        ]
+    )
 
 
 def show_given(subject: str, text: str, has_cells: bool) -> None:
     """Say where the given text of a function is; outside a notebook, show it."""
     if not text:
-        fault = "The given text of `{function}` is not here: exercise.json is missing next to checks.py."
+        fault = (
+            "The given text of `{function}` is not here: exercise.json is missing next to "
+            "checks.py."
+        )
         write(Message(fault, function=subject))
     elif has_cells:
-        said = "The given text of `{function}` is in a new cell below. Your own cell, which is graded, is unchanged."
+        said = (
+            "The given text of `{function}` is in a new cell below. Your own cell, which is "
+            "graded, is unchanged."
+        )
         write(Message(said, function=subject))
     else:
         show.write(text)
@@ -110,11 +134,17 @@ def _next(one: Standing, read: Mapping[str, str]) -> str:
         return _("all checks pass")
     where = read.get(one.next)
     name = f"`{one.next}`"
-    return str(Message("{function} (read: {where})", function=name, where=shown(where))) if where else name
+    return (
+        str(Message("{function} (read: {where})", function=name, where=shown(where)))
+        if where
+        else name
+    )
 
 
 def show_json(report: Report, shapes: Mapping[str, str | Message]) -> None:
-    """Print a `Report` as JSON in the reader's language; `shapes` are those of each check's last call."""
+    """Print a `Report` as JSON in the reader's language; `shapes` are those of each check's last
+    call.
+    """
     found = {
         "function": report.subject,
         "points": report.points,
@@ -135,7 +165,9 @@ def _as_json(result: Result, shapes: str | Message) -> dict[str, Any]:
         "status": result.status.value,
         "shapes": shown(shapes),
         "message": shown(result.message),
-        "first_wrong": {name: where[name] for name in ("index", "expected", "got") if name in where},
+        "first_wrong": {
+            name: where[name] for name in ("index", "expected", "got") if name in where
+        },
         "relation": shown(result.relation),
         "cause": finding(result) if result.cause else "",
     }
@@ -155,14 +187,21 @@ def lines(texts: Sequence[str]) -> None:
 def table(rows: Sequence[Sequence[str]], last: str) -> None:
     """Show a table with a heading, and a line below it."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    plain = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    plain = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     cells = [
         "".join(
-            f'<{kind} style="text-align:left;padding:.15em .8em .15em 0">{show.code(cell)}</{kind}>' for cell in row
+            f'<{kind} style="text-align:left;padding:.15em .8em .15em 0">{show.code(cell)}</{kind}>'
+            for cell in row
         )
         for kind, row in zip(["th"] + ["td"] * (len(rows) - 1), rows, strict=True)
     ]
     drawn = "".join(f"<tr>{row}</tr>" for row in cells)
     frame = '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
     below = f'<p style="margin:.4em 0 0">{html.escape(last)}</p>'
-    show.display("\n".join([*plain, last]), f'<div style="{show.BOX}">{frame}{drawn}</table></div>{below}</div>')
+    show.display(
+        "\n".join([*plain, last]),
+        f'<div style="{show.BOX}">{frame}{drawn}</table></div>{below}</div>',
+    )

@@ -1,4 +1,6 @@
-"""Which functions of a notebook the code of another one names, in its process or in the text of its cells."""
+"""Which functions of a notebook the code of another one names, in its process or in the text of
+its cells.
+"""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,11 +10,13 @@ from .modules import run_remote
 
 
 def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
-    """Return the names of those helpers that the code of a function uses, or what it calls of its own module.
+    """Return the names of those helpers that the code of a function uses, or what it calls of its
+    own module.
 
-    They are in the order of `helpers`. A helper that is None is one that the module does not have. Another function
-    of the same name, in a module that was imported, is not one of them. A student's process can answer anything, and
-    code may name what it never calls: only which functions are looked at may depend on this.
+    They are in the order of `helpers`. A helper that is None is one that the module does not have.
+    Another function of the same name, in a module that was imported, is not one of them. A
+    student's process can answer anything, and code may name what it never calls: only which
+    functions are looked at may depend on this.
     """
     try:
         found = run_remote(globals_used, function, (dict(helpers),))
@@ -23,9 +27,11 @@ def names_used(function: Any, helpers: Mapping[str, Any]) -> list[str]:
 
 
 def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
-    """Return what defines a name in the code of cells, and what defines each name that this uses, and so on.
+    """Return what defines a name in the code of cells, and what defines each name that this uses,
+    and so on.
 
-    A name that several statements define has all of them: which one counts is known only to who runs them.
+    A name that several statements define has all of them: which one counts is known only to who
+    runs them.
     """
     defined: dict[str, list[ast.AST]] = {}
     for tree in trees:
@@ -47,7 +53,9 @@ def definitions(trees: Iterable[ast.Module], name: str) -> list[ast.AST]:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield each name that code binds in its module, with the statement or, of an import, the part that does."""
+    """Yield each name that code binds in its module, with the statement or, of an import, the
+    part that does.
+    """
     for part in ast.iter_child_nodes(node):
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield part.name, part
@@ -72,9 +80,11 @@ def _names_read(node: ast.AST) -> set[str]:
 
 
 def globals_used(target: "Any", helpers: "dict[str, Any]") -> "list[str]":
-    """Return the names of those helpers that the code of a function or a class takes from its module.
+    """Return the names of those helpers that the code of a function or a class takes from its
+    module.
 
-    What else it takes from there is looked into as well. This runs where the function lives, and goes there as text.
+    What else it takes from there is looked into as well. This runs where the function lives, and
+    goes there as text.
     """
     import types
 

@@ -1,21 +1,23 @@
-"""All of Triton's insides: kernels watched and counted, and a trial of whether this machine can judge any.
+"""All of Triton's insides: kernels watched and counted, and a trial of whether this machine can
+judge any.
 
 Beside this, only `racing/laps_in_guest.py` reaches into Triton, which counts for a race. Tried with
 
-| Triton | comes with torch | what differs inside                                                                  |
-|--------|------------------|--------------------------------------------------------------------------------------|
+| Triton | comes with torch | what differs inside |
+|---|---|---|
 | 3.4    | 2.8              | an interpreted kernel's `kernel[grid]` is a `GridExecutor`; language stays patched; A |
-| 3.5    | 2.9              | the same; A                                                                          |
-| 3.6    | 2.10, 2.11       | `kernel[grid]` calls `run`; helpers of kernels leave the language patched; A         |
-| 3.7    | 2.12, 2.13       | the same, without A                                                                  |
-| 3.8    | 2.14             | the same, without A                                                                  |
+| 3.5    | 2.9              | the same; A |
+| 3.6    | 2.10, 2.11       | `kernel[grid]` calls `run`; helpers of kernels leave the language patched; A |
+| 3.7    | 2.12, 2.13       | the same, without A |
+| 3.8    | 2.14             | the same, without A |
 
-A: an index is made by `int()` of an array with one axis, which NumPy 2.5 refuses. `tests/test_kernels.py` runs all of
-this with each version that can be installed. With any other version, `trial` tells whether it works.
+A: an index is made by `int()` of an array with one axis, which NumPy 2.5 refuses.
+`tests/test_kernels.py` runs all of this with each version that can be installed. With any other
+version, `trial` tells whether it works.
 
-Functions that take a student's function run where that lives. They go there as the text of this whole module, so it
-stands by itself and imports nothing of the course's.
-"""
+Functions that take a student's function run where that lives. They go there as the text of this
+whole module, so it stands by itself and imports nothing of the course's.
+"""  # noqa: E501
 
 import contextlib
 import functools
@@ -37,7 +39,9 @@ interpreter: Any = None
 
 
 def load() -> None:
-    """Import Triton, which takes a second, and let the interpreter of each version convert sizes for any NumPy."""
+    """Import Triton, which takes a second, and let the interpreter of each version convert sizes
+    for any NumPy.
+    """
     global triton, tl, interpreter
     if triton is not None:
         return
@@ -61,17 +65,20 @@ def load() -> None:
 
 @contextlib.contextmanager
 def interpreted() -> Iterator[None]:
-    """Let each launch be interpreted, of kernels that Triton compiles as well; afterwards all is as it was.
+    """Let each launch be interpreted, of kernels that Triton compiles as well; afterwards all is as
+    it was.
 
-    On a machine with a GPU kernels are compiled, and so are the library's own functions, `tl.sum` and others. Here
-    each becomes an interpreted one, when it is launched or called. Without a GPU kernels are interpreted anyway.
+    On a machine with a GPU kernels are compiled, and so are the library's own functions, `tl.sum`
+    and others. Here each becomes an interpreted one, when it is launched or called. Without a GPU
+    kernels are interpreted anyway.
     """
     load()
     jit, knobs = triton.runtime.jit.JITFunction, triton.knobs.runtime
     made: dict[int, Any] = {}
 
     def of(kernel: Any) -> Any:
-        if id(kernel) not in made:  # a kernel's hash is that of all that it calls, which is patched here
+        # a kernel's hash is that of all that it calls, which is patched here
+        if id(kernel) not in made:
             made[id(kernel)] = interpreter.InterpretedFunction(_with_names_of_its_own(kernel.fn))
         return made[id(kernel)]
 
@@ -87,7 +94,8 @@ def interpreted() -> Iterator[None]:
     def bind(kernel: Any, held: Any, _kind: Any = None) -> Any:
         return functools.partial(call, kernel, held) if isinstance(held, tl.tensor) else kernel
 
-    def first(tuner: Any, *arguments: Any, **named: Any) -> Any:  # to time kernels here would tell nothing
+    # to time kernels here would tell nothing
+    def first(tuner: Any, *arguments: Any, **named: Any) -> Any:
         return tuner.fn.run(*arguments, **named, **tuner.configs[0].all_kwargs())
 
     tuner = triton.runtime.autotuner.Autotuner
@@ -104,7 +112,9 @@ def interpreted() -> Iterator[None]:
 
 
 def _with_names_of_its_own(function: Any) -> Any:
-    """Return a copy of a kernel's function with a copy of its module's names, since the interpreter adds its own."""
+    """Return a copy of a kernel's function with a copy of its module's names, since the
+    interpreter adds its own.
+    """
     names = dict(function.__globals__)
     copied = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
@@ -118,11 +128,17 @@ def _with_names_of_its_own(function: Any) -> Any:
 def _language() -> list[Any]:
     """Return the modules of Triton's language and their classes, which the interpreter patches."""
     found: dict[int, Any] = {}
-    for name in [name for name in sys.modules if name == "triton.language" or name.startswith("triton.language.")]:
+    for name in [
+        name
+        for name in sys.modules
+        if name == "triton.language" or name.startswith("triton.language.")
+    ]:
         module = sys.modules[name]
         found[id(module)] = module
         kinds = [own for own in vars(module).values() if isinstance(own, type)]
-        found.update((id(own), own) for own in kinds if own.__module__.startswith("triton.language"))
+        found.update(
+            (id(own), own) for own in kinds if own.__module__.startswith("triton.language")
+        )
     return list(found.values())
 
 
@@ -134,7 +150,11 @@ def _put_back(places: list[Any]) -> Iterator[None]:
         yield
     finally:
         for place, held in zip(places, before, strict=True):
-            for name in [name for name, own in vars(place).items() if name not in held or held[name] is not own]:
+            for name in [
+                name
+                for name, own in vars(place).items()
+                if name not in held or held[name] is not own
+            ]:
                 if name in held:
                     setattr(place, name, held[name])
                 else:
@@ -145,12 +165,18 @@ def _put_back(places: list[Any]) -> Iterator[None]:
 
 
 def written_in(code: list[Any] | None) -> bool:
-    """Tell whether code, as `Suite.code_of` returns it, has a kernel of Triton's; True if the code is not known."""
+    """Tell whether code, as `Suite.code_of` returns it, has a kernel of Triton's; True if the
+    code is not known.
+    """
     import ast
 
     if code is None:
         return True
-    imported = {part.asname or part.name for part in code if isinstance(part, ast.alias) and part.name == "jit"}
+    imported = {
+        part.asname or part.name
+        for part in code
+        if isinstance(part, ast.alias) and part.name == "jit"
+    }
     for part in (part for node in code for part in ast.walk(node)):
         used = [part.func] if isinstance(part, ast.Call) else getattr(part, "decorator_list", [])
         for name in used:
@@ -160,10 +186,11 @@ def written_in(code: list[Any] | None) -> bool:
 
 
 def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] | None:
-    """Return how many numbers kernels read and wrote outside of the tensors that they were given; None of no result.
+    """Return how many numbers kernels read and wrote outside of the tensors that they were given;
+    None of no result.
 
-    Kernels run in Triton's interpreter for this, on a GPU too, and it asks before it follows a pointer: what lies
-    outside stays as it is, whatever a kernel does.
+    Kernels run in Triton's interpreter for this, on a GPU too, and it asks before it follows a
+    pointer: what lies outside stays as it is, whatever a kernel does.
 
     Parameters
     ----------
@@ -184,11 +211,15 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
     bring = executor._init_args_hst
 
     def extent(own: Any) -> tuple[int, int]:
-        size = 1 + sum((length - 1) * step for length, step in zip(own.shape, own.stride(), strict=True))
+        size = 1 + sum(
+            (length - 1) * step for length, step in zip(own.shape, own.stride(), strict=True)
+        )
         return own.data_ptr(), own.data_ptr() + size * own.element_size()
 
     def brought(own: Any, *given: Any) -> Any:
-        """Bring tensors to where kernels are interpreted, the CPU's memory, and note where they lie there."""
+        """Bring tensors to where kernels are interpreted, the CPU's memory, and note where they
+        lie there.
+        """
         positional, named = bring(own, *given)
         held = [getattr(one, "base", one) for one in (*positional, *named.values())]
         inside[:] = [extent(one) for one in held if isinstance(one, torch.Tensor) and one.numel()]
@@ -214,7 +245,10 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
 
-    given = [own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own for own in arguments]
+    given = [
+        own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own
+        for own in arguments
+    ]
     with interpreted():
         try:
             executor._init_args_hst, interpreter._interpreter = brought, Watched()
@@ -227,7 +261,9 @@ def outside(function: Any, way_back: bool, *arguments: Any) -> tuple[int, int] |
 
 
 def launches(function: Any, way_back: bool, *arguments: Any) -> tuple[bool, bool]:
-    """Return whether a call launches kernels of Triton's, compiled or interpreted, and whether its way back does."""
+    """Return whether a call launches kernels of Triton's, compiled or interpreted, and whether
+    its way back does.
+    """
     import torch
 
     load()
@@ -241,7 +277,10 @@ def launches(function: Any, way_back: bool, *arguments: Any) -> tuple[bool, bool
         return launch
 
     places = [(interpreter.GridExecutor, "__call__"), (triton.runtime.jit.JITFunction, "run")]
-    given = [own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own for own in arguments]
+    given = [
+        own.clone().requires_grad_(way_back) if isinstance(own, torch.Tensor) else own
+        for own in arguments
+    ]
     with _put_back([place for place, _ in places]):
         for place, name in places:
             setattr(place, name, counted(getattr(place, name)))
@@ -256,7 +295,8 @@ def launches(function: Any, way_back: bool, *arguments: Any) -> tuple[bool, bool
 
 
 def trial(what: str) -> str:
-    """Return why a check that needs `what` could not be judged on this machine, in one line; "" if it can be.
+    """Return why a check that needs `what` could not be judged on this machine, in one line; "" if
+    it can be.
 
     Parameters
     ----------
@@ -265,7 +305,8 @@ def trial(what: str) -> str:
     """
     try:
         TRIALS[what]()
-    except subprocess.CalledProcessError as error:  # a compiler, which has said on stderr what it lacks
+    # a compiler, which has said on stderr what it lacks
+    except subprocess.CalledProcessError as error:
         program = error.cmd if isinstance(error.cmd, str) else error.cmd[0]
         return f"{program} ended with status {error.returncode}"[:MOST_REASON]
     except Exception as error:
@@ -301,7 +342,9 @@ def _try_compile() -> None:
 
 
 def _try_kernels() -> None:
-    """Launch a kernel as it is, count its launches, and watch it and one that reads and writes too much."""
+    """Launch a kernel as it is, count its launches, and watch it and one that reads and writes
+    too much.
+    """
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -329,7 +372,8 @@ def _launch(kind: Any, device: str) -> None:
     """Launch the trial's kernel, and compare."""
     import torch
 
-    x = (torch.arange(37 * 16, device=device).reshape(37, 16) % 7 - 3).to(kind)  # sums are exact in any dtype
+    # sums are exact in any dtype
+    x = (torch.arange(37 * 16, device=device).reshape(37, 16) % 7 - 3).to(kind)
     exact = x.double()
     own = exact @ exact.mT
     _expect(_products(x), torch.stack([own.amax(1), own.square().sum(1)], 1))
@@ -351,10 +395,11 @@ TRIALS: dict[str, Callable[[], None]] = {
 
 
 def _products(x: Any, guarded: bool = True) -> Any:
-    """Return of each row of x (n, 16) the largest product with any row, and the sum of their squares: (n, 2).
+    """Return of each row of x (n, 16) the largest product with any row, and the sum of their
+    squares: (n, 2).
 
-    It uses what kernels of attention use: loops, masks, `tl.dot`, `tl.max`, `tl.sum`, `tl.zeros`, and a helper. Not
-    `guarded`, it reads and writes whole tiles.
+    It uses what kernels of attention use: loops, masks, `tl.dot`, `tl.max`, `tl.sum`, `tl.zeros`,
+    and a helper. Not `guarded`, it reads and writes whole tiles.
     """
     out = x.new_empty(x.shape[0], 2).float()
     _kernel()[(triton.cdiv(x.shape[0], 16),)](x, out, x.shape[0], GUARDED=guarded, TILE=16)
@@ -363,7 +408,10 @@ def _products(x: Any, guarded: bool = True) -> Any:
 
 @functools.cache
 def _kernel() -> Any:
-    """Return the trial's kernel. Triton looks names of kernels up in their module, and reads their text there."""
+    """Return the trial's kernel.
+
+    Triton looks names of kernels up in their module, and reads their text there.
+    """
     load()
     global _squared
 
@@ -382,7 +430,9 @@ def _kernel() -> Any:
         total = tl.zeros((TILE,), tl.float32)
         for start in range(0, n, TILE):
             others = start + columns
-            tile = tl.load(x + others[:, None] * TILE + columns[None, :], mask=others[:, None] < n, other=0.0)
+            tile = tl.load(
+                x + others[:, None] * TILE + columns[None, :], mask=others[:, None] < n, other=0.0
+            )
             products = tl.dot(own, tl.trans(tile), input_precision="ieee")
             top = tl.maximum(top, tl.max(tl.where(others[None, :] < n, products, float("-inf")), 1))
             total += tl.sum(_squared(products), 1)

@@ -1,4 +1,6 @@
-"""Counts the memory that a function holds at once beyond its inputs, in a way that is the same on every machine."""
+"""Counts the memory that a function holds at once beyond its inputs, in a way that is the same
+on every machine.
+"""
 
 from typing import Any
 
@@ -12,9 +14,11 @@ MOST_LINE = 100
 
 
 def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
-    """Call the function under test, and fail if it held more than `most` bytes at once; return its result.
+    """Call the function under test, and fail if it held more than `most` bytes at once; return its
+    result.
 
-    Its inputs do not count, but its result does. For the limits of this method see autograder/README.md.
+    Its inputs do not count, but its result does. For the limits of this method see
+    autograder/README.md.
     """
     told: list[Any] = []
 
@@ -29,15 +33,22 @@ def expect_held(subject: Subject, most: int, *arguments: Any) -> Any:
         return result
     size, shape, dtype, line = told
     message = Message(
-        "{function} held {held} MB at once beyond its inputs of shape {shapes}; {most} MB are enough.",
+        "{function} held {held} MB at once beyond its inputs of shape {shapes}; {most} MB are "
+        "enough.",
         function=subject.name,
         shapes=shapes(arguments),
         held=f"{size / 1e6:.1f}",
         most=f"{most / 1e6:.1f}",
     )
     if shape:
-        largest = Message("Its largest tensor had shape {shape} and dtype {dtype}", shape=str(shape), dtype=dtype)
-        template = "{message} {largest}; it is created in the line `{line}`." if line else "{message} {largest}."
+        largest = Message(
+            "Its largest tensor had shape {shape} and dtype {dtype}", shape=str(shape), dtype=dtype
+        )
+        template = (
+            "{message} {largest}; it is created in the line `{line}`."
+            if line
+            else "{message} {largest}."
+        )
         message = Message(template, message=message, largest=largest, line=line)
     raise Failed(message, explained=True)
 
@@ -47,9 +58,13 @@ def _as_told(told: Any) -> tuple[Any, int, tuple[int, ...], str, str]:
     if isinstance(told, (tuple, list)) and len(told) == 5:
         result, size, shape, dtype, line = told
         sizes = (
-            isinstance(shape, (tuple, list)) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+            isinstance(shape, (tuple, list))
+            and len(shape) <= 32
+            and all(type(n) is int and n >= 0 for n in shape)
         )
         if type(size) is int and size >= 0 and sizes and type(dtype) is str and type(line) is str:
-            line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[:MOST_LINE]
+            line = "".join(letter for letter in line if letter.isprintable() and letter != "`")[
+                :MOST_LINE
+            ]
             return result, size, tuple(shape), dtype[:20], line
     raise TypeError("its memory could not be counted")

@@ -23,16 +23,18 @@ CLOSE = 3e-4
 class Mismatch:
     """One draw in which a check failed.
 
-    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has the check's names of
-    numbers, such as n_q and d_k. `shapes` are the expected one and the one that came, where those differ; `dtypes`
-    likewise. `arguments` are those of the last call, by name, as arrays; `drawn` are the same as they were given, and
-    `intact` says whether they still are what the function got. `result` is what it returned, and `part` the place of
-    `got` among the parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
-    right answer, or None, and `call` calls `function`, the one under test, with arrays. `modules` are the right one
-    and the one under test, where what was called is a module of torch. `wrong` tells which elements are wrong.
-    `changed` names the argument that was changed in place. `steady` tells whether the same results come again; None
-    where nobody asked yet, and `wavers` whether the right one does and the other does not. `expected_again` is the
-    right answer's own second result, and `seconds` is how long was computed for all that.
+    `expected` and `got` are arrays, of one shape or not; `what` names what they are. `sizes` has
+    the check's names of numbers, such as n_q and d_k. `shapes` are the expected one and the one
+    that came, where those differ; `dtypes` likewise. `arguments` are those of the last call, by
+    name, as arrays; `drawn` are the same as they were given, and `intact` says whether they still
+    are what the function got. `result` is what it returned, and `part` the place of `got` among the
+    parts of that; `parts` are names and expected arrays of a result that is a tuple. `answer` is a
+    right answer, or None, and `call` calls `function`, the one under test, with arrays. `modules`
+    are the right one and the one under test, where what was called is a module of torch. `wrong`
+    tells which elements are wrong. `changed` names the argument that was changed in place. `steady`
+    tells whether the same results come again; None where nobody asked yet, and `wavers` whether the
+    right one does and the other does not. `expected_again` is the right answer's own second result,
+    and `seconds` is how long was computed for all that.
     """
 
     expected: np.ndarray | None = None
@@ -60,14 +62,20 @@ class Mismatch:
 
 
 def comparable(relation: Callable[[Mismatch, Any, Any], Claims]) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only mismatches with two finite arrays of moderate size, the expected one not constant."""
+    """Let a relation see only mismatches with two finite arrays of moderate size, the expected
+    one not constant.
+    """
 
     def looked_at(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
         if e is None or g is None or max(e.size, g.size) > MOST or e.size < 2 or not g.size:
             return ()
         e, g = e.astype(float), g.astype(float)
-        if not (np.isfinite(e).all() and np.isfinite(g).all()) or np.ptp(e) <= CLOSE * np.abs(e).max() or equal(g, e):
+        if (
+            not (np.isfinite(e).all() and np.isfinite(g).all())
+            or np.ptp(e) <= CLOSE * np.abs(e).max()
+            or equal(g, e)
+        ):
             return ()
         return relation(mismatch, e, g)
 
@@ -106,7 +114,9 @@ def twins_of(arguments: Any) -> Any:
 
 
 def refilled(array: Any, numbers: Any) -> Any:
-    """Return a copy of an array with other numbers and the same layout; None if its elements share memory."""
+    """Return a copy of an array with other numbers and the same layout; None if its elements
+    share memory.
+    """
     copied = twin(array, {})
     copied.flags.writeable = True
     copied[...] = numbers

@@ -12,10 +12,11 @@ MOST_SAID = 40
 
 
 def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict[str, Any]":
-    """Return a description of a module, part by part, as plain values; it goes to where the module lives as text.
+    """Return a description of a module, part by part, as plain values; it goes to where the module
+    lives as text.
 
-    With `begin`, each parameter gets a gradient first, so that a removed one is noticed. Results are those for
-    `inputs`, if there are any.
+    With `begin`, each parameter gets a gradient first, so that a removed one is noticed. Results
+    are those for `inputs`, if there are any.
     """
     import torch
 
@@ -51,7 +52,10 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
         try:
             with torch.no_grad():
                 made = module(*inputs)
-            results = [own.detach().clone() for own in (made if isinstance(made, (tuple, list)) else [made])]
+            results = [
+                own.detach().clone()
+                for own in (made if isinstance(made, (tuple, list)) else [made])
+            ]
         except Exception as error:
             results = [type(error).__name__]
     return {
@@ -61,21 +65,26 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
         "requires_grad": {path: own.requires_grad for path, own in parameters.items()},
         "hooks": hooks,
         "attributes": attributes,
-        "gradients": {path: own.grad is not None and bool((own.grad == 1).all()) for path, own in parameters.items()},
+        "gradients": {
+            path: own.grad is not None and bool((own.grad == 1).all())
+            for path, own in parameters.items()
+        },
         "results": results,
     }
 
 
 @contextlib.contextmanager
 def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
-    """Fail if a module has changed between the beginning and the end of the context; say in a sentence what differs.
+    """Fail if a module has changed between the beginning and the end of the context; say in a
+    sentence what differs.
 
     Parameters
     ----------
     given : Module
         The module passed to the function under test. `given.name` is its name in feedback.
     inputs
-        The inputs to call the module with before and after, in its current mode. Without any, it is not called.
+        The inputs to call the module with before and after, in its current mode. Without any, it is
+        not called.
     """
     before = given.run_remote(described, inputs, True)
     yield
@@ -85,7 +94,10 @@ def left_as_it_was(given: Module, *inputs: Any) -> Iterator[None]:
 def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Message) -> None:
     """Fail unless two descriptions of a module, which `described` made, are the same."""
     if any(list(after[kind]) != list(before[kind]) for kind in ("parameters", "buffers", "modes")):
-        raise _fails("`{name}` has different parameters, buffers or modules after the call than before.", name=name)
+        raise _fails(
+            "`{name}` has different parameters, buffers or modules after the call than before.",
+            name=name,
+        )
     _expect_numbers(before, after, name)
     _expect_modes(before["modes"], after["modes"], name)
     _expect_trained(before["requires_grad"], after["requires_grad"], name)
@@ -93,7 +105,9 @@ def expect_left(before: dict[str, Any], after: dict[str, Any], name: str | Messa
     _expect_attributes(before["attributes"], after["attributes"], name)
     for path, own in before["gradients"].items():
         if after["gradients"][path] is not own:
-            message = "The call changed or removed the gradient of the parameter {part} of `{name}`."
+            message = (
+                "The call changed or removed the gradient of the parameter {part} of `{name}`."
+            )
             raise _fails(message, part=path[:MOST_SAID], name=name)
     _expect_results(before["results"], after["results"], name)
 
@@ -115,16 +129,24 @@ def _expect_numbers(before: dict[str, Any], after: dict[str, Any], name: str | M
         ("buffers", "the buffer {part} of `{name}`"),
     ):
         for path, own in before[kind].items():
-            expect_close(after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name))
+            expect_close(
+                after[kind][path], own, what=Message(what, part=path[:MOST_SAID], name=name)
+            )
 
 
 def _expect_modes(before: dict[str, bool], after: dict[str, bool], name: str | Message) -> None:
     for path, own in before.items():
         if after[path] is not own:
             if own:
-                message = "{owner} was in training mode before the call, but is in evaluation mode after it."
+                message = (
+                    "{owner} was in training mode before the call, but is in evaluation "
+                    "mode after it."
+                )
             else:
-                message = "{owner} was in evaluation mode before the call, but is in training mode after it."
+                message = (
+                    "{owner} was in evaluation mode before the call, but is in training "
+                    "mode after it."
+                )
             raise _fails(message, owner=_owner(path, name))
 
 
@@ -135,7 +157,9 @@ def _expect_trained(before: dict[str, bool], after: dict[str, bool], name: str |
                 "The parameter {part} of `{name}` had `requires_grad={before}` before the call, "
                 "but has {after} after it."
             )
-            raise _fails(message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own))
+            raise _fails(
+                message, part=path[:MOST_SAID], name=name, before=str(own), after=str(not own)
+            )
 
 
 def _expect_hooks(before: dict[str, int], after: dict[str, int], name: str | Message) -> None:
@@ -161,8 +185,12 @@ def _expect_attributes(before: dict[str, str], after: dict[str, str], name: str 
                 raise _fails(message, **values)
             if found is None:
                 raise _fails("{owner} has lost its attribute `{attribute}` in the call.", **values)
-            message = "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
-            raise _fails(message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID])
+            message = (
+                "`{attribute}` of {owner} was {before} before the call, but is {after} after it."
+            )
+            raise _fails(
+                message, **values, before=str(was)[:MOST_SAID], after=str(found)[:MOST_SAID]
+            )
 
 
 def _expect_results(before: list[Any], after: list[Any], name: str | Message) -> None:
@@ -171,6 +199,8 @@ def _expect_results(before: list[Any], after: list[Any], name: str | Message) ->
         raise _fails(differs, name=name)
     for own, came in zip(before, after, strict=True):
         if hasattr(own, "shape"):
-            expect_close(came, own, what=Message("the result of `{name}` for the same input", name=name))
+            expect_close(
+                came, own, what=Message("the result of `{name}` for the same input", name=name)
+            )
         elif came != own:
             raise _fails(differs, name=name)

@@ -1,6 +1,8 @@
-"""PyTorch modules under test, made by a student's class or function, with one interface wherever they live.
+"""PyTorch modules under test, made by a student's class or function, with one interface wherever
+they live.
 
-In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and is a handle here.
+In a student's Jupyter it is their own object; where a class is graded, it stays in the guest, and
+is a handle here.
 """
 
 import copy
@@ -19,9 +21,9 @@ from .words import Message, joined
 class Step(NamedTuple):
     """A call that is foreseen; see `Subject.foresee`.
 
-    `what` and `arguments` are those of the `Call` that will be made. `op` is what is asked of `target`, which is an
-    object or the number of an earlier step, whose result it is: "call" or, with a function of the check's own, "run".
-    `given` are the arguments that it is asked with.
+    `what` and `arguments` are those of the `Call` that will be made. `op` is what is asked of
+    `target`, which is an object or the number of an earlier step, whose result it is: "call" or,
+    with a function of the check's own, "run". `given` are the arguments that it is asked with.
     """
 
     what: str
@@ -33,7 +35,8 @@ class Step(NamedTuple):
 
 
 MOST_NAMES, MOST_NAME = 4, 60
-CUT_OFF = "does not require grad and does not have a grad_fn"  # what torch says of a result without a way back
+# what torch says of a result without a way back
+CUT_OFF = "does not require grad and does not have a grad_fn"
 CUTS = Message("`detach`, `.data`, `torch.no_grad`, `torch.tensor(...)` or NumPy")
 """What cuts gradients off."""
 
@@ -53,8 +56,9 @@ def ask(target: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
 def run_remote(function: Callable[..., Any], target: Any, arguments: Sequence[Any]) -> Any:
     """Run a function of the check's own with an object and arguments, where that object lives.
 
-    It goes there as text, and so it imports what it needs itself, and uses no names around it: not in its annotations
-    either, unless they are text themselves. Of a module with `TRAVELS_WHOLE`, such as `kernels`, all goes there.
+    It goes there as text, and so it imports what it needs itself, and uses no names around it: not
+    in its annotations either, unless they are text themselves. Of a module with `TRAVELS_WHOLE`,
+    such as `kernels`, all goes there.
     """
     if hasattr(type(target), "_run"):
         return target._run(function.__name__, text_of(function), arguments)
@@ -71,7 +75,9 @@ def text_of(function: Callable[..., Any]) -> str:
 
 
 def prepare(module: "Any", values: "dict[str, Any]", dtype: "Any", training: "bool | None") -> None:
-    """Convert a module's parameters, set its mode and load parameters by name, each where it is asked for."""
+    """Convert a module's parameters, set its mode and load parameters by name, each where it is
+    asked for.
+    """
     if dtype is not None:
         module.to(dtype)
     if training is not None:
@@ -81,7 +87,8 @@ def prepare(module: "Any", values: "dict[str, Any]", dtype: "Any", training: "bo
 
 
 def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
-    """Call `function` with autograd, and return its result and the gradients: of a torch function or module.
+    """Call `function` with autograd, and return its result and the gradients: of a torch function
+    or module.
 
     Parameters
     ----------
@@ -95,8 +102,8 @@ def backward(function: Any, *arguments: Any, upstream: Any = None) -> Any:
     Returns
     -------
     tuple
-        The result; a list with a gradient for each floating argument, None for the others; and a dict with the
-        gradient of each of a module's parameters, by name.
+        The result; a list with a gradient for each floating argument, None for the others; and a
+        dict with the gradient of each of a module's parameters, by name.
     """
     if hasattr(type(function), "_backward"):  # an object that lives elsewhere differentiates there
         return function._backward(arguments, upstream)
@@ -137,7 +144,9 @@ class Module:
         def by_name(*values: Any) -> Any:
             return own(*values[:first], **dict(zip(names, values[first:], strict=True)))
 
-        return self.subject.result(self.subject.call((*arguments, *named.values()), by_name, "by_name"), self.name)
+        return self.subject.result(
+            self.subject.call((*arguments, *named.values()), by_name, "by_name"), self.name
+        )
 
     def ahead(self, cases: Iterable[Sequence[Any]]) -> None:
         """Say with which arguments the module is called next; see `Subject.foresee`."""
@@ -145,19 +154,27 @@ class Module:
 
     def error(self, *arguments: Any) -> BaseException | None:
         """Return the exception that the module raises for these arguments, or None."""
-        error: BaseException | None = self.subject.call(arguments, self.own, "forward", must_raise=True).error
+        error: BaseException | None = self.subject.call(
+            arguments, self.own, "forward", must_raise=True
+        ).error
         return error
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each of its parameters, by name; what is none, such as a buffer, is left out."""
+        """Return the shape of each of its parameters, by name; what is none, such as a buffer,
+        is left out.
+        """
         return {name: shape for name, (shape, _first) in self.named().items()}
 
     def named(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return the shape of each of its parameters, by name, with the first name of the same parameter."""
+        """Return the shape of each of its parameters, by name, with the first name of the same
+        parameter.
+        """
 
         def named() -> dict[str, tuple[tuple[int, ...], str]]:
             state = _state(self.own, keep_vars=True)
-            parameters = {name: part for name, part in state.items() if type(part).__name__ == "Parameter"}
+            parameters = {
+                name: part for name, part in state.items() if type(part).__name__ == "Parameter"
+            }
             first: dict[int, str] = {}
             for name, part in parameters.items():
                 first.setdefault(id(part), name)
@@ -170,20 +187,23 @@ class Module:
         """Return its `state_dict`. What is not loaded is drawn at random: compare what is known."""
         return self._asked(lambda: _state(self.own), "state_dict")
 
-    def load(self, values: dict[str, Any], dtype: Any = None, training: bool | None = None) -> "Module":
+    def load(
+        self, values: dict[str, Any], dtype: Any = None, training: bool | None = None
+    ) -> "Module":
         """Load parameters, by name; others stay as they are. Return the module itself.
 
-        Before that, convert all parameters to a dtype of torch's and set the mode, where these are given. It is one
-        message to a module that lives elsewhere.
+        Before that, convert all parameters to a dtype of torch's and set the mode, where these are
+        given. It is one message to a module that lives elsewhere.
         """
         self._asked(lambda: run_remote(prepare, self.own, (values, dtype, training)), "load")
         return self
 
     def run_remote(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function of the check's own where the module lives, with the module and arguments; return its result.
+        """Run a function of the check's own where the module lives, with the module and arguments;
+        return its result.
 
-        It is one message, whatever the function does, such as training. It goes there as text: it imports what it
-        needs itself, and uses no names around it.
+        It is one message, whatever the function does, such as training. It goes there as text: it
+        imports what it needs itself, and uses no names around it.
         """
         return self._asked(lambda: run_remote(function, self.own, arguments), function.__name__)
 
@@ -225,7 +245,8 @@ def expect_module(value: Any, function: str) -> None:
 def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> None:
     """Fail unless a `Module` has parameters of these names and shapes, and no others.
 
-    A second name for one of these is allowed, as when a `Sequential` contains a layer that also has its own name.
+    A second name for one of these is allowed, as when a `Sequential` contains a layer that also has
+    its own name.
 
     Parameters
     ----------
@@ -237,24 +258,39 @@ def expect_parameters(module: Module, expected: dict[str, tuple[int, ...]]) -> N
     found = {name: shape for name, (shape, _first) in named.items()}
     known = {named[name][1] for name in expected if name in named}
     lacks = [name for name in expected if name not in found]
-    more = [name for name, (_shape, first) in named.items() if name not in expected and first not in known]
+    more = [
+        name
+        for name, (_shape, first) in named.items()
+        if name not in expected and first not in known
+    ]
     right = [name for name in expected if found.get(name) == expected[name]]
     held = [Message("names and shapes are right for {names}", names=_names(right))] if right else []
     if lacks and more:
         message = "Missing in the `state_dict` of {module}: {lacks}. Unexpected: {more}."
         raise Failed(
-            Message(message, module=module.name, lacks=_names(lacks), more=_names(more)), held, explained=True
+            Message(message, module=module.name, lacks=_names(lacks), more=_names(more)),
+            held,
+            explained=True,
         )
     if lacks:
         message = "Missing in the `state_dict` of {module}: {lacks}."
-        raise Failed(Message(message, module=module.name, lacks=_names(lacks)), held, explained=True)
+        raise Failed(
+            Message(message, module=module.name, lacks=_names(lacks)), held, explained=True
+        )
     if more:
         message = "Unexpected in the `state_dict` of {module}: {more}."
         raise Failed(Message(message, module=module.name, more=_names(more)), held, explained=True)
     for name, shape in expected.items():
         if found[name] != shape:
-            message = "Expected the parameter {name} of {module} to have shape {expected}, got {got}."
-            values = {"name": f"`{name}`", "module": module.name, "expected": str(shape), "got": str(found[name])}
+            message = (
+                "Expected the parameter {name} of {module} to have shape {expected}, got {got}."
+            )
+            values = {
+                "name": f"`{name}`",
+                "module": module.name,
+                "expected": str(shape),
+                "got": str(found[name]),
+            }
             failure = Failed(Message(message, **values), held, explained=True)
             failure.shapes = shape, found[name]
             raise failure
@@ -266,8 +302,11 @@ def _names(names: list[str]) -> str | Message:
     return named if more <= 0 else Message("{names} and {more} more", names=named, more=more)
 
 
-def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Fail unless each parameter of a `Module` got a gradient; return the expected ones, as they came.
+def expect_gradients(
+    module: Module, got: dict[str, Any], expected: dict[str, Any]
+) -> dict[str, Any]:
+    """Fail unless each parameter of a `Module` got a gradient; return the expected ones, as they
+    came.
 
     Parameters
     ----------
@@ -279,6 +318,11 @@ def expect_gradients(module: Module, got: dict[str, Any], expected: dict[str, An
     if lacks:
         others = [name for name in expected if name not in lacks]
         held = [Message("{names} got a gradient", names=_names(others))] if others else []
-        message = "No gradient reached {lacks} of {module}: autograd is cut off somewhere on the way to the result."
-        raise Failed(Message(message, lacks=_names(lacks), module=module.name), held, explained=True)
+        message = (
+            "No gradient reached {lacks} of {module}: autograd is cut off somewhere on the "
+            "way to the result."
+        )
+        raise Failed(
+            Message(message, lacks=_names(lacks), module=module.name), held, explained=True
+        )
     return {name: got[name] for name in expected}

@@ -1,4 +1,7 @@
-"""Counts the memory that a call holds at once. All of this module goes, as text, to where the function lives."""
+"""Counts the memory that a call holds at once.
+
+All of this module goes, as text, to where the function lives.
+"""
 
 import contextlib
 import linecache
@@ -20,10 +23,11 @@ class Living(weakref.ref[Any]):
 
 
 class Ledger:
-    """The bytes that torch holds: `now`, and `peak`; and in `largest` the size, shape, dtype and line of a tensor.
+    """The bytes that torch holds: `now`, and `peak`; and in `largest` the size, shape, dtype and
+    line of a tensor.
 
-    A storage counts from where it is first seen until it is gone, however many views share it. Those of the inputs
-    count nothing. `home` has the globals of the module whose lines are named.
+    A storage counts from where it is first seen until it is gone, however many views share it.
+    Those of the inputs count nothing. `home` has the globals of the module whose lines are named.
     """
 
     def __init__(self, inputs: tuple[Any, ...], home: Any):
@@ -57,7 +61,12 @@ class Ledger:
         self.now += size - reference.size
         reference.size = size
         if size > self.largest[0]:
-            self.largest = [size, tuple(part.shape), str(part.dtype).removeprefix("torch."), self._line()]
+            self.largest = [
+                size,
+                tuple(part.shape),
+                str(part.dtype).removeprefix("torch."),
+                self._line(),
+            ]
 
     def _gone(self, reference: Any) -> None:
         self.now -= self.living.pop(reference.name).size
@@ -85,7 +94,9 @@ def counting(ledger: Ledger) -> Any:
         def _should_skip_dynamo(cls) -> bool:
             return False  # nothing is compiled here, and to skip it takes two seconds of imports
 
-        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+        ) -> Any:
             result = function(*arguments, **(keywords or {}))
             ledger.see((*arguments, *(keywords or {}).values(), result))
             ledger.peak = max(ledger.peak, ledger.now)
@@ -112,16 +123,18 @@ def traced(target: Callable[..., Any], *arguments: Any) -> int:
 def held(target: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
     """Call a function; return its result, its peak memory in bytes, and the largest tensor.
 
-    What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and added: both at once take three
-    times as long, and the counting would be counted.
+    What NumPy and Python hold is counted by `tracemalloc`, in a call of its own, and added: both at
+    once take three times as long, and the counting would be counted.
 
     Returns
     -------
     tuple
-        Result, bytes, shape, dtype as text, and the line of the function's module that made the largest tensor.
+        Result, bytes, shape, dtype as text, and the line of the function's module that made the
+        largest tensor.
     """
     ledger = Ledger(arguments, getattr(target, "__globals__", None))
-    # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows comes before.
+    # What is loaded or made once, in a first call, is not held for these inputs: a call of few rows
+    # comes before.
     few = [part[..., :3, :].clone() if _is_tensor(part) else part for part in arguments]
     with contextlib.suppress(Exception), counting(ledger):
         target(*few)

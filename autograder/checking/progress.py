@@ -1,8 +1,10 @@
-"""Where a student stands in the exercises of a folder, and each exercise's cells as they were given.
+"""Where a student stands in the exercises of a folder, and each exercise's cells as they were
+given.
 
-`exercise.json`, next to a notebook, is what `release` says of an exercise: its `title` and its `given` cells, by
-language; the `points` of its functions; and, where the course has them, the date it is `due`, and "staged" `hints`.
-`.progress.json` beside it has the points that each function had when it was checked last.
+`exercise.json`, next to a notebook, is what `release` says of an exercise: its `title` and its
+`given` cells, by language; the `points` of its functions; and, where the course has them, the date
+it is `due`, and "staged" `hints`. `.progress.json` beside it has the points that each function had
+when it was checked last.
 """
 
 import contextlib
@@ -22,9 +24,11 @@ STAGED = "staged"
 
 @dataclass(frozen=True)
 class Standing:
-    """An exercise's points as the checks last found them, and the first function with points left; "" for none.
+    """An exercise's points as the checks last found them, and the first function with points left;
+    "" for none.
 
-    `checked` is false if none of its functions has been checked. `due` is its due date in words; "" if unknown.
+    `checked` is false if none of its functions has been checked. `due` is its due date in words; ""
+    if unknown.
     """
 
     name: str
@@ -42,7 +46,9 @@ def released(folder: Path) -> dict[str, Any]:
 
 
 def note(folder: Path, report: Report) -> None:
-    """Keep the points of a function that was checked; a folder that cannot be written keeps none."""
+    """Keep the points of a function that was checked; a folder that cannot be written keeps
+    none.
+    """
     path = folder / CHECKED
     kept = {**_read(path), report.subject: report.score}
     with contextlib.suppress(OSError):

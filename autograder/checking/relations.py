@@ -1,7 +1,8 @@
-"""Relations: facts about a wrong result compared with the expected one, reported if no listed answer is the cause.
+"""Relations: facts about a wrong result compared with the expected one, reported if no listed
+answer is the cause.
 
-A relation is searched for in the first draw that failed, and reported only if it also holds in other draws of the
-same check, with other sizes and values: a coincidence does not repeat there.
+A relation is searched for in the first draw that failed, and reported only if it also holds in
+other draws of the same check, with other sizes and values: a coincidence does not repeat there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from . import responses
-from .mismatch import CLOSE, MOST, Claims, Mismatch, arrays_of, comparable, equal, same_shape, twins_of
+from .mismatch import (
+    CLOSE,
+    MOST,
+    Claims,
+    Mismatch,
+    arrays_of,
+    comparable,
+    equal,
+    same_shape,
+    twins_of,
+)
 from .words import Message
 
 PLACES = {-1: "column", -2: "row", -3: "sequence"}
@@ -20,18 +31,22 @@ NAMES = {"first": Message("first"), "last": Message("last")}
 
 
 def relate(first: Mismatch, again: Callable[[], list[Mismatch]]) -> str | Message:
-    """Return the `Message` of the first relation that holds in a mismatch and in other draws, or an empty text."""
+    """Return the `Message` of the first relation that holds in a mismatch and in other draws, or
+    an empty text.
+    """
     return next((message for _, message in held(first, again)), "")
 
 
 def held(first: Mismatch, again: Callable[[], list[Mismatch]]) -> Iterator[tuple[str, Message]]:
-    """Yield the relations that hold in a mismatch and in other draws: the name of each, and its message.
+    """Yield the relations that hold in a mismatch and in other draws: the name of each, and its
+    message.
 
     Parameters
     ----------
     first : Mismatch
     again : callable
-        Returns the mismatches of other draws. It is called at most once, when there is something to confirm.
+        Returns the mismatches of other draws. It is called at most once, when there is something to
+        confirm.
     """
     others = None
     for relation in RELATIONS:
@@ -53,12 +68,16 @@ def single(mismatch: Mismatch) -> bool:
 
 
 def _change(mismatches: Sequence[Mismatch]) -> bool:
-    """Tell whether the expected and the returned numbers differ from draw to draw: otherwise any relation fits."""
-    pairs = zip(*[(float(own.expected.item()), float(own.got.item())) for own in mismatches], strict=True)  # type: ignore[union-attr]
-    return all(len(set(numbers)) > 1 for numbers in pairs)
+    """Tell whether the expected and the returned numbers differ from draw to draw: otherwise any
+    relation fits.
+    """
+    expected = {float(mismatch.expected.item()) for mismatch in mismatches}  # type: ignore[union-attr]
+    got = {float(mismatch.got.item()) for mismatch in mismatches}  # type: ignore[union-attr]
+    return len(expected) > 1 and len(got) > 1
 
 
-# A relation takes a mismatch and yields, for each finding, a key that another draw must share, and a message.
+# A relation takes a mismatch and yields, for each finding, a key that another draw must share, and
+# a message.
 
 
 @same_shape
@@ -71,26 +90,50 @@ def constant(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 
 def _numbers(sizes: dict[str, int]) -> dict[str, float]:
-    """Return numbers with a name: well-known constants, and sizes, their roots, and quotients of these."""
-    made = {"2": 2.0, "1 / 2": 0.5, "-1": -1.0, "ln 2": np.log(2), "1 / ln 2": 1 / np.log(2), "2 pi": 2 * np.pi}
+    """Return numbers with a name: well-known constants, and sizes, their roots, and quotients of
+    these.
+    """
+    made = {
+        "2": 2.0,
+        "1 / 2": 0.5,
+        "-1": -1.0,
+        "ln 2": np.log(2),
+        "1 / ln 2": 1 / np.log(2),
+        "2 pi": 2 * np.pi,
+    }
     values = list(sizes.values())
     told_apart = {name: size for name, size in sizes.items() if values.count(size) == 1}
     for name, size in told_apart.items():
-        made |= {name: size, f"1 / {name}": 1 / size, f"sqrt({name})": size**0.5, f"1 / sqrt({name})": size**-0.5}
+        made |= {
+            name: size,
+            f"1 / {name}": 1 / size,
+            f"sqrt({name})": size**0.5,
+            f"1 / sqrt({name})": size**-0.5,
+        }
         made |= {f"sqrt({name}) / 8": size**0.5 / 8, f"({name} - 1) / {name}": (size - 1) / size}
-        made |= {f"sqrt({name} / {other})": (size / n) ** 0.5 for other, n in told_apart.items() if other != name}
+        made |= {
+            f"sqrt({name} / {other})": (size / n) ** 0.5
+            for other, n in told_apart.items()
+            if other != name
+        }
     return made
 
 
 def _factor(e: Any, g: Any) -> Any:
     """Return the one number that turns e into g by multiplication, or None."""
     factor = (e * g).sum() / (e * e).sum()
-    return float(factor) if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1 else None
+    return (
+        float(factor)
+        if abs(factor) > 1e-12 and equal(g, factor * e) and np.count_nonzero(e) > 1
+        else None
+    )
 
 
 @same_shape
 def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """Every element is multiplied by one number, with a name such as that of a size, or the same in every draw."""
+    """Every element is multiplied by one number, with a name such as that of a size, or the same
+    in every draw.
+    """
     factor = _factor(e, g)
     if not factor:
         return
@@ -101,7 +144,9 @@ def multiple(mismatch: Mismatch, e: Any, g: Any) -> Claims:
             values = {"what": mismatch.what, "factor": number}
             yield (
                 ("times", text),
-                Message(message, **values) if text == number else Message(named, **values, text=text),
+                Message(message, **values)
+                if text == number
+                else Message(named, **values, text=text),
             )
     yield ("times", f"{factor:.3g}"), Message(message, what=mismatch.what, factor=number)
 
@@ -121,11 +166,23 @@ def transposed(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if equal(g, e.transpose(order)) and not equal(e.transpose(order), e):
             back = tuple(axis - e.ndim for axis in order)
             last = back == (*range(-e.ndim, -2), -1, -2)
-            text = "The transpose of {what} is right." if last else "The axes of {what} are in the wrong order."
+            text = (
+                "The transpose of {what} is right."
+                if last
+                else "The axes of {what} are in the wrong order."
+            )
             yield ("order", back), Message(text, what=mismatch.what)
-        elif e.shape == g.shape and equal(g, e.transpose(order).reshape(e.shape)) and not equal(g, e):
-            text = "The axes of {what} are in the wrong order, and `reshape` or `view` gave it the right shape."
-            yield ("reshaped", tuple(axis - e.ndim for axis in order)), Message(text, what=mismatch.what)
+        elif (
+            e.shape == g.shape and equal(g, e.transpose(order).reshape(e.shape)) and not equal(g, e)
+        ):
+            text = (
+                "The axes of {what} are in the wrong order, and `reshape` or `view` gave it "
+                "the right shape."
+            )
+            yield (
+                ("reshaped", tuple(axis - e.ndim for axis in order)),
+                Message(text, what=mismatch.what),
+            )
 
 
 @same_shape
@@ -170,14 +227,18 @@ def reshaped(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 @same_shape
 def misplaced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """All numbers are there, but in other places: in each row or column, or in the whole."""
-    if len(np.unique(e)) <= e.size / 2:  # few numbers, each many times, are in other places by chance
+    # few numbers, each many times, are in other places by chance
+    if len(np.unique(e)) <= e.size / 2:
         return
     for axis in range(-1, -e.ndim - 1, -1):
         if e.shape[axis] > 2 and equal(np.sort(g, axis), np.sort(e, axis)):
             message = "Along axis {axis}, {what} has the right numbers in the wrong order."
             yield ("along", axis), Message(message, axis=axis, what=mismatch.what)
     if e.ndim > 1 and equal(np.sort(g, None), np.sort(e, None)):
-        message = "All numbers of {what} are right, but in the wrong places. Look at the order of the axes."
+        message = (
+            "All numbers of {what} are right, but in the wrong places. Look at the order of "
+            "the axes."
+        )
         yield "somewhere", Message(message, what=mismatch.what)
 
 
@@ -195,15 +256,25 @@ def unnormalised(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 
 def _sum_to_one(X: Any, axis: int) -> bool:
-    return X.shape[axis] > 1 and bool((X > -CLOSE).all()) and equal(X.sum(axis), np.ones_like(X.sum(axis)))
+    return (
+        X.shape[axis] > 1
+        and bool((X > -CLOSE).all())
+        and equal(X.sum(axis), np.ones_like(X.sum(axis)))
+    )
 
 
 @same_shape
 def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The sums are 1 along another axis than the last."""
     for axis in range(-e.ndim, -1):
-        if _sum_to_one(g, axis) and _sum_to_one(e, -1) and not (_sum_to_one(g, -1) or _sum_to_one(e, axis)):
-            message = "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
+        if (
+            _sum_to_one(g, axis)
+            and _sum_to_one(e, -1)
+            and not (_sum_to_one(g, -1) or _sum_to_one(e, axis))
+        ):
+            message = (
+                "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
+            )
             yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
 
 
@@ -215,7 +286,11 @@ def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
         if e.shape[axis] < 3 or e.size == e.shape[axis] or size.min() <= 0:
             continue
         factor = (e * g).sum(axis, keepdims=True) / size
-        if (np.abs(factor - 1) > CLOSE).mean() > 0.5 and np.abs(factor).min() > CLOSE and equal(g, factor * e):
+        if (
+            (np.abs(factor - 1) > CLOSE).mean() > 0.5
+            and np.abs(factor).min() > CLOSE
+            and equal(g, factor * e)
+        ):
             place = _place(-2 if axis == -1 else -1, e.ndim)
             message = "Each {place} of {what} is the expected one times a factor of its own."
             yield ("rows scaled", axis), Message(message, place=place, what=mismatch.what)
@@ -280,18 +355,34 @@ def only_there(mismatch: Mismatch, e: Any, g: Any) -> Claims:
                 yield (which, "right", axis), Message(text, which=NAMES[which], **values)
         until = int(good.argmin())
         if 1 < until < n and not good[until:].any():
-            text = "Along axis {axis}, {what} is right up to index {last} and wrong from index {until} on."
-            yield ("until", axis), Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until)
+            text = (
+                "Along axis {axis}, {what} is right up to index {last} and wrong from index "
+                "{until} on."
+            )
+            yield (
+                ("until", axis),
+                Message(text, axis=axis, what=mismatch.what, last=until - 1, until=until),
+            )
         begin = n - int(good[::-1].argmin())
         if 0 < begin < n - 1 and not good[:begin].any():
-            text = "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
+            text = (
+                "Along axis {axis}, {what} is wrong before index {begin} and right from there on."
+            )
             yield ("from", axis), Message(text, axis=axis, what=mismatch.what, begin=begin)
-        if n > 3 and ((good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())):
+        if n > 3 and (
+            (good[::2].all() and not good[1::2].any()) or (good[1::2].all() and not good[::2].any())
+        ):
             parity = Message("odd") if good[0] else Message("even")
             text = "Along axis {axis}, {what} is wrong only at {which} indices."
-            yield ("every other", axis, bool(good[0])), Message(text, which=parity, axis=axis, what=mismatch.what)
+            yield (
+                ("every other", axis, bool(good[0])),
+                Message(text, which=parity, axis=axis, what=mismatch.what),
+            )
         if e.ndim > 1 and bad.any() and (good | bad).all() and not good.all():
-            text = "Each {place} of {what} is either completely right or completely wrong (wrong: {count} of {size})."
+            text = (
+                "Each {place} of {what} is either completely right or completely wrong (wrong: "
+                "{count} of {size})."
+            )
             yield ("whole", axis), Message(text, **values, count=int(bad.sum()), size=n)
 
 
@@ -308,11 +399,20 @@ def zeros(mismatch: Mismatch) -> Claims:
 def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """The result is another part of the expected result, or an unchanged argument."""
     for name, part in mismatch.parts:
-        if part is not mismatch.expected and equal(g, part.astype(float)) and not equal(part.astype(float), e):
+        if (
+            part is not mismatch.expected
+            and equal(g, part.astype(float))
+            and not equal(part.astype(float), e)
+        ):
             text = "The values of {what} are those expected for {name}."
             yield ("part", str(name)), Message(text, what=mismatch.what, name=name)
     if mismatch.changed and any(equal(g, array) for array in arrays_of(mismatch.result)):
-        yield "result", Message("The argument `{name}` was overwritten with the result.", name=mismatch.changed)
+        yield (
+            "result",
+            Message(
+                "The argument `{name}` was overwritten with the result.", name=mismatch.changed
+            ),
+        )
     for name, argument in mismatch.arguments.items():
         numbers = isinstance(argument, np.ndarray) and argument.dtype.kind in "fiu"
         if name != mismatch.changed and numbers and equal(g, argument.astype(float)):
@@ -321,7 +421,9 @@ def another_part(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 
 def a_number(mismatch: Mismatch) -> Claims:
-    """A single number: a simple function of the expected one, or a multiple by a number with a name."""
+    """A single number: a simple function of the expected one, or a multiple by a number with a
+    name.
+    """
     if mismatch.expected is None or mismatch.got is None or not single(mismatch):
         return
     e, g = float(mismatch.expected.ravel()[0]), float(mismatch.got.ravel()[0])
@@ -329,7 +431,10 @@ def a_number(mismatch: Mismatch) -> Claims:
         return
     for text, function in TRANSFORMS.items():
         if abs(g - function(e)) <= CLOSE * abs(g):
-            yield text, Message("The number in {what} is {text}.", what=mismatch.what, text=Message(text))
+            yield (
+                text,
+                Message("The number in {what} is {text}.", what=mismatch.what, text=Message(text)),
+            )
     for text, number in _numbers(mismatch.sizes).items():
         if abs(g / e - number) <= CLOSE * abs(number):
             yield text, Message("The number is {text} times the expected one.", text=text)
@@ -338,17 +443,34 @@ def a_number(mismatch: Mismatch) -> Claims:
 def not_finite(mismatch: Mismatch) -> Claims:
     """All elements are NaN or infinite, or the finite ones are right."""
     e, g = mismatch.expected, mismatch.got
-    if e is None or g is None or e.shape != g.shape or not g.ndim or g.size > MOST or g.dtype.kind != "f":
+    if (
+        e is None
+        or g is None
+        or e.shape != g.shape
+        or not g.ndim
+        or g.size > MOST
+        or g.dtype.kind != "f"
+    ):
         return
     gone = ~np.isfinite(g) & np.isfinite(e)
     if not gone.any():
         return
     kind = Message("NaN" if np.isnan(g[gone]).all() else "NaN or infinite")
-    right = np.abs(g - e) <= CLOSE if mismatch.wrong is None or mismatch.wrong.shape != e.shape else ~mismatch.wrong
+    right = (
+        np.abs(g - e) <= CLOSE
+        if mismatch.wrong is None or mismatch.wrong.shape != e.shape
+        else ~mismatch.wrong
+    )
     if gone.all():
-        yield ("all", kind.text), Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind)
+        yield (
+            ("all", kind.text),
+            Message("Every element of {what} is {kind}.", what=mismatch.what, kind=kind),
+        )
     elif (gone | right).all():
-        yield ("else", kind.text), Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind)
+        yield (
+            ("else", kind.text),
+            Message("Where {what} is not {kind}, it is right.", what=mismatch.what, kind=kind),
+        )
 
 
 MADE: dict[str, Callable[[Any], Any]] = {
@@ -357,7 +479,9 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "converted to radians": np.radians,
     "divided by its sums over the last axis": lambda X: X / X.sum(-1, keepdims=True),
     "passed through softmax": lambda X: _softmax(X, -1),
-    "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (X.max(-1, keepdims=True) == X) * 1.0,
+    "set to 1 at the largest number of each row and 0 elsewhere": lambda X: (
+        (X.max(-1, keepdims=True) == X) * 1.0
+    ),
     "truncated to integers": np.trunc,
     "clipped at 0": lambda X: np.maximum(X, 0),
 }
@@ -369,7 +493,9 @@ def _softmax(X: Any, axis: int) -> Any:
 
 
 def _changed(arguments: Any, sizes: Any) -> Any:
-    """Yield arguments as a mistaken function might take them: a key, a message about them, and the arguments."""
+    """Yield arguments as a mistaken function might take them: a key, a message about them, and
+    the arguments.
+    """
     for at, name in enumerate(arguments):
         yield from _exchanged(arguments, name, list(arguments)[at + 1 :])
         for key, message, value in _other_values(name, arguments[name], sizes):
@@ -377,13 +503,23 @@ def _changed(arguments: Any, sizes: Any) -> Any:
 
 
 def _exchanged(arguments: Any, name: str, later: list[str]) -> Any:
-    """Yield arguments in which one is exchanged with a later one, or has the value of another one."""
+    """Yield arguments in which one is exchanged with a later one, or has the value of another
+    one.
+    """
 
     def kind(value: Any) -> str:
-        return value.dtype.kind if isinstance(value, np.ndarray) else "int" if type(value) is int else ""
+        return (
+            value.dtype.kind
+            if isinstance(value, np.ndarray)
+            else "int"
+            if type(value) is int
+            else ""
+        )
 
     own = kind(arguments[name])
-    for other in [other for other in arguments if other != name and own and kind(arguments[other]) == own]:
+    for other in [
+        other for other in arguments if other != name and own and kind(arguments[other]) == own
+    ]:
         if other in later:
             message = Message("`{one}` and `{other}` exchanged", one=name, other=other)
             exchanged = {**arguments, name: arguments[other], other: arguments[name]}
@@ -395,7 +531,13 @@ def _exchanged(arguments: Any, name: str, later: list[str]) -> Any:
 
 def _other_values(name: str, argument: Any, sizes: Any) -> Any:
     """Yield other values of one argument: a key, a message, and the value."""
-    kind = argument.dtype.kind if isinstance(argument, np.ndarray) else "i" if type(argument) is int else ""
+    kind = (
+        argument.dtype.kind
+        if isinstance(argument, np.ndarray)
+        else "i"
+        if type(argument) is int
+        else ""
+    )
     if kind in ("i", "u"):
         for by, sign in ((1, "+ 1"), (-1, "- 1")):
             yield (by,), Message("`{one}` {sign}", one=name, sign=sign), argument + by
@@ -406,9 +548,17 @@ def _other_values(name: str, argument: Any, sizes: Any) -> Any:
         yield ("all",), Message("`{one}` set to True everywhere", one=name), np.ones_like(argument)
     elif kind in ("f", "i", "u") and argument.size:
         for text, change in MADE.items():
-            yield (text,), Message("`{one}` {changed}", one=name, changed=Message(text)), change(argument)
+            yield (
+                (text,),
+                Message("`{one}` {changed}", one=name, changed=Message(text)),
+                change(argument),
+            )
         for text, factor in _numbers(sizes).items():
-            yield ("times", text), Message("`{one}` times {factor}", one=name, factor=text), argument * factor
+            yield (
+                ("times", text),
+                Message("`{one}` times {factor}", one=name, factor=text),
+                argument * factor,
+            )
     if argument.ndim > 1:
         turned = np.swapaxes(argument, -1, -2)
         yield ("turned",), Message("`{one}` transposed", one=name), turned
@@ -417,7 +567,11 @@ def _other_values(name: str, argument: Any, sizes: Any) -> Any:
     for axis in [axis for axis in range(-argument.ndim, 0) if argument.shape[axis] > 1]:
         place = _place(axis, argument.ndim)
         message = Message("the first {place} of `{one}` repeated for all", place=place, one=name)
-        yield ("first", axis), message, np.broadcast_to(np.take(argument, [0], axis), argument.shape)
+        yield (
+            ("first", axis),
+            message,
+            np.broadcast_to(np.take(argument, [0], axis), argument.shape),
+        )
         message = Message("`{one}` in reverse order along axis {axis}", one=name, axis=axis)
         yield ("reverse", axis), message, np.flip(argument, axis)
 
@@ -435,18 +589,30 @@ def _fitted(arguments: Any, _sizes: Any) -> Any:
             for size in sizes:
                 if size < n:
                     cut = np.take(array, range(size), axis)
-                    message = Message("`{one}` cut to size {size} along axis {axis}", one=name, size=size, axis=axis)
+                    message = Message(
+                        "`{one}` cut to size {size} along axis {axis}",
+                        one=name,
+                        size=size,
+                        axis=axis,
+                    )
                     yield ("cut", axis, name), message, {**arguments, name: cut}
                 elif n == 1 and size > 1:
                     message = Message("`{one}` repeated along axis {axis}", one=name, axis=axis)
-                    yield ("stretched", axis, name), message, {**arguments, name: np.repeat(array, size, axis)}
+                    yield (
+                        ("stretched", axis, name),
+                        message,
+                        {**arguments, name: np.repeat(array, size, axis)},
+                    )
 
 
 def other_arguments(mismatch: Mismatch) -> Claims:
     """The result is right for other arguments: exchanged, transposed, negated, or cut to fit."""
     if mismatch.answer is None or mismatch.part is None or mismatch.got is None:
         return
-    arrays = [mismatch.got, *(own for own in mismatch.arguments.values() if isinstance(own, np.ndarray))]
+    arrays = [
+        mismatch.got,
+        *(own for own in mismatch.arguments.values() if isinstance(own, np.ndarray)),
+    ]
     if any(own.size > MOST for own in arrays) or not np.isfinite(mismatch.got).all():
         return
     wanted = None if mismatch.expected is None else mismatch.expected.astype(float)
@@ -477,13 +643,25 @@ def each_alone(mismatch: Mismatch) -> Claims:
     e = mismatch.expected
     if e is None or e.ndim < 3 or e.shape[0] < 2 or mismatch.call is None or e.size > MOST:
         return
-    arrays = {name: own for name, own in twins_of(mismatch.arguments).items() if isinstance(own, np.ndarray)}
-    batched = {name: own for name, own in arrays.items() if own.ndim > 2 and own.shape[0] == e.shape[0]}
+    arrays = {
+        name: own
+        for name, own in twins_of(mismatch.arguments).items()
+        if isinstance(own, np.ndarray)
+    }
+    batched = {
+        name: own for name, own in arrays.items() if own.ndim > 2 and own.shape[0] == e.shape[0]
+    }
     if not batched:
         return
     for index in range(e.shape[0]):
-        alone = {**twins_of(mismatch.arguments), **{name: own[index] for name, own in batched.items()}}
-        if not any(equal(array, e[index].astype(float)) for array in arrays_of(mismatch.call(*alone.values()))):
+        alone = {
+            **twins_of(mismatch.arguments),
+            **{name: own[index] for name, own in batched.items()},
+        }
+        if not any(
+            equal(array, e[index].astype(float))
+            for array in arrays_of(mismatch.call(*alone.values()))
+        ):
             return
     yield "alone", Message("Each sequence on its own is right, but the batch is not.")
 
@@ -495,7 +673,9 @@ def always_one_dtype(mismatch: Mismatch) -> Claims:
     found = set()
     for dtype in (np.float16, np.float32, np.float64):
         cast = [
-            argument.astype(dtype) if isinstance(argument, np.ndarray) and argument.dtype.kind == "f" else argument
+            argument.astype(dtype)
+            if isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
+            else argument
             for argument in mismatch.arguments.values()
         ]
         result = mismatch.call(*cast)
@@ -512,9 +692,13 @@ def shape_in_names(mismatch: Mismatch) -> Claims:
         return
     wanted, came = mismatch.shapes
     if any(size > 1 for size in came) and len(came) < 6:
-        named = {size: name for name, size in reversed(mismatch.sizes.items())}  # of equals, the first that was drawn
+        # of equals, the first that was drawn
+        named = {size: name for name, size in reversed(mismatch.sizes.items())}
         if any(size in named for size in came):
-            text, other = (_in_brackets([named.get(size, str(size)) for size in shape]) for shape in (came, wanted))
+            text, other = (
+                _in_brackets([named.get(size, str(size)) for size in shape])
+                for shape in (came, wanted)
+            )
             message = "In terms of the sizes, the shape is {came}, but should be {wanted}."
             yield ("shape", text, other), Message(message, came=text, wanted=other)
 

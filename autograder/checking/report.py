@@ -16,16 +16,18 @@ MIME = "application/vnd.checking.report+json"
 """The MIME type under which a check cell's output carries its `Report`, for the grader."""
 
 _ENDS = re.compile(r"\.(?=\s|$)|[。，：]|$")
-"""The ends of sentences; in Chinese, where clauses are sentences without a conjunction, those of clauses as well."""
+"""The ends of sentences; in Chinese, where clauses are sentences without a conjunction, those of
+clauses as well.
+"""
 _LEFT_OUT = re.compile(r"\b(?:the|an?|is|are|was|were)\b|[`\s]|[.。，：]$")
 
 
 class Status(StrEnum):
     """The outcome of a check.
 
-    A check that fails is `failed`, or `advice` if it is worth no points. A blocked one was not run: it needs another
-    check first, or the function is not written yet. An unverified one needs what this machine lacks: its points are
-    pending.
+    A check that fails is `failed`, or `advice` if it is worth no points. A blocked one was not run:
+    it needs another check first, or the function is not written yet. An unverified one needs what
+    this machine lacks: its points are pending.
     """
 
     PASSED = "passed"
@@ -53,12 +55,13 @@ class Status(StrEnum):
 class Result:
     """The finding of one check. For an unverified one, `on` names what it needs.
 
-    `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or a `Message`.
-    `cause` is the name of the listed wrong answer that fails as this one did, `label` the same in words. Where there
-    is none, `relation` may say how the result differs from the expected one, and `follows` may name another failed
-    check whose cause makes this one fail as well. `raised` is true if the function raised an error where none was
-    expected, `explained` if `message` says what is wrong, and not only that numbers differ.
-    `measured` is true if the check takes the word of the process in which the function runs.
+    `title`, `message`, `held`, `label` and `hint` are for people: each a template in plain text or
+    a `Message`. `cause` is the name of the listed wrong answer that fails as this one did, `label`
+    the same in words. Where there is none, `relation` may say how the result differs from the
+    expected one, and `follows` may name another failed check whose cause makes this one fail as
+    well. `raised` is true if the function raised an error where none was expected, `explained` if
+    `message` says what is wrong, and not only that numbers differ. `measured` is true if the check
+    takes the word of the process in which the function runs.
     """
 
     name: str
@@ -87,8 +90,9 @@ class Result:
 class Report:
     """The findings of all checks of one function, and its points.
 
-    `pending` are the points that could not be verified on this machine: neither earned nor lost. `instead` names the
-    functions that were replaced by the course's own, because they fail themselves.
+    `pending` are the points that could not be verified on this machine: neither earned nor lost.
+    `instead` names the functions that were replaced by the course's own, because they fail
+    themselves.
     """
 
     subject: str
@@ -111,8 +115,11 @@ class Report:
 
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> "Report":
-        """Return the report of which `to_dict` made this; what an older one lacks has its default."""
-        own = [{"explained": result.get("tells", False), **result} for result in kept["results"]]  # its older name
+        """Return the report of which `to_dict` made this; what an older one lacks has its
+        default.
+        """
+        # its older name
+        own = [{"explained": result.get("tells", False), **result} for result in kept["results"]]
         results = [Result(**_known(Result, result)) for result in own]
         for result in results:
             result.status = Status(result.status)
@@ -120,8 +127,8 @@ class Report:
 
 
 def likely(label: Any, hint: Any) -> tuple[str, str]:
-    """Return a cause's label and hint in the reader's language: the label without a full stop, the hint without a
-    first sentence, or Chinese clause, that repeats it.
+    """Return a cause's label and hint in the reader's language: the label without a full stop, the
+    hint without a first sentence, or Chinese clause, that repeats it.
     """
     label, hint = words.shown(label).rstrip(words.FULL_STOPS), words.shown(hint).strip()
     ends = (end.end() for end in _ENDS.finditer(hint))
@@ -135,7 +142,8 @@ def _bare(sentence: str) -> str:
 
 
 def finding(result: Any) -> str:
-    """Return why a check failed, as every reader sees it: the cause with its hint, else a relation, or "".
+    """Return why a check failed, as every reader sees it: the cause with its hint, else a relation,
+    or "".
 
     `result` is a `Result`, or the record of one.
     """
@@ -148,13 +156,17 @@ def finding(result: Any) -> str:
 
 
 def follows(result: Any, results: Iterable[Any]) -> str:
-    """Return the sentence that says which failed check among `results` has the cause of this one; "" if none has.
+    """Return the sentence that says which failed check among `results` has the cause of this one;
+    "" if none has.
 
     Either both have the same cause, and the other one comes first, or this one `follows` the other.
     """
     for other in results:
         if other is not result and result.follows and other.name == result.follows:
-            text = "Probably the same mistake as in `{check}`: {label}. It makes this check fail as well."
+            text = (
+                "Probably the same mistake as in `{check}`: {label}. It makes this check fail "
+                "as well."
+            )
             return str(Message(text, check=other.name, label=likely(other.label, "")[0]))
         if other is result and not result.follows:
             return ""
@@ -180,7 +192,10 @@ def _json(value: Any) -> Any:
 
 def _known(kind: type[Report] | type[Result], kept: dict[str, Any]) -> dict[str, Any]:
     names = {part.name for part in fields(kind)} & kept.keys()
-    return {name: kept[name] if name == "where" else words.from_dict(kept[name]) for name in names - {"results"}}
+    return {
+        name: kept[name] if name == "where" else words.from_dict(kept[name])
+        for name in names - {"results"}
+    }
 
 
 def first_wrong(failure: Failed, most: int = 6) -> dict[str, Any] | None:

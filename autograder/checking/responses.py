@@ -1,9 +1,10 @@
-"""Relations on how a result responds when an argument changes, compared with a right answer's response.
+"""Relations on how a result responds when an argument changes, compared with a right answer's
+response.
 
-The function under test and a right answer are called with one argument changed a little: other numbers in all of it
-or in one row, 1 added, doubled. If the right answer obeys a law of this kind and the function does not, or the
-reverse, the relation is reported. Further relations say where in a module the first wrong numbers are, and which
-results differ from call to call.
+The function under test and a right answer are called with one argument changed a little: other
+numbers in all of it or in one row, 1 added, doubled. If the right answer obeys a law of this kind
+and the function does not, or the reverse, the relation is reported. Further relations say where in
+a module the first wrong numbers are, and which results differ from call to call.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,19 +18,25 @@ from .subject import Stopwatch, twin
 from .words import Message
 
 MOST_ROWS = 8
-"""Of an argument with more rows, only the first and the last ones, half as many each, are changed."""
+"""Of an argument with more rows, only the first and the last ones, half as many each, are
+changed.
+"""
 
 MOST_SECONDS = 0.5
 """For all of these relations in one draw, of computing: hints must not use up a limit."""
 
 ROUNDINGS = 500
-"""Up to so many roundings of the largest number, a number or a change may be nothing but rounding."""
+"""Up to so many roundings of the largest number, a number or a change may be nothing but
+rounding.
+"""
 
 COARSE = 1e-5
 """With a greater rounding, as float16 has, an element's change is not told from rounding."""
 
 NOTICED, UNNOTICED = 1e-6, 1e-9
-"""From which share of the largest magnitude on an element has changed, and up to which it has not."""
+"""From which share of the largest magnitude on an element has changed, and up to which it has
+not.
+"""
 
 
 class Responses:
@@ -43,8 +50,12 @@ class Responses:
     def __init__(self, mismatch: Mismatch):
         self.mismatch = mismatch
         self.what = mismatch.what
-        self.expected, self.got = (np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got))
-        self.eps = max(map(_rounding_of, (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn)))
+        self.expected, self.got = (
+            np.asarray(own).astype(float) for own in (mismatch.expected, mismatch.got)
+        )
+        self.eps = max(
+            map(_rounding_of, (mismatch.got, *mismatch.arguments.values(), *mismatch.drawn))
+        )
         self.exact = self.eps < UNNOTICED
         self.rounding = self._rounding()
         self.got, self.expected = map(self._without_rounding, (self.got, self.expected))
@@ -54,20 +65,29 @@ class Responses:
     def _rounding(self) -> float:
         """Return up to which magnitude a number of the results may be rounding alone.
 
-        An expected result may be so itself, as a difference is that is 0 by the formula: then the arguments count.
+        An expected result may be so itself, as a difference is that is 0 by the formula: then the
+        arguments count.
         """
-        given = [np.abs(argument[np.isfinite(argument)]).max(initial=0.0) for _name, argument in self.arguments()]
+        given = [
+            np.abs(argument[np.isfinite(argument)]).max(initial=0.0)
+            for _name, argument in self.arguments()
+        ]
         largest, unit = np.abs(self.expected).max(initial=0.0), max(given, default=0.0) or 1.0
         share = ROUNDINGS * self.eps
         return share * float(largest if largest > share * unit else unit)
 
     def __call__(self, name: str, changed: Any) -> Any:
-        """Return both results, the expected one first, with one argument changed; None if there are none."""
-        filled = refilled(self.mismatch.arguments[name], changed)  # another layout must make no difference
+        """Return both results, the expected one first, with one argument changed; None if there
+        are none.
+        """
+        # another layout must make no difference
+        filled = refilled(self.mismatch.arguments[name], changed)
         return None if filled is None else self.results({**self.mismatch.arguments, name: filled})
 
     def results(self, arguments: dict[str, Any]) -> Any:
-        """Return both results for these arguments; None if there are none of the shape of before, or no time."""
+        """Return both results for these arguments; None if there are none of the shape of
+        before, or no time.
+        """
         if self.mismatch.seconds > MOST_SECONDS:
             return None
         watch = Stopwatch(self.mismatch.function)
@@ -103,9 +123,15 @@ class Responses:
         return True if by > CLOSE * unit else None
 
     def arguments(self, kinds: str = "f", axes: int = 0) -> Iterator[tuple[str, Any]]:
-        """Yield the arrays among the arguments, of a kind of number and with so many axes or more, by name."""
+        """Yield the arrays among the arguments, of a kind of number and with so many axes or
+        more, by name.
+        """
         for name, argument in self.mismatch.arguments.items():
-            if isinstance(argument, np.ndarray) and argument.dtype.kind in kinds and argument.ndim >= axes:
+            if (
+                isinstance(argument, np.ndarray)
+                and argument.dtype.kind in kinds
+                and argument.ndim >= axes
+            ):
                 yield name, argument
 
     def other(self, argument: Any) -> Any:
@@ -115,24 +141,41 @@ class Responses:
 
 
 def _rounding_of(value: Any) -> float:
-    """Return the relative rounding of a value's numbers; 0 of what is no array of floating-point numbers."""
+    """Return the relative rounding of a value's numbers; 0 of what is no array of floating-point
+    numbers.
+    """
     if getattr(value, "dtype", None) is not None and str(value.dtype) == "torch.bfloat16":
         return 2.0**-8
     numbers = value if isinstance(value, np.ndarray) else None
-    return float(np.finfo(numbers.dtype).eps) if numbers is not None and numbers.dtype.kind == "f" else 0.0
+    return (
+        float(np.finfo(numbers.dtype).eps)
+        if numbers is not None and numbers.dtype.kind == "f"
+        else 0.0
+    )
 
 
-def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Callable[[Mismatch], Claims]:
-    """Let a relation see only numeric mismatches in which function and right answer return the same again.
+def answered(
+    relation: Callable[[Responses], Claims], steady: bool = True
+) -> Callable[[Mismatch], Claims]:
+    """Let a relation see only numeric mismatches in which function and right answer return the same
+    again.
 
     Without `steady`, those in which only the right answer does.
     """
 
     def looked_at(mismatch: Mismatch) -> Claims:
         e, g = mismatch.expected, mismatch.got
-        if mismatch.answer is None or mismatch.call is None or mismatch.part is None or e is None or g is None:
+        if (
+            mismatch.answer is None
+            or mismatch.call is None
+            or mismatch.part is None
+            or e is None
+            or g is None
+        ):
             return ()
-        sizes = [own.size for own in (e, g, *mismatch.arguments.values()) if isinstance(own, np.ndarray)]
+        sizes = [
+            own.size for own in (e, g, *mismatch.arguments.values()) if isinstance(own, np.ndarray)
+        ]
         if (
             max(sizes) > MOST
             or e.shape != g.shape
@@ -160,7 +203,8 @@ def answered(relation: Callable[[Responses], Claims], steady: bool = True) -> Ca
 def _another_time(asked: Responses) -> Claims:
     """The function returns something else for the same arguments."""
     message = (
-        "A second call with the same arguments changes {what}. Is it random, or is something stored between calls?"
+        "A second call with the same arguments changes {what}. Is it random, or is something "
+        "stored between calls?"
     )
     yield "wavers", Message(message, what=asked.what)
 
@@ -175,9 +219,14 @@ def memory_layout(asked: Responses) -> Claims:
     scattered = [name for name, own in asked.arguments() if not own.flags.c_contiguous]
     if not scattered or equal(asked.got, asked.expected):
         return
-    came = asked.results({**arguments, **{name: np.ascontiguousarray(arguments[name]) for name in scattered}})
+    came = asked.results(
+        {**arguments, **{name: np.ascontiguousarray(arguments[name]) for name in scattered}}
+    )
     if came is not None and equal(came[1], asked.expected):
-        message = "For a contiguous copy of `{name}`, {what} is right: it should not depend on the memory layout."
+        message = (
+            "For a contiguous copy of `{name}`, {what} is right: it should not depend on "
+            "the memory layout."
+        )
         yield "layout", Message(message, name=scattered[0], what=asked.what)
 
 
@@ -198,7 +247,8 @@ def any_numbers(asked: Responses) -> Claims:
 
 
 def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
-    """Call a module; return the tensors that its parts, modules too, took and returned, in order, by call.
+    """Call a module; return the tensors that its parts, modules too, took and returned, in order,
+    by call.
 
     Each is a list: what happened ("into" or "out of"), the part's name, its numbers, and its masks.
     This runs where the module lives, and goes there as text.
@@ -212,7 +262,11 @@ def seen_by_parts(module: "Any", arguments: "Any") -> "Any":
     def noting(what: str, name: str) -> "Any":
         def note(_part: torch.nn.Module, given: object, named: "Any", *result: object) -> None:
             values = result[0] if result else (*given, *named.values())  # type: ignore[misc]
-            tensors = [own for own in (values if isinstance(values, tuple) else (values,)) if hasattr(own, "detach")]
+            tensors = [
+                own
+                for own in (values if isinstance(values, tuple) else (values,))
+                if hasattr(own, "detach")
+            ]
             kinds: list[list[object]] = [[], []]
             for own in tensors if len(seen) < most else []:
                 if own.is_floating_point() or own.dtype == torch.bool:
@@ -242,12 +296,16 @@ FIRST_WRONG = {
     ("into", "out of"): "The input of `{before}` is right, but the output of `{name}` is wrong.",
     ("out of", "out of"): "The output of `{before}` is right, but the output of `{name}` is wrong.",
 }
-"""The messages on the first wrong numbers in a module, by what was right before and what is wrong."""
+"""The messages on the first wrong numbers in a module, by what was right before and what is
+wrong.
+"""
 
 
 @answered
 def parts_reached(asked: Responses) -> Claims:
-    """The place of the first wrong numbers in a module: the input of one of its parts, or its output."""
+    """The place of the first wrong numbers in a module: the input of one of its parts, or its
+    output.
+    """
     modules = asked.mismatch.modules
     if modules is None or equal(asked.got, asked.expected):
         return
@@ -256,7 +314,10 @@ def parts_reached(asked: Responses) -> Claims:
         if not _have_the_same(*modules):
             return
         right, own = (run_remote(seen_by_parts, module, (arguments,)) for module in modules)
-        found = [(what, name, _taken(numbers, masks, what, name, own)) for what, name, numbers, masks in right]
+        found = [
+            (what, name, _taken(numbers, masks, what, name, own))
+            for what, name, numbers, masks in right
+        ]
     except Exception:  # what comes from elsewhere may be anything
         return
     kind, before, skipped = "", "", False  # what was seen to be right, last
@@ -279,10 +340,14 @@ def parts_reached(asked: Responses) -> Claims:
 
 
 def _have_the_same(right: Any, own: Any) -> bool:
-    """Tell whether a module has the numbers of the right one, under its names: else its parts are others."""
+    """Tell whether a module has the numbers of the right one, under its names: else its parts
+    are others.
+    """
     wanted, came = ask(right, "state_dict"), ask(own, "state_dict")
     return all(
-        name in came and tuple(came[name].shape) == tuple(value.shape) and bool((came[name] == value).all())
+        name in came
+        and tuple(came[name].shape) == tuple(value.shape)
+        and bool((came[name] == value).all())
         for name, value in wanted.items()
     )
 
@@ -307,7 +372,9 @@ def _taken(numbers: Any, masks: Any, what: str, name: str, calls: Any) -> str | 
 
 
 def _alike(wanted: Any, came: Any) -> bool | None:
-    """Tell whether two tensors have the same numbers, in another shape perhaps; None if that cannot be told."""
+    """Tell whether two tensors have the same numbers, in another shape perhaps; None if that
+    cannot be told.
+    """
     wanted, came = (np.asarray(own, dtype=float) for own in (wanted, came))
     if wanted.shape == came.shape:
         return equal(came, wanted)
@@ -320,9 +387,13 @@ def _alike(wanted: Any, came: Any) -> bool | None:
 
 
 def _reach(asked: Responses, name: str, argument: Any) -> Any:
-    """Return how much the rows of both results change with the rows of an argument, and these rows of it."""
+    """Return how much the rows of both results change with the rows of an argument, and these
+    rows of it.
+    """
     count, half = argument.shape[-2], MOST_ROWS // 2
-    places = list(range(count)) if count <= MOST_ROWS else [*range(half), *range(count - half, count)]
+    places = (
+        list(range(count)) if count <= MOST_ROWS else [*range(half), *range(count - half, count)]
+    )
     others = tuple(axis for axis in range(asked.expected.ndim) if axis != asked.expected.ndim - 2)
     reached: list[list[Any]] = [[], []]
     for place in places:
@@ -359,10 +430,14 @@ def rows_reached(asked: Responses) -> Claims:
             message = "Row i of {what} depends on rows after i of `{name}`, but should not."
             yield ("after", name), Message(message, **values)
         elif more.any():
-            message = "For example, row {i} of {what} depends on row {j} of `{name}`, but should not."
+            message = (
+                "For example, row {i} of {what} depends on row {j} of `{name}`, but should not."
+            )
             examples.append((("more", name), Message(message, **values, **at)))
         else:
-            message = "For example, row {i} of {what} should depend on row {j} of `{name}`, but does not."
+            message = (
+                "For example, row {i} of {what} should depend on row {j} of `{name}`, but does not."
+            )
             examples.append((("fewer", name), Message(message, **values, **at)))
     yield from examples
 
@@ -391,7 +466,9 @@ def doubled(asked: Responses) -> Claims:
         came = asked(name, 2 * argument)
         if came is None:
             continue
-        wanted, found = (_times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True))
+        wanted, found = (
+            _times(own, old) for own, old in zip(came, (asked.expected, asked.got), strict=True)
+        )
         if wanted is None or found is None:
             continue
         values = {"name": name, "what": asked.what}
@@ -399,19 +476,29 @@ def doubled(asked: Responses) -> Claims:
             message = "Doubling `{name}` should not change {what}, but does."
             yield ("twice", name, "stays"), Message(message, **values)
         elif wanted and found and wanted != found:
-            message = "Doubling `{name}` should multiply {what} by {wanted}, but multiplies it by {found}."
-            yield ("twice", name, wanted, found), Message(message, **values, wanted=wanted, found=found)
+            message = (
+                "Doubling `{name}` should multiply {what} by {wanted}, but multiplies it by "
+                "{found}."
+            )
+            yield (
+                ("twice", name, wanted, found),
+                Message(message, **values, wanted=wanted, found=found),
+            )
         if wanted not in ("", "1") and found != wanted:
             message = "Doubling `{name}` should multiply {what} by {wanted}, but does not."
             yield ("twice", name, wanted), Message(message, **values, wanted=wanted)
         elif found and not wanted:
             message = "Doubling `{name}` multiplies {what} by {found}, but should not."
-            message = message if found != "1" else "Doubling `{name}` should change {what}, but does not."
+            message = (
+                message if found != "1" else "Doubling `{name}` should change {what}, but does not."
+            )
             yield ("twice as", name, found), Message(message, **values, found=found)
 
 
 def _times(after: Any, before: Any) -> str | None:
-    """Return by which one number a result was multiplied, as text: "" if by none, None if any number would do."""
+    """Return by which one number a result was multiplied, as text: "" if by none, None if any
+    number would do.
+    """
     if not before.any():
         return None  # 0, whatever multiplies it
     factor = float((before * after).sum()) / float((before * before).sum())

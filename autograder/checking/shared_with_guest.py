@@ -1,7 +1,9 @@
-"""Calls and differentiates a function, in the same way where checks run and where a guest answers them.
+"""Calls and differentiates a function, in the same way where checks run and where a guest answers
+them.
 
-A guest has no checks, and checks travel without the sandbox. So this module is self-contained: it is a part of the
-checks' runtime, each guest gets it as a separate file, and it imports nothing from the course.
+A guest has no checks, and checks travel without the sandbox. So this module is self-contained: it
+is a part of the checks' runtime, each guest gets it as a separate file, and it imports nothing from
+the course.
 """
 
 import contextlib
@@ -15,9 +17,11 @@ import numpy as np
 
 @contextlib.contextmanager
 def same_draws() -> Iterator[None]:
-    """Let torch draw the same numbers in each call, and go on afterwards as if nothing had been drawn.
+    """Let torch draw the same numbers in each call, and go on afterwards as if nothing had been
+    drawn.
 
-    What depends on chance, such as a new layer's parameters or dropout, can then be compared with a listed answer.
+    What depends on chance, such as a new layer's parameters or dropout, can then be compared with a
+    listed answer.
     """
     generator = getattr(sys.modules.get("torch"), "default_generator", None)
     if generator is None:
@@ -37,13 +41,21 @@ def quiet() -> Iterator[None]:
 
     A warning is not a fault, but nbgrader treats any text on stderr as one: so it goes to stdout.
     """
-    with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.redirect_stderr(sys.stdout), same_draws():
+    with (
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+        contextlib.redirect_stderr(sys.stdout),
+        same_draws(),
+    ):
         warnings.simplefilter("ignore")
         yield
 
 
 def differentiated(
-    function: Callable[..., Any], arguments: Sequence[Any], upstream: Any = None, keywords: Mapping[str, Any] = {}
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    upstream: Any = None,
+    keywords: Mapping[str, Any] = {},
 ) -> tuple[Any, list[Any], dict[str, Any]]:
     """Call a function, or a module of torch, with autograd; return its result and the gradients.
 
@@ -61,8 +73,8 @@ def differentiated(
     Returns
     -------
     tuple
-        The result; a list with a gradient for each floating argument, None for the others; and a dict with the
-        gradient of each of a module's parameters, by name.
+        The result; a list with a gradient for each floating argument, None for the others; and a
+        dict with the gradient of each of a module's parameters, by name.
     """
     import torch
 
@@ -71,7 +83,8 @@ def differentiated(
 
     module = function if isinstance(function, torch.nn.Module) else None
     leaves = [
-        argument.detach().clone().requires_grad_() if floating(argument) else argument for argument in arguments
+        argument.detach().clone().requires_grad_() if floating(argument) else argument
+        for argument in arguments
     ]
     with torch.enable_grad():
         if module is not None:
@@ -84,7 +97,8 @@ def differentiated(
 
 
 def _send_back(result: Any, upstream: Any) -> None:
-    """Call `backward` on a result, with its gradient: for a product's sum, since torch loads sympy to be given one.
+    """Call `backward` on a result, with its gradient: for a product's sum, since torch loads sympy
+    to be given one.
 
     That takes a second, once.
     """
@@ -98,9 +112,11 @@ def _send_back(result: Any, upstream: Any) -> None:
 
 
 def unusual_kind(value: Any) -> str:
-    """Return what kind of values an array has that are no real numbers, such as "complex128", "object" or "str".
+    """Return what kind of values an array has that are no real numbers, such as "complex128",
+    "object" or "str".
 
-    Of a tensor, it may also be a kind of memory, such as "sparse_coo". "" for real numbers, and for what is no array.
+    Of a tensor, it may also be a kind of memory, such as "sparse_coo". "" for real numbers, and for
+    what is no array.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biuf":
@@ -117,7 +133,8 @@ def unusual_kind(value: Any) -> str:
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the first and the last byte (exclusive) that an array touches, relative to its first element.
+    """Return the first and the last byte (exclusive) that an array touches, relative to its first
+    element.
 
     `strides` and `itemsize` are in bytes.
     """

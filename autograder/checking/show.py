@@ -23,9 +23,12 @@ STATUS = {
 }
 SIDES = {"expected": "expected", "got": "got"}
 
-# Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file; translucent
-# backgrounds suit light and dark.
-BOX = "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em .9em;max-width:52em;line-height:1.45"
+# Inline, because feedback must look the same in JupyterLab, nbgrader's pages and a saved file;
+# translucent backgrounds suit light and dark.
+BOX = (
+    "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em "
+    ".9em;max-width:52em;line-height:1.45"
+)
 COLOUR = {
     Status.PASSED: "0,158,115",
     Status.FAILED: "213,94,0",
@@ -43,7 +46,10 @@ MARK = {
 
 
 def number(value: Any) -> str:
-    """Return a number as short text: 4 significant digits. What is not finite may come as text, as JSON has it."""
+    """Return a number as short text: 4 significant digits.
+
+    What is not finite may come as text, as JSON has it.
+    """
     return f"{float(value):.4g}"
 
 
@@ -68,9 +74,11 @@ def points(report: Report) -> str:
 
 
 def standing(report: Report) -> Status:
-    """Return the status of a `Report`: passed if all checks passed, blocked if none could begin, else failed.
+    """Return the status of a `Report`: passed if all checks passed, blocked if none could begin,
+    else failed.
 
-    It is unverified if all passed except those that could not be verified here. Advice makes no difference.
+    It is unverified if all passed except those that could not be verified here. Advice makes no
+    difference.
     """
     statuses = {result.status for result in report.results} - {Status.ADVICE}
     if statuses <= {Status.PASSED, Status.UNVERIFIED}:
@@ -84,12 +92,15 @@ def mends(report: Report) -> bool:
 
 
 def instead(report: Report) -> str | Message:
-    """Return the sentence that names the functions replaced by the course's own; "" if there are none."""
+    """Return the sentence that names the functions replaced by the course's own; "" if there are
+    none.
+    """
     if not report.instead:
         return ""
     names = joined("{left}, {right}", [f"`{name}`" for name in report.instead])
     return Message(
-        "Tested with the course's own {names}, because yours is missing or fails its own checks.", names=names
+        "Tested with the course's own {names}, because yours is missing or fails its own checks.",
+        names=names,
     )
 
 
@@ -104,7 +115,9 @@ def held(result: Result) -> str:
 
 
 def unwritten(report: Report) -> str | Message:
-    """Return why no check of a `Report` could begin, or an empty text: the first one waits for no other."""
+    """Return why no check of a `Report` could begin, or an empty text: the first one waits for
+    no other.
+    """
     first = next(iter(report.results), None)
     return first.message if first and first.status == Status.BLOCKED else ""
 
@@ -121,7 +134,9 @@ def report(report: Report, mime: str) -> None:
 
 
 def display(plain: str, drawn: str, more: dict[str, Any] | None = None) -> None:
-    """Show what is given as text and as HTML: drawn in IPython, printed elsewhere; `more` has other MIME types."""
+    """Show what is given as text and as HTML: drawn in IPython, printed elsewhere; `more` has
+    other MIME types.
+    """
     if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
         write(plain)
         return
@@ -155,7 +170,9 @@ def text(report: Report) -> str:
         if result.status == Status.ADVICE:
             status = str(Message("{label}:", label=status))
         title = (
-            str(Message("{title} ({note})", title=shown(result.title), note=note)) if note else shown(result.title)
+            str(Message("{title} ({note})", title=shown(result.title), note=note))
+            if note
+            else shown(result.title)
         )
         lines.append(f"  {status:7} {title}")
         if result.status.does_not_hold or result.status == Status.UNVERIFIED:
@@ -188,7 +205,9 @@ def _text_matrices(where: dict[str, Any]) -> list[str]:
     lines = []
     for name in SIDES:
         values = {"label": f"{_(SIDES[name])}{at}", "note": _("* = wrong")}
-        lines.append(str(Message("{label}:" if name == "expected" else "{label} ({note}):", **values)))
+        lines.append(
+            str(Message("{label}:" if name == "expected" else "{label} ({note}):", **values))
+        )
         for values, wrong in zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True):
             cells = [
                 number(value) + ("*" if bad and name == "got" else " ")
@@ -202,7 +221,8 @@ def as_html(report: Report) -> str:
     """Return a `Report` as an HTML fragment without scripts."""
     colon = lead(between("{label}:"))
     parts = [
-        f'<div style="{BOX}"><p style="margin:0 0 .4em"><strong><code>{html.escape(report.subject)}</code>{colon}'
+        f'<div style="{BOX}"><p style="margin:0 0 '
+        f'.4em"><strong><code>{html.escape(report.subject)}</code>{colon}'
         f"{html.escape(points(report))}</strong></p>"
     ]
     if unwritten(report):
@@ -213,8 +233,9 @@ def as_html(report: Report) -> str:
     for result in ordered(report):
         colour = COLOUR[result.status]
         parts.append(
-            f'<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid rgb({colour});'
-            f'background:rgba({colour},.08)">{MARK[result.status]} {_status(result)}{colon}{_inline(result.title)}'
+            '<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid '
+            f'rgb({colour});background:rgba({colour},.08)">{MARK[result.status]} '
+            f"{_status(result)}{colon}{_inline(result.title)}"
         )
         if result.status.does_not_hold:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}')
@@ -224,11 +245,17 @@ def as_html(report: Report) -> str:
                 parts.append(f'<p style="margin:.4em 0">{code(cause)}</p>')
             elif result.cause:
                 likely = html.escape(lead("Likely cause:"))
-                parts.append(f'<p style="margin:.4em 0"><strong>{likely}</strong>{code(finding(result))}</p>')
+                parts.append(
+                    f'<p style="margin:.4em 0"><strong>{likely}</strong>{code(finding(result))}</p>'
+                )
             if result.relation:
-                parts.append(f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>')
+                parts.append(
+                    f'<p style="margin:.4em 0"><strong>{_inline(result.relation)}</strong></p>'
+                )
             if result.where:
-                parts.append(f"<div>{code(element(result.where))}</div>{_html_matrices(result.where)}")
+                parts.append(
+                    f"<div>{code(element(result.where))}</div>{_html_matrices(result.where)}"
+                )
             parts.append("</div>")
         if result.status == Status.UNVERIFIED:
             parts.append(f'<div style="margin:.3em 0 .3em 1.4em">{_inline(result.message)}</div>')
@@ -237,13 +264,17 @@ def as_html(report: Report) -> str:
     if mends(report):
         last = [f"{html.escape(lead('Read:'))}{_inline(report.read)}"] if report.read else []
         if report.points:
-            last.append(f"{html.escape(lead('To repeat these inputs:'))}<code>{html.escape(report.again)}</code>")
+            last.append(
+                f"{html.escape(lead('To repeat these inputs:'))}<code>{html.escape(report.again)}</code>"  # noqa: E501
+            )
         parts.append(f'<p style="margin:.5em 0 0">{"<br>".join(last)}</p>')
     return "".join(parts) + "</div>"
 
 
 def _status(result: Result) -> str:
-    """Return a check's status as HTML, with its name where others wait for it, or the names of those it waits for."""
+    """Return a check's status as HTML, with its name where others wait for it, or the names of
+    those it waits for.
+    """
     status = html.escape(_(STATUS[result.status]).lower())
     if result.status == Status.BLOCKED:
         return f"{status} {code(waits(result))}"
@@ -282,7 +313,7 @@ def _html_matrices(where: dict[str, Any]) -> str:
         )
     lead = ""
     if where["lead"]:
-        lead = f"<div>{html.escape(str(Message('at leading index {index}', index=str(where['lead']))))}</div>"
+        lead = f"<div>{html.escape(str(Message('at leading index {index}', index=str(where['lead']))))}</div>"  # noqa: E501
     return f'<div style="overflow-x:auto">{lead}{"".join(tables)}</div>'
 
 

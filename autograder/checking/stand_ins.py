@@ -5,7 +5,8 @@ from typing import Any
 
 
 def noting(name: str, answer: Any, answered: set[str]) -> Any:
-    """Return what does as a function or a class does, and adds a name to a set when it is called or made.
+    """Return what does as a function or a class does, and adds a name to a set when it is called or
+    made.
 
     Parameters
     ----------
@@ -30,5 +31,9 @@ def _noting_class(name: str, answer: type, answered: set[str]) -> type:
         answer.__init__(self, *arguments, **keywords)  # type: ignore[misc]
 
     functools.update_wrapper(make, answer.__init__)  # type: ignore[misc]
-    same = {"__module__": answer.__module__, "__qualname__": answer.__qualname__, "__doc__": answer.__doc__}
+    same = {
+        "__module__": answer.__module__,
+        "__qualname__": answer.__qualname__,
+        "__doc__": answer.__doc__,
+    }
     return type(answer)(answer.__name__, (answer,), {**same, "__init__": make})

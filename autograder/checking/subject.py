@@ -23,17 +23,21 @@ KEEPS = (list, dict, set)
 GIVEN_AS_THEY_ARE = ("", "forward", "backward", "memory")
 """The kinds of `Call` that use the arguments of the function under test itself."""
 IDLE = 0.2
-"""How much a second counts in which nothing is computed: on a busy machine, functions wait for their turn."""
+"""How much a second counts in which nothing is computed: on a busy machine, functions wait for
+their turn.
+"""
 
 
 @dataclass
 class Call:
-    """One call of the function under test: what it returned or raised, and its arguments afterwards.
+    """One call of the function under test: what it returned or raised, and its arguments
+    afterwards.
 
-    `function` is what was called. Where that is not the function under test itself but something that it made, `what`
-    says how: "forward", "backward", or the name of what else was asked of a `Module`. `given` says in words for what,
-    where the arguments are those of a function of the check's own. `drawn` are the arguments as the check gave them:
-    the function gets copies, and cannot change these.
+    `function` is what was called. Where that is not the function under test itself but something
+    that it made, `what` says how: "forward", "backward", or the name of what else was asked of a
+    `Module`. `given` says in words for what, where the arguments are those of a function of the
+    check's own. `drawn` are the arguments as the check gave them: the function gets copies, and
+    cannot change these.
     """
 
     arguments: tuple[Any, ...]
@@ -69,7 +73,9 @@ class Subject:
         return self.call(arguments, must_raise=True).error
 
     def module(self, *arguments: Any) -> Module:
-        """Call the function, which makes a module of torch, and return that as a `Module`; or a class, likewise."""
+        """Call the function, which makes a module of torch, and return that as a `Module`; or a
+        class, likewise.
+        """
         name = f"{self.name}({shapes(arguments)})"
         module = self.result(self.call(arguments), self.name)
         expect_module(module, name)
@@ -83,7 +89,9 @@ class Subject:
         training: bool | None = None,
         ahead: Iterable[Sequence[Any]] = (),
     ) -> Module:
-        """Do as `module(*arguments).load(values, dtype, training)`; `ahead` is as in `Module.ahead`."""
+        """Do as `module(*arguments).load(values, dtype, training)`; `ahead` is as in
+        `Module.ahead`.
+        """
         self.foresee(
             Step("", arguments, "call", self.function, arguments),
             Step("load", (), "run", 0, (values, dtype, training), prepare),
@@ -91,18 +99,29 @@ class Subject:
         )
         return self.module(*arguments).load(values, dtype, training)
 
-    def ahead(self, cases: Iterable[Sequence[Any]], function: Callable[..., Any] | None = None) -> None:
-        """Say with which arguments the function, or `function` by `run_remote`, is called next; see `foresee`."""
+    def ahead(
+        self, cases: Iterable[Sequence[Any]], function: Callable[..., Any] | None = None
+    ) -> None:
+        """Say with which arguments the function, or `function` by `run_remote`, is called next;
+        see `foresee`.
+        """
         if function is None:
             self.foresee(*[Step("", own, "call", self.function, own) for own in cases])
         else:
-            self.foresee(*[Step(function.__name__, own, "run", self.function, own, function) for own in cases])
+            self.foresee(
+                *[
+                    Step(function.__name__, own, "run", self.function, own, function)
+                    for own in cases
+                ]
+            )
 
     def foresee(self, *steps: Step) -> None:
-        """Say which calls a check makes next, in this order: to a function that lives elsewhere they go at once.
+        """Say which calls a check makes next, in this order: to a function that lives elsewhere
+        they go at once.
 
-        It is a hint, and takes the waiting away. The same calls are made afterwards, with the very same arguments,
-        and come out as without it. Where another call is made instead, what was foreseen is forgotten.
+        It is a hint, and takes the waiting away. The same calls are made afterwards, with the very
+        same arguments, and come out as without it. Where another call is made instead, what was
+        foreseen is forgotten.
         """
         self._ahead.clear()
         if not lives_elsewhere(self.function):
@@ -112,7 +131,8 @@ class Subject:
             twins: dict[int, Any] = {}
             given = tuple(twin(own, twins, alone=True) for own in step.given)
             parts.append(step._replace(given=given))
-            calls.append(Call(given if step.arguments else ()))  # those of `load` are not remembered, as alone
+            # those of `load` are not remembered, as alone
+            calls.append(Call(given if step.arguments else ()))
         try:
             self._ahead.extend(zip(steps, calls, self.function._several(parts), strict=True))
         except Exception as error:  # of a guest that is gone, each call that follows says so
@@ -120,27 +140,49 @@ class Subject:
                 raise
 
     def given(self, module: Any, name: str) -> Module:
-        """Return a torch module of the check's own as a `Module`, to be an argument, and to be looked at later."""
+        """Return a torch module of the check's own as a `Module`, to be an argument, and to be
+        looked at later.
+        """
         return Module(self, kept(self.function, module), name)
 
-    def run_remote(self, function: Callable[..., Any], *arguments: Any, given: str | Message = "") -> Any:
-        """Run a function of the check's own where the function under test lives, with that and arguments.
+    def run_remote(
+        self, function: Callable[..., Any], *arguments: Any, given: str | Message = ""
+    ) -> Any:
+        """Run a function of the check's own where the function under test lives, with that and
+        arguments.
 
-        Return its result. It is one message; see `Module.run_remote`. `given` says in words for what.
+        Return its result. It is one message; see `Module.run_remote`. `given` says in words for
+        what.
         """
-        call = self.call(arguments, lambda *copies: run_remote(function, self.function, copies), function.__name__)
+        call = self.call(
+            arguments,
+            lambda *copies: run_remote(function, self.function, copies),
+            function.__name__,
+        )
         call.given = given
         return self.result(call, self.name)
 
-    def call(self, arguments: Sequence[Any], function: Any = None, what: str = "", must_raise: bool = False) -> Call:
-        """Make a `Call` and remember it: of the function itself, or of something that it made; see `Call`."""
+    def call(
+        self,
+        arguments: Sequence[Any],
+        function: Any = None,
+        what: str = "",
+        must_raise: bool = False,
+    ) -> Call:
+        """Make a `Call` and remember it: of the function itself, or of something that it made;
+        see `Call`.
+        """
         target = self.function if function is None else function
-        call = self._foreseen(target, arguments, what, must_raise) or called(target, arguments, must_raise)
+        call = self._foreseen(target, arguments, what, must_raise) or called(
+            target, arguments, must_raise
+        )
         call.what, call.drawn = what, tuple(arguments)
         self.calls.append(call)
         return call
 
-    def _foreseen(self, target: Any, arguments: Sequence[Any], what: str, must_raise: bool) -> Call | None:
+    def _foreseen(
+        self, target: Any, arguments: Sequence[Any], what: str, must_raise: bool
+    ) -> Call | None:
         """Return a `Call` that was foreseen, with its outcome; None if another one is made."""
         if not self._ahead:
             return None
@@ -158,14 +200,21 @@ class Subject:
         if call.error is None:
             return call.result
         if getattr(call.error, "ended", False):
-            message = Message("{function} did not finish: {error}", function=name, error=str(call.error))
+            message = Message(
+                "{function} did not finish: {error}", function=name, error=str(call.error)
+            )
             raise Failed(message, explained=True)
         if CUT_OFF in str(call.error):
-            text = "The result of {function} is cut off from autograd: look for {cuts} on the way to it."
+            text = (
+                "The result of {function} is cut off from autograd: look for {cuts} on the way "
+                "to it."
+            )
             raise Failed(Message(text, function=name, cuts=CUTS), explained=True)
         values = {"function": name, "kind": type(call.error).__name__, "error": said(call.error)}
         if call.given:
-            message = Message("{function} raised {kind} for {given}: {error}", **values, given=call.given)
+            message = Message(
+                "{function} raised {kind} for {given}: {error}", **values, given=call.given
+            )
         elif call.what not in GIVEN_AS_THEY_ARE:
             message = Message("{function} raised {kind}: {error}", **values)
         elif all(hasattr(argument, "shape") for argument in call.arguments):
@@ -176,10 +225,16 @@ class Subject:
             message = Message(template, **values, arguments=shapes(call.arguments, named=True))
         raise Failed(message, raised=True, explained=True)
 
-    def differentiated(self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = "") -> Any:
+    def differentiated(
+        self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = ""
+    ) -> Any:
         """Do as `backward`, of the function itself or of a module that it made."""
         target, name = self.function if function is None else function, name or self.name
-        call = self.call(arguments, lambda *arguments: backward(target, *arguments, upstream=upstream), "backward")
+        call = self.call(
+            arguments,
+            lambda *arguments: backward(target, *arguments, upstream=upstream),
+            "backward",
+        )
         return self.result(call, name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
@@ -188,7 +243,8 @@ class Subject:
 
 def called(function: Any, arguments: Sequence[Any], must_raise: bool = False) -> Call:
     """Call a function and return the `Call`, even if it raised an error."""
-    # The function gets twins: what it does to them in place must not change what a check compares with.
+    # The function gets twins: what it does to them in place must not change what a check compares
+    # with.
     twins: dict[int, Any] = {}
     alone = lives_elsewhere(function)
     copies = tuple([twin(argument, twins, alone) for argument in arguments])
@@ -218,7 +274,9 @@ def _answered(call: Call, answer: Callable[[], Any]) -> Call:
 
 
 def _remembered(value: Any) -> Any:
-    """Return a copy of a result: of a tensor without its graph, which cannot be copied; of a module itself."""
+    """Return a copy of a result: of a tensor without its graph, which cannot be copied; of a
+    module itself.
+    """
     if hasattr(type(value), "detach"):
         copied = value.detach().clone()
         return copied.requires_grad_() if value.requires_grad else copied
@@ -228,15 +286,17 @@ def _remembered(value: Any) -> Any:
         return {name: _remembered(item) for name, item in value.items()}
     try:
         return value if is_module(value) else copy.deepcopy(value)
-    except Exception:  # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
+    # of a `yield`, say: what cannot be copied is no number, and is remembered as it is
+    except Exception:
         return value
 
 
 def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
     """Return a copy of an argument that is like it in every way: strides, order, read-only or not.
 
-    `twins` remembers what was copied, so that one array given twice is one array still. With `alone`, the argument
-    goes to another process, which cannot change a module here: so modules are not copied.
+    `twins` remembers what was copied, so that one array given twice is one array still. With
+    `alone`, the argument goes to another process, which cannot change a module here: so modules are
+    not copied.
     """
     if id(value) in twins:
         return twins[id(value)]
@@ -265,16 +325,21 @@ def twin(value: Any, twins: dict[int, Any], alone: bool = False) -> Any:
 
 
 def _tensor(value: Any) -> Any:
-    """Return a tensor like `value`: as `copy.deepcopy` does, in a tenth of the time where nothing hangs on it."""
+    """Return a tensor like `value`: as `copy.deepcopy` does, in a tenth of the time where
+    nothing hangs on it.
+    """
     if not value.requires_grad:
         copied = value.clone()
-        if type(copied) is type(value) and copied.stride() == value.stride():  # no view with gaps or repeats
+        # no view with gaps or repeats
+        if type(copied) is type(value) and copied.stride() == value.stride():
             return copied
     return copy.deepcopy(value)
 
 
 def _generator(rng: np.random.Generator) -> np.random.Generator:
-    """Return a generator that draws and spawns what `rng` would: as `copy.deepcopy` does, in a fifth of the time."""
+    """Return a generator that draws and spawns what `rng` would: as `copy.deepcopy` does, in a
+    fifth of the time.
+    """
     bits = rng.bit_generator
     seeds = bits.seed_seq
     if type(seeds) is not np.random.SeedSequence:
@@ -316,7 +381,9 @@ class Stopwatch:
 
 
 class Attempt(NamedTuple):
-    """The run of a function in a check: its calls, the `Failed` or None, and the seconds by a `Stopwatch`."""
+    """The run of a function in a check: its calls, the `Failed` or None, and the seconds by a
+    `Stopwatch`.
+    """
 
     calls: list[Call]
     failure: Failed | None
@@ -343,8 +410,12 @@ class Check(Protocol):
 
 
 def attempt(check: Check, function: Any, seed: int) -> Attempt:
-    """Run one check on one function; what a listed class keeps for all of its objects is afterwards as before."""
-    listed = isinstance(function, type) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
+    """Run one check on one function; what a listed class keeps for all of its objects is
+    afterwards as before.
+    """
+    listed = isinstance(function, type) and (
+        hasattr(function, "wrong_for") or hasattr(function, "right_for")
+    )
     shared = vars(function).items() if listed else ()
     before = {name: copy.copy(value) for name, value in shared if isinstance(value, KEEPS)}
     made = run_check(check, Subject(check.subject, function), seed)

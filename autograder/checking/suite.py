@@ -45,10 +45,14 @@ class Place(Protocol):
         """Return why there is no object with a name; "" if that does not show."""
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
-        """Replace these names with the course's answers within the context; yield those that were called, so far."""
+        """Replace these names with the course's answers within the context; yield those that
+        were called, so far.
+        """
 
     def code_of(self, name: str) -> list[ast.AST] | None:
-        """Return what defines a name in the text of the cells that ran, and what it uses; None if that is unknown."""
+        """Return what defines a name in the text of the cells that ran, and what it uses; None
+        if that is unknown.
+        """
 
     def show(self, report: Report) -> None:
         """Show a `Report`."""
@@ -67,7 +71,9 @@ class Here:
         return vars(sys.modules["__main__"]).get(name)
 
     def why_undefined(self, name: str) -> Message | str:
-        """Return why the running notebook does not have a name; "" outside of IPython, or if it does not show."""
+        """Return why the running notebook does not have a name; "" outside of IPython, or if it
+        does not show.
+        """
         return why_undefined(name, _cells_here())
 
     @contextlib.contextmanager
@@ -91,7 +97,9 @@ class Here:
         """Return None: which cells a student ran, and in what order, is not known here."""
 
     def show(self, report: Report) -> None:
-        """Show a `Report` to the student who runs the check, in the language of the notebook; keep its points."""
+        """Show a `Report` to the student who runs the check, in the language of the notebook;
+        keep its points.
+        """
         folder = _folder_here()
         if folder and _shell():
             progress.note(folder, report)
@@ -120,9 +128,12 @@ def _are_hints_staged() -> bool:
 
 
 def _cells_here() -> list[Ran]:
-    """Return the cells that the running notebook has run; of the last one before this check also its error."""
+    """Return the cells that the running notebook has run; of the last one before this check also
+    its error.
+    """
     shell, cells = _shell(), []
-    with contextlib.suppress(Exception):  # whatever another version of IPython keeps, a check is shown
+    # whatever another version of IPython keeps, a check is shown
+    with contextlib.suppress(Exception):
         for number, source in enumerate(shell.history_manager.input_hist_raw):
             cells.append(Ran(f"[{number}]", source))
         last = shell.last_execution_result
@@ -133,23 +144,33 @@ def _cells_here() -> list[Ran]:
 
 
 def _language_here() -> str:
-    """Return the language in which the running notebook was released; "" where that cannot be found out."""
-    said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get("__vsc_ipynb_file__", "")
+    """Return the language in which the running notebook was released; "" where that cannot be
+    found out.
+    """
+    said = os.environ.get("JPY_SESSION_NAME") or vars(sys.modules["__main__"]).get(
+        "__vsc_ipynb_file__", ""
+    )
     with contextlib.suppress(Exception):  # whatever was made of the file, a check is shown
-        path = Path(said) if Path(said).is_file() else Path(Path(said).name)  # Jupyter runs where the notebook lies
+        # Jupyter runs where the notebook lies
+        path = Path(said) if Path(said).is_file() else Path(Path(said).name)
         return words.language_of(json.loads(path.read_text(encoding="utf-8")))
     return ""
 
 
 class Points(float):
-    """The value of a check cell's last line. nbgrader reads the number; notebooks show an empty text instead."""
+    """The value of a check cell's last line. nbgrader reads the number; notebooks show an empty
+    text instead.
+    """
 
     def _repr_html_(self) -> str:
         return ""
 
 
 MOST_ERROR = 200
-OWN_FAILS = "With the versions that are installed here, the course's own answer fails this check as well: {said}"
+OWN_FAILS = (
+    "With the versions that are installed here, the course's own answer fails this check "
+    "as well: {said}"
+)
 
 _HERE: Place = Here()
 _place = ContextVar("place", default=_HERE)
@@ -176,15 +197,17 @@ class Suite:
     Parameters
     ----------
     module : str
-        `__name__` of the exercise's checks module. A module `misconceptions` beside it is read when a check fails.
+        `__name__` of the exercise's checks module. A module `misconceptions` beside it is read when
+        a check fails.
     read : dict
         For each function under test, where in the book to read.
     plain : dict, optional
-        For functions whose right answers are slow, such as kernels without a GPU: a function that returns the same
-        for the same arguments quickly. It is used to find the relation between a wrong result and a right one.
+        For functions whose right answers are slow, such as kernels without a GPU: a function that
+        returns the same for the same arguments quickly. It is used to find the relation between a
+        wrong result and a right one.
     answers : dict, optional
-        What replaces a failing function when a later function that calls it is checked. Default: the right answer
-        of `misconceptions`.
+        What replaces a failing function when a later function that calls it is checked. Default:
+        the right answer of `misconceptions`.
     """
 
     def __init__(
@@ -197,10 +220,13 @@ class Suite:
         self.module, self.read, self.plain = module, read, plain or {}
         self.own_answers = answers or {}
         self.checks: list[Check] = []
-        self.instead: frozenset[str] = frozenset()  # functions in whose place the course's answers stand now
-        self.answers: list[ModuleType] = []  # modules of listed answers; without any, `misconceptions` is imported
+        # functions in whose place the course's answers stand now
+        self.instead: frozenset[str] = frozenset()
+        # modules of listed answers; without any, `misconceptions` is imported
+        self.answers: list[ModuleType] = []
         self._seeds: dict[str, int] = {}  # of the last run of each function
-        self._hinted: dict[str, tuple[str, int]] = {}  # for each function: the failed check, and how many hints
+        # for each function: the failed check, and how many hints
+        self._hinted: dict[str, tuple[str, int]] = {}
 
     def check(
         self,
@@ -209,48 +235,63 @@ class Suite:
         on: str = "",
         measured: bool = False,
     ) -> Callable[[Any], Any]:
-        """Declare a check: its first parameter names the function under test, its docstring is its title.
+        """Declare a check: its first parameter names the function under test, its docstring is its
+        title.
 
-        `weight` is relative to the function's other checks; with 0, the check is advice: its findings are shown and
-        cost nothing. `needs` are the checks that must pass before this one is useful, the functions themselves or
-        their names; until they pass, this one is blocked. `on` is what it needs from the machine, one of
-        `machine.LACKS`, such as "gpu". If that is absent, or the course's own code fails with it, neither this check
-        nor those that need it are run, and their points are pending until a machine has it. `measured` says that the
-        check takes the word of the process in which the function runs, such as for how much memory it held: a
-        result can be compared with the right one, a measurement cannot.
+        `weight` is relative to the function's other checks; with 0, the check is advice: its
+        findings are shown and cost nothing. `needs` are the checks that must pass before this one
+        is useful, the functions themselves or their names; until they pass, this one is blocked.
+        `on` is what it needs from the machine, one of `machine.LACKS`, such as "gpu". If that is
+        absent, or the course's own code fails with it, neither this check nor those that need it
+        are run, and their points are pending until a machine has it. `measured` says that the check
+        takes the word of the process in which the function runs, such as for how much memory it
+        held: a result can be compared with the right one, a measurement cannot.
 
         Raises
         ------
         ValueError
-            If the check has no docstring or a taken name, needs an unknown check or mere advice, has an unknown `on`,
-            or its weight is negative or not finite.
+            If the check has no docstring or a taken name, needs an unknown check or mere advice,
+            has an unknown `on`, or its weight is negative or not finite.
         """
 
         def declare(function: Any) -> Any:
-            name, title = function.__name__, (inspect.getdoc(function) or "").strip()
+            name, title = function.__name__, " ".join((function.__doc__ or "").split())
             subject = next(iter(inspect.signature(function).parameters))
             if not title:
-                raise ValueError(f"the check {name} has no docstring: write the sentence that students read there")
+                raise ValueError(
+                    f"the check {name} has no docstring: write the sentence that "
+                    "students read there"
+                )
             if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"the check {name} has weight {weight}: give a positive number, or 0 for advice")
+                raise ValueError(
+                    f"the check {name} has weight {weight}: give a positive number, or 0 for advice"
+                )
             weights = {check.__name__: check.weight for check in self.of(subject)}
             earlier = list(weights)
             if name in earlier:
-                raise ValueError(f"{subject} has two checks called {name}: give the second another name")
+                raise ValueError(
+                    f"{subject} has two checks called {name}: give the second another name"
+                )
             several = [needs] if isinstance(needs, str) or callable(needs) else needs
             needed = tuple(getattr(need, "__name__", need) for need in several)
             for need in needed:
                 if need not in earlier:
                     known = ", ".join(earlier) or "none"
                     raise ValueError(
-                        f"the check {name} needs {need!r}, but no check of {subject} declared before it has "
-                        f"that name; those are: {known}"
+                        f"the check {name} needs {need!r}, but no check of {subject} declared "
+                        f"before it has that name; those are: {known}"
                     )
                 if not weights[need]:
                     raise ValueError(
-                        f"the check {name} needs {need!r}, which is advice: points must not depend on it"
+                        f"the check {name} needs {need!r}, which is advice: points must not "
+                        "depend on it"
                     )
-            function.weight, function.needs, function.subject, function.title = weight, needed, subject, title
+            function.weight, function.needs, function.subject, function.title = (
+                weight,
+                needed,
+                subject,
+                title,
+            )
             function.on = machine.known(on, f"the check {name}")
             function.measured = measured
             self.checks.append(function)
@@ -261,9 +302,11 @@ class Suite:
     def check_each(
         self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
     ) -> Callable[[Any], Any]:
-        """Declare a check of each of these functions: `values` of the function NAME is the check `NAME_values`.
+        """Declare a check of each of these functions: `values` of the function NAME is the check
+        `NAME_values`.
 
-        `needs` are names of checks that were declared in the same way before, without the function's.
+        `needs` are names of checks that were declared in the same way before, without the
+        function's.
         """
 
         def declare(body: Any) -> Any:
@@ -280,7 +323,8 @@ class Suite:
 
     @staticmethod
     def code_of(subject: str) -> list[ast.AST] | None:
-        """Return the code that defines a function under test, and what it uses, as a notebook's cells have it.
+        """Return the code that defines a function under test, and what it uses, as a notebook's
+        cells have it.
 
         It is None where that cannot be known, as in a student's own notebook.
         """
@@ -295,7 +339,9 @@ class Suite:
         found = [answer for module in modules for answer in answers_in(module, kind, subject)]
         return [answer for answer in found if not machine.lacks(getattr(answer, "on", ""))]
 
-    def run(self, subject: str, points: float, seed: int | None = None, as_json: bool = False) -> Points:
+    def run(
+        self, subject: str, points: float, seed: int | None = None, as_json: bool = False
+    ) -> Points:
         """Check the function named `subject` of the running notebook or script; show the feedback.
 
         Parameters
@@ -303,7 +349,8 @@ class Suite:
         subject : str
             The name of the function under test.
         points : float
-            The points of the cell. With 0, feedback says whether all checks pass, and mentions no points.
+            The points of the cell. With 0, feedback says whether all checks pass, and mentions no
+            points.
         seed : int, optional
             Repeats an earlier run's inputs. Without it, new inputs are drawn.
         as_json : bool, optional
@@ -312,21 +359,26 @@ class Suite:
         Returns
         -------
         Points
-            The points earned, from 0 to `points`: a number, which notebooks do not show beside the report.
+            The points earned, from 0 to `points`: a number, which notebooks do not show beside the
+            report.
         """
         place = _place.get()
         shapes_of: dict[str, str | Message] = {}
 
         def attempted(check: Check, function: Any, seed: int) -> Attempt:
             made = attempt(check, function, seed)
-            shapes_of[check.__name__] = shapes(made.calls[-1].arguments) if as_json and made.calls else ""
+            shapes_of[check.__name__] = (
+                shapes(made.calls[-1].arguments) if as_json and made.calls else ""
+            )
             return made
 
         seed = self._seeds[subject] = place.seed if seed is None else seed
         report = self._examined(subject, points, seed, place, attempted)
         if as_json:
             with words.use(_language_here()):
-                guidance.show_json(guidance.without_hints(report) if _are_hints_staged() else report, shapes_of)
+                guidance.show_json(
+                    guidance.without_hints(report) if _are_hints_staged() else report, shapes_of
+                )
         else:
             place.show(report)
         return Points(report.score)
@@ -339,7 +391,9 @@ class Suite:
         place: Place,
         attempt: Callable[[Check, Any, int], Attempt] = attempt,
     ) -> Report:
-        """Return the report on a function of a notebook, without what earlier functions that it calls do wrong."""
+        """Return the report on a function of a notebook, without what earlier functions that it
+        calls do wrong.
+        """
         function = place.lookup(subject)
         report = self.examine(subject, function, points, seed, attempt=attempt)
         if any(result.status.costs_points for result in report.results):
@@ -349,8 +403,8 @@ class Suite:
     def hint(self, subject: str) -> None:
         """Show a hint on what a function's first failed check found, and with each call one more.
 
-        The first says where to read, the next how the result differs from a right one, the last the likely cause, if
-        there is one. The inputs are those of the last `run`.
+        The first says where to read, the next how the result differs from a right one, the last the
+        likely cause, if there is one. The inputs are those of the last `run`.
 
         Parameters
         ----------
@@ -363,20 +417,25 @@ class Suite:
             place = _place.get()
             seed = self._seeds.setdefault(subject, place.seed)
             report = self._examined(subject, 0.0, seed, place)
-            failed = next((result.name for result in report.results if result.status.costs_points), "")
+            failed = next(
+                (result.name for result in report.results if result.status.costs_points), ""
+            )
             before, count = self._hinted.get(subject, ("", 0))
             self._hinted[subject] = failed, count + 1 if failed == before else 1
             guidance.show_hints(report, self._hinted[subject][1])
 
     def status(self) -> None:
-        """Show all exercises in this folder: their points as the checks last found them, and what is next."""
+        """Show all exercises in this folder: their points as the checks last found them, and
+        what is next.
+        """
         folder = _folder_here()
         with words.use(_language_here()):
             found = list(progress.standings(folder)) if folder else []
             guidance.show_status(found, folder.name if folder else "", self.read)
 
     def reset(self, subject: str) -> None:
-        """Put the given text of a function into a new cell below this one; what is there stays as it is.
+        """Put the given text of a function into a new cell below this one; what is there stays as
+        it is.
 
         Parameters
         ----------
@@ -387,7 +446,9 @@ class Suite:
         with words.use(_language_here()):
             if self._is_unknown(subject):
                 return
-            given = progress.in_language(progress.released(folder).get("given", {})) if folder else {}
+            given = (
+                progress.in_language(progress.released(folder).get("given", {})) if folder else {}
+            )
             text = given.get(subject, "") if given else ""
             guidance.show_given(subject, text, has_cells=shell is not None)
             if shell is not None and text:
@@ -400,15 +461,20 @@ class Suite:
             return False
         close = difflib.get_close_matches(str(subject), known, n=1)
         names = joined("{left}, {right}", [f"`{name}`" for name in (close or known)])
-        guidance.write(Message("There is no function `{name}` here. There is: {names}.", name=subject, names=names))
+        guidance.write(
+            Message(
+                "There is no function `{name}` here. There is: {names}.", name=subject, names=names
+            )
+        )
         return True
 
     def _on_its_own(self, report: Report, function: Any, place: Place) -> Report:
         """Return the report on a function without what earlier functions that it calls do wrong.
 
-        The earlier functions that its code names are examined in order, each with the course's answers in place of
-        those before it that failed. Then the function itself is examined, with the course's answer in place of each
-        that failed. This second report counts if the function did call one of these answers, and lost nothing by it.
+        The earlier functions that its code names are examined in order, each with the course's
+        answers in place of those before it that failed. Then the function itself is examined, with
+        the course's answer in place of each that failed. This second report counts if the function
+        did call one of these answers, and lost nothing by it.
         """
         try:
             failing = self._failing_helpers(report, function, place)
@@ -425,11 +491,13 @@ class Suite:
         return again if again.instead and gained else report
 
     def _failing_helpers(self, report: Report, function: Any, place: Place) -> list[str]:
-        """Return the earlier functions that a function's code names, that fail, and that the course can replace.
+        """Return the earlier functions that a function's code names, that fail, and that the course
+        can replace.
 
-        The code is in a student's process, so this only saves examining the others: `place` sees what is called. A
-        function that the course has no answer for, such as a pencil question, is judged as it is, and so is a class
-        that inherits from one that fails: its own code cannot be told from what it inherits.
+        The code is in a student's process, so this only saves examining the others: `place` sees
+        what is called. A function that the course has no answer for, such as a pencil question, is
+        judged as it is, and so is a class that inherits from one that fails: its own code cannot be
+        told from what it inherits.
         """
         subjects = list(dict.fromkeys(check.subject for check in self.checks))
         earlier = subjects[: subjects.index(report.subject)]
@@ -444,7 +512,8 @@ class Suite:
 
     @contextlib.contextmanager
     def with_answers(self, names: Sequence[str], place: Place) -> Iterator[set[str]]:
-        """Replace these names of a notebook with the course's answers; checks see them in `instead`.
+        """Replace these names of a notebook with the course's answers; checks see them in
+        `instead`.
 
         The context's value is the set of those that were called so far.
         """
@@ -462,7 +531,8 @@ class Suite:
         """Return the course's answer for a function; None where it has none at hand."""
         return self.own_answers.get(name) or own_answer(self.listed("right_for", name))
 
-    @np.errstate(all="ignore")  # numbers that memory happened to hold are compared, converted and shown like others
+    # numbers that memory happened to hold are compared, converted and shown like others
+    @np.errstate(all="ignore")
     def examine(
         self,
         subject: str,
@@ -499,20 +569,31 @@ class Suite:
             self._run(check, function, seed, attempt, found)
         if diagnosis and any(made.failure for made in found.attempts.values()):
             finder = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis()
-            # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and may be at fault.
+            # A hint that cannot be had costs nobody a point: the list of wrong answers is ours, and
+            # may be at fault.
             with contextlib.suppress(Exception):
                 wrong, right = (self.listed(kind, subject) for kind in ("wrong_for", "right_for"))
                 plain = self.plain.get(subject)
-                for name, finding in finder.findings(checks, function, found.attempts, wrong, right, seed, plain):
+                for name, finding in finder.findings(
+                    checks, function, found.attempts, wrong, right, seed, plain
+                ):
                     result = found.results[name]
                     result.enter(finding)
         results = list(found.results.values())
         total = sum(check.weight for check in checks) or 1
         earned = sum(result.weight for result in results if result.status == Status.PASSED)
         unverified = sum(result.weight for result in results if result.status == Status.UNVERIFIED)
-        score, most = (round(float(points) * weight / total, 2) for weight in (earned, earned + unverified))
+        score, most = (
+            round(float(points) * weight / total, 2) for weight in (earned, earned + unverified)
+        )
         return Report(
-            subject, float(points), score, seed, self.read.get(subject, ""), results, round(most - score, 2)
+            subject,
+            float(points),
+            score,
+            seed,
+            self.read.get(subject, ""),
+            results,
+            round(most - score, 2),
         )
 
     def _run(
@@ -525,7 +606,9 @@ class Suite:
     ) -> None:
         """Run a check, unless it waits for another one or for another machine; enter its result."""
         name = check.__name__
-        result = found.results[name] = Result(name, check.title, check.weight, measured=check.measured)
+        result = found.results[name] = Result(
+            name, check.title, check.weight, measured=check.measured
+        )
         if found.blocks(check, result):
             return
         lacks = found.lacks(check)
@@ -533,7 +616,8 @@ class Suite:
             made = attempt(check, function, seed)
             if made.failure is not None and made.calls and _is_unwritten(made.calls):
                 message = (
-                    "{function}, or a function that it calls, is not written yet: it raises NotImplementedError."
+                    "{function}, or a function that it calls, is not written yet: it raises "
+                    "NotImplementedError."
                 )
                 found.unwritten = Message(message, function=check.subject)
                 result.status, result.message = Status.BLOCKED, found.unwritten
@@ -552,16 +636,21 @@ class Suite:
             result.where = first_wrong(made.failure)
             result.raised, result.explained = made.failure.raised, made.failure.explained
 
-    def _own_answer_fails(self, check: Check, function: Any, made: Attempt, seed: int) -> Message | str:
+    def _own_answer_fails(
+        self, check: Check, function: Any, made: Attempt, seed: int
+    ) -> Message | str:
         """Return a sentence if the course's own answer also fails a check that ended in an error.
 
         Then no one loses a point: the cause is another version of a library.
         """
         ended = any(getattr(call.error, "ended", False) for call in made.calls[-1:])
-        listed = not lives_elsewhere(function) and (hasattr(function, "wrong_for") or hasattr(function, "right_for"))
+        listed = not lives_elsewhere(function) and (
+            hasattr(function, "wrong_for") or hasattr(function, "right_for")
+        )
         if made.failure is None or not made.failure.raised or not check.weight or ended or listed:
             return ""
-        if check.subject in self.plain:  # slow ones, such as kernels: what they need is tried beforehand
+        # slow ones, such as kernels: what they need is tried beforehand
+        if check.subject in self.plain:
             return ""
         with contextlib.suppress(Exception):  # what cannot be loaded says nothing about an answer
             own = own_answer(self.listed("right_for", check.subject))
@@ -575,9 +664,9 @@ class Suite:
 class _Found:
     """The results of a function's checks so far, by the name of the check.
 
-    `unwritten` says why there is nothing to check, if that is so. `lacking` has, for each check that does not hold,
-    the failed ones that keep it from that; `absent`, for each that cannot be verified here, what it needs of the
-    machine, and why that is not to be had.
+    `unwritten` says why there is nothing to check, if that is so. `lacking` has, for each check
+    that does not hold, the failed ones that keep it from that; `absent`, for each that cannot be
+    verified here, what it needs of the machine, and why that is not to be had.
     """
 
     unwritten: str | Message
@@ -587,8 +676,12 @@ class _Found:
     absent: dict[str, tuple[str, str | Message]] = field(default_factory=dict)
 
     def blocks(self, check: Check, result: Result) -> bool:
-        """Tell whether a check must wait, and enter the reason: what failed, and not what waits for that itself."""
-        waits_for = list(dict.fromkeys(failed for need in check.needs for failed in self.lacking.get(need, ())))
+        """Tell whether a check must wait, and enter the reason: what failed, and not what waits
+        for that itself.
+        """
+        waits_for = list(
+            dict.fromkeys(failed for need in check.needs for failed in self.lacking.get(need, ()))
+        )
         if not (self.unwritten or waits_for):
             return False
         self.lacking[check.__name__] = waits_for
@@ -598,7 +691,9 @@ class _Found:
         return True
 
     def lacks(self, check: Check) -> tuple[str, str | Message] | None:
-        """Return what a check needs and this machine lacks, with the reason; None if it can be run."""
+        """Return what a check needs and this machine lacks, with the reason; None if it can be
+        run.
+        """
         if reason := machine.lacks(check.on):
             return check.on, reason
         for need in check.needs:
@@ -609,7 +704,9 @@ class _Found:
 
 
 def _check_of(subject: str, body: Any) -> Any:
-    """Return a function of `subject` and `draw` that does what the body does, as a check of that function."""
+    """Return a function of `subject` and `draw` that does what the body does, as a check of that
+    function.
+    """
 
     def own(function: Any, draw: Any) -> None:
         body(function, draw)
@@ -624,15 +721,25 @@ def _check_of(subject: str, body: Any) -> Any:
 def _unwritten(subject: str, function: Any) -> str | Message:
     """Return why there is nothing to check, or an empty string."""
     if function is None:
-        message = "{function} is not defined. Run the cell that defines it, and see whether it raises an error."
+        message = (
+            "{function} is not defined. Run the cell that defines it, and see whether it "
+            "raises an error."
+        )
         return _place.get().why_undefined(subject) or Message(message, function=subject)
     if not callable(function):
         return Message(
-            "Expected {function} to be a function, got {found}.", function=subject, found=describe(function)
+            "Expected {function} to be a function, got {found}.",
+            function=subject,
+            found=describe(function),
         )
     return ""
 
 
 def _is_unwritten(calls: list[Call]) -> bool:
-    """Tell whether the first call says that the function is still to be written, or a call of what it made."""
-    return any(isinstance(call.error, NotImplementedError) for call in (calls[0], *[c for c in calls if c.what]))
+    """Tell whether the first call says that the function is still to be written, or a call of
+    what it made.
+    """
+    return any(
+        isinstance(call.error, NotImplementedError)
+        for call in (calls[0], *[c for c in calls if c.what])
+    )

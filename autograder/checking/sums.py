@@ -12,9 +12,11 @@ COUNTS = 0.005
 
 
 def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[str, float] | None:
-    """Return how often each of these terms, arrays of its shape, counts in an array, such as 1 or -0.5.
+    """Return how often each of these terms, arrays of its shape, counts in an array, such as 1 or
+    -0.5.
 
-    None if it is not a sum of them, up to `rtol` of its largest number, or if the terms are not independent.
+    None if it is not a sum of them, up to `rtol` of its largest number, or if the terms are not
+    independent.
     """
     numbers = np.asarray(array, dtype=float)
     columns = [np.asarray(term, dtype=float) for term in terms.values()]
@@ -32,7 +34,8 @@ def counts_in(array: Any, terms: Mapping[str, Any], rtol: float = RTOL) -> dict[
 def as_sum(counts: Mapping[str, float]) -> str:
     """Return a sum as text, what is added first, such as "0.25 A - B"."""
     parts = [
-        f"{'-' if count < 0 else '+'} {'' if abs(abs(count) - 1) < COUNTS else f'{abs(count):.3g} '}{term}"
+        f"{'-' if count < 0 else '+'} "
+        f"{'' if abs(abs(count) - 1) < COUNTS else f'{abs(count):.3g} '}{term}"
         for term, count in sorted(counts.items(), key=lambda own: own[1] < 0)
         if count
     ]

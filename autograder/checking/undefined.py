@@ -10,17 +10,23 @@ MOST_CODE = 1_000_000
 """Characters of a cell that are looked through; no one writes more by hand."""
 MAGIC = re.compile(r"\s*%%(\w{1,40})")
 DEFINES = {"time", "capture", "prun"}
-"""The cell magics that run a cell in the notebook's own names; all others keep no function of it."""
+"""The cell magics that run a cell in the notebook's own names; all others keep no function of
+it.
+"""
 IN_MAGIC = (
-    "{function} is not defined: the cell {cell} begins with `%%{magic}`, which keeps no function that the cell "
-    "defines. Delete that line."
+    "{function} is not defined: the cell {cell} begins with `%%{magic}`, which keeps no function "
+    "that the cell defines. Delete that line."
 )
-RAISED = "{function} is not defined. The cell {cell}, which should define it, raised {kind}: {error}"
+RAISED = (
+    "{function} is not defined. The cell {cell}, which should define it, raised {kind}: {error}"
+)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A cell that was run: its name for people, its text and, if it ended in an error, the error's kind and text."""
+    """A cell that was run: its name for people, its text and, if it ended in an error, the
+    error's kind and text.
+    """
 
     name: str
     source: str
@@ -29,10 +35,18 @@ class Ran:
 
 
 def why_undefined(function: str, cells: Sequence[Ran]) -> Message | str:
-    """Return why a function is not defined: by the last cell that was meant to define it; "" if it does not show."""
+    """Return why a function is not defined: by the last cell that was meant to define it; "" if
+    it does not show.
+    """
     name = re.escape(function)
-    definition = re.compile(rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ \t]*=[^=]", re.M)
-    short = (cell for cell in reversed(cells) if function in cell.source and len(cell.source) <= MOST_CODE)
+    definition = re.compile(
+        rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^[ \t]*{name}[ " r"\t]*=[^=]", re.M
+    )
+    short = (
+        cell
+        for cell in reversed(cells)
+        if function in cell.source and len(cell.source) <= MOST_CODE
+    )
     cell = next((cell for cell in short if definition.search(cell.source)), None)
     if cell is None:
         return ""

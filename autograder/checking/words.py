@@ -1,4 +1,5 @@
-"""Messages of feedback: templates with values, translated into the reader's language only when they are shown.
+"""Messages of feedback: templates with values, translated into the reader's language only when they
+are shown.
 
 A template is English and at the same time gettext's msgid. A value may be a message itself:
 
@@ -6,7 +7,8 @@ A template is English and at the same time gettext's msgid. A value may be a mes
     in English: "the result is `x`."        in Chinese: "结果是 `x`。"
 
 `release` puts a catalogue for each language into an
-exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is none, it is English.
+exercise's archive, beside this file: `locale/LANGUAGE/LC_MESSAGES/checking.mo`. Where there is
+none, it is English.
 """
 
 import contextlib
@@ -32,7 +34,8 @@ ENGLISH = "en"
 """The language of the templates."""
 FULL_STOPS = ".。"
 
-# Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to be.
+# Between Chinese and Latin letters, digits or code stands a space, whatever a value turns out to
+# be.
 _BESIDE = re.compile(r"(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9`])|(?<=[A-Za-z0-9`])(?=[\u4e00-\u9fff])")
 # A full-width sign has its own space, whatever follows it.
 _AFTER = re.compile(r"(?<=[，。；：？！）]) +(?=\S)")
@@ -68,7 +71,9 @@ def _of_environment() -> str:
 
 
 def wanted_of(languages: list[str]) -> str:
-    """Return which of these languages the environment asks for; "" if it is none of them, or English."""
+    """Return which of these languages the environment asks for; "" if it is none of them, or
+    English.
+    """
     return _first(_of_environment().split(":"), languages)
 
 
@@ -90,7 +95,9 @@ def _first(wanted: list[str], there: list[str]) -> str:
 
 
 def _meant(language: str, there: list[str]) -> str:
-    """Return which of the languages that are there is meant: by "de_AT.UTF-8" also de, by "zh" also zh_CN; or ""."""
+    """Return which of the languages that are there is meant: by "de_AT.UTF-8" also de, by "zh"
+    also zh_CN; or "".
+    """
     whole = re.split(r"[.@]", language)[0].replace("-", "_")
     near = [own for own in there if own in (whole, whole.partition("_")[0])] if whole else []
     near += [own for own in there if whole and own.startswith(f"{whole}_")]
@@ -98,12 +105,16 @@ def _meant(language: str, there: list[str]) -> str:
 
 
 def language() -> str:
-    """Return the language in which feedback is shown here, such as "de"; "en" where there is no catalogue for it."""
+    """Return the language in which feedback is shown here, such as "de"; "en" where there is no
+    catalogue for it.
+    """
     return _catalogue().info().get("language", ENGLISH).replace("_", "-")
 
 
 def is_chinese() -> bool:
-    """Tell whether feedback is shown in Chinese, whose signs are full-width and whose sentences have no spaces."""
+    """Tell whether feedback is shown in Chinese, whose signs are full-width and whose sentences
+    have no spaces.
+    """
     return language().startswith("zh")
 
 
@@ -113,7 +124,9 @@ def gap() -> str:
 
 
 def language_of(notebook: Any) -> str:
-    """Return the language that a notebook says it was released in, even if that is malformed; "" if it says none."""
+    """Return the language that a notebook says it was released in, even if that is malformed; ""
+    if it says none.
+    """
     found = notebook.get("metadata")
     for name in KEY:
         found = found.get(name) if isinstance(found, dict) else None
@@ -146,7 +159,9 @@ class Message:
 
     @classmethod
     def kept(cls, text: str, plural: str = "", /, **values: Any) -> "Message":
-        """Return a message from a record, even if values are missing: its braces stay as they are."""
+        """Return a message from a record, even if values are missing: its braces stay as they
+        are.
+        """
         found = cls("", "", **values)
         found.text, found.plural = text, plural
         return found
@@ -158,7 +173,8 @@ class Message:
             template = translated(self.text)
         if not self.values:
             return template
-        # No str.format: what a translator misspells stays as it stands, and no template reaches into a value.
+        # No str.format: what a translator misspells stays as it stands, and no template reaches
+        # into a value.
         whole = _PLACE.sub(lambda place: _shown(self.values.get(place[1], place[0])), template)
         return _AFTER.sub("", _BESIDE.sub(" ", whole)) if is_chinese() else whole
 
@@ -175,7 +191,11 @@ class Message:
     def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON has it; `from_dict` makes it a message again."""
         plural = {"plural": self.plural} if self.plural else {}
-        return {"text": self.text, **plural, "values": {name: _as_json(value) for name, value in self.values.items()}}
+        return {
+            "text": self.text,
+            **plural,
+            "values": {name: _as_json(value) for name, value in self.values.items()},
+        }
 
 
 @functools.lru_cache(1000)
@@ -185,12 +205,16 @@ def names_in(template: str) -> tuple[str, ...]:
 
 
 def counted(one: str, many: str, count: int, **values: Any) -> Message:
-    """Return the `Message` for a count: the template `one` if it is one, `many` otherwise, as the language has it."""
+    """Return the `Message` for a count: the template `one` if it is one, `many` otherwise, as
+    the language has it.
+    """
     return Message(one, many, count=count, **values)
 
 
 def joined(template: str, items: Sequence[str | Message]) -> str | Message:
-    """Return one `Message` (or str) for several, two at a time; `template` has a {left} and a {right}."""
+    """Return one `Message` (or str) for several, two at a time; `template` has a {left} and a
+    {right}.
+    """
     return functools.reduce(lambda left, right: Message(template, left=left, right=right), items)
 
 
@@ -200,7 +224,9 @@ def translated(text: str) -> str:
 
 
 def lead(label: str | Message) -> str:
-    """Return a label that ends in a colon, with the space that follows it in the reader's language, if any."""
+    """Return a label that ends in a colon, with the space that follows it in the reader's
+    language, if any.
+    """
     said = shown(label)
     return said if said.endswith("：") else f"{said} "
 
@@ -211,17 +237,25 @@ def between(template: str) -> str:
 
 
 def enumerated(items: Iterable[Any]) -> str:
-    """Return several messages as one text, with semicolons between them and without their full stops."""
-    return str(joined("{left}; {right}", [shown(item).rstrip(FULL_STOPS) for item in items] or [""]))
+    """Return several messages as one text, with semicolons between them and without their full
+    stops.
+    """
+    return str(
+        joined("{left}; {right}", [shown(item).rstrip(FULL_STOPS) for item in items] or [""])
+    )
 
 
 def shown(message: Any) -> str:
-    """Return the text of a `Message`, of what its `to_dict` returned, or of a plain template, for the reader."""
+    """Return the text of a `Message`, of what its `to_dict` returned, or of a plain template,
+    for the reader.
+    """
     return translated(message) if isinstance(message, str) else str(from_dict(message))
 
 
 def to_dict(message: Any) -> Any:
-    """Return a message as JSON has it: text where there are no values, template and values where there are."""
+    """Return a message as JSON has it: text where there are no values, template and values where
+    there are.
+    """
     if isinstance(message, Message):
         return message.to_dict() if message.values else message.text
     return message
@@ -236,7 +270,8 @@ def from_dict(message: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    # Unlike a message of its own, a value keeps the form of a message even without values: text is not translated.
+    # Unlike a message of its own, a value keeps the form of a message even without values: text is
+    # not translated.
     if isinstance(value, Message):
         return value.to_dict()
     return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value

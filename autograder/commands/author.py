@@ -26,19 +26,24 @@ from autograder.course.config import ROOT, Course, Exercise, UserError
 def release(
     exercises: Names = None,
     anew: Annotated[
-        bool, typer.Option("--verify", help="Also verify exercises that verified.json records as verified.")
+        bool,
+        typer.Option(
+            "--verify", help="Also verify exercises that verified.json records as verified."
+        ),
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Verify exercises and build the students' versions: solutions/ -> exercises/, through nbgrader.
+    """Verify exercises and build the students' versions: solutions/ -> exercises/, through
+    nbgrader.
 
-    Skips the verification of an exercise that verified.json records as verified in its present state. Skips the build
-    of an exercise that has not changed since its last release here.
+    Skips the verification of an exercise that verified.json records as verified in its present
+    state. Skips the build of an exercise that has not changed since its last release here.
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
     with locks.held(
-        where.root / "_build" / "release.lock", lambda who: warn(f"Waiting for another release to finish: {who}.")
+        where.root / "_build" / "release.lock",
+        lambda who: warn(f"Waiting for another release to finish: {who}."),
     ):
         _release(where, chosen, anew)
     warn_of_gpus(chosen)
@@ -55,11 +60,20 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
     if changed:
         _build(where, changed)
     for exercise in chosen:
-        done = "Released" if exercise in changed else "Verified" if exercise in doubtful else "Unchanged:"
+        done = (
+            "Released"
+            if exercise in changed
+            else "Verified"
+            if exercise in doubtful
+            else "Unchanged:"
+        )
         say(f"{done} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
-        line = f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify to verify all again"
+        line = (
+            f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify "
+            "to verify all again"
+        )
         say(line)
 
 
@@ -93,14 +107,18 @@ def _build(where: Course, exercises: list[Exercise]) -> None:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The new name, such as 13-sparse.", show_default=False)],
-    exercise_only: Annotated[bool, typer.Option("--exercise-only", help="Make no chapter of the book.")] = False,
+    name: Annotated[
+        str, typer.Argument(help="The new name, such as 13-sparse.", show_default=False)
+    ],
+    exercise_only: Annotated[
+        bool, typer.Option("--exercise-only", help="Make no chapter of the book.")
+    ] = False,
     course: Root = ROOT,
 ) -> None:
     """Make a small working chapter and its exercise, as a starting point for your own.
 
-    The chapter has two pages, an interactive figure and its test, and is added to every list of chapters. A course
-    without a book gets only the exercise.
+    The chapter has two pages, an interactive figure and its test, and is added to every list of
+    chapters. A course without a book gets only the exercise.
     """
     from autograder.authoring.new import make
 
@@ -127,16 +145,22 @@ def lists(course: Root = ROOT) -> None:
 
 
 def chapter(
-    name: Annotated[str, typer.Argument(help="Its number or name, such as 06.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="Its number or name, such as 06.", show_default=False)
+    ],
     course: Root = ROOT,
 ) -> None:
-    """List the files of a chapter, and what it enters into pages that chapters share, each entry with its line."""
+    """List the files of a chapter, and what it enters into pages that chapters share, each entry
+    with its line.
+    """
     from autograder.authoring import chapters
 
     known = list(chapters.read(course_at(course).root).values())
     found = next((one for one in known if name in (one.name, one.name[:2], str(one.number))), None)
     if found is None:
-        raise UserError(f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}.")
+        raise UserError(
+            f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}."
+        )
     for line in found.listing([one for one in known if one is not found]):
         say(line)
 
@@ -145,15 +169,22 @@ def mutants(
     exercises: Names = None,
     function: Annotated[str, typer.Option(help="Only this function.", show_default="all")] = "",
     survivors: Annotated[
-        bool, typer.Option("--survivors", help="Show the mutants that the checks passed, as lines for equal.toml.")
+        bool,
+        typer.Option(
+            "--survivors", help="Show the mutants that the checks passed, as lines for equal.toml."
+        ),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="How many to run at a time.", show_default="one per core")] = 0,
+    jobs: Annotated[
+        int, typer.Option(help="How many to run at a time.", show_default="one per core")
+    ] = 0,
     course: Root = ROOT,
 ) -> None:
-    """Change right answers in one place at a time, and count how many of these mutants the checks reject.
+    """Change right answers in one place at a time, and count how many of these mutants the checks
+    reject.
 
-    Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends with status 1 if a
-    mutant passes the checks and equal.toml does not mark it as equal, or if a mark there matches no such mutant.
+    Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends
+    with status 1 if a mutant passes the checks and equal.toml does not mark it as equal, or if a
+    mark there matches no such mutant.
     """
     from autograder.authoring.mutants import look_at
 
@@ -161,10 +192,27 @@ def mutants(
     for exercise in course_at(course).sources(exercises or ()):
         found = look_at(exercise, function, jobs or None)
         table = Table(title=exercise.name, title_justify="left")
-        for head in ("function", "mutants", "examined", "killed", "explained", "by advice", "equal", "survived"):
+        for head in (
+            "function",
+            "mutants",
+            "examined",
+            "killed",
+            "explained",
+            "by advice",
+            "equal",
+            "survived",
+        ):
             table.add_column(head, justify="left" if head == "function" else "right")
         for subject, row in found.rows.items():
-            counts = row.made, row.examined, row.killed, row.told, row.advice, row.equal, len(row.survived)
+            counts = (
+                row.made,
+                row.examined,
+                row.killed,
+                row.told,
+                row.advice,
+                row.equal,
+                len(row.survived),
+            )
             table.add_row(subject, *map(str, counts))
         for subject, lines in found.unmarked.items() if survivors else ():
             text = "\n".join([f'[{subject}."why"]', *lines])
@@ -192,7 +240,8 @@ def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
 
 def stock(
     cases: Annotated[
-        list[str] | None, typer.Argument(help="Cases of autograder/corpus; by default, all.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Cases of autograder/corpus; by default, all.", show_default=False),
     ] = None,
 ) -> None:
     """Grade the submissions of autograder/corpus with nbgrader's default settings.

@@ -1,4 +1,6 @@
-"""An offline classroom: one folder with the packages that students install, the built book, and the exercises."""
+"""An offline classroom: one folder with the packages that students install, the built book, and
+the exercises.
+"""
 
 import platform
 import re
@@ -40,25 +42,31 @@ machines with the same system and Python version. Copy the folder to each of the
 The exercises are in `exercises/`, one folder each. Open one, and run its cells from the top:
 
        {jupyter} lab exercises/{first}/{first}.ipynb
-"""
+"""  # noqa: E501
 
 
 def bundle(
     folder: Annotated[Path, typer.Argument(help="The folder to make.", show_default=False)],
     course: Root = ROOT,
 ) -> None:
-    """Make a folder for a classroom without a network: Python packages, the built book, and the exercises.
+    """Make a folder for a classroom without a network: Python packages, the built book, and the
+    exercises.
 
-    Its README has the commands that students need. The packages are for machines with the same system and Python
-    version as this one.
+    Its README has the commands that students need. The packages are for machines with the same
+    system and Python version as this one.
     """
     where = course_at(course)
     exercises = where.exercises()
     book = where.root / "_build" / "html"
     if not (book / "index.html").exists():
-        raise UserError(f"The book is not built: {book / 'index.html'} does not exist. Run: make book")
+        raise UserError(
+            f"The book is not built: {book / 'index.html'} does not exist. Run: make book"
+        )
     if not exercises:
-        raise UserError(f"There are no exercises in {where.root / 'exercises'}. Run: python -m autograder release")
+        raise UserError(
+            f"There are no exercises in {where.root / 'exercises'}. Run: python -m "
+            "autograder release"
+        )
     stale = [archive.fault(exercise) for exercise in exercises if exercise.solution.exists()]
     if fault := next(filter(None, stale), ""):
         raise UserError(fault)
@@ -68,15 +76,21 @@ def bundle(
             wheels = collected(
                 [*needs(""), *needs("triton")],
                 made / "wheelhouse",
-                lambda line: progress.update(task, description=line, completed=_count(made / "wheelhouse")),
+                lambda line: progress.update(
+                    task, description=line, completed=_count(made / "wheelhouse")
+                ),
             )
-        (made / "requirements.txt").write_text("".join(f"{wheel}\n" for wheel in wheels), encoding="utf-8")
+        (made / "requirements.txt").write_text(
+            "".join(f"{wheel}\n" for wheel in wheels), encoding="utf-8"
+        )
         with progress_of("Book and exercises") as progress:
             task = progress.add_task("book", total=1 + len(exercises))
             shutil.copytree(book, made / "book")
             for exercise in exercises:
                 progress.update(task, advance=1, description=exercise.name)
-                shutil.copytree(exercise.released, made / "exercises" / exercise.name, ignore=LEFT_OUT)
+                shutil.copytree(
+                    exercise.released, made / "exercises" / exercise.name, ignore=LEFT_OUT
+                )
             progress.advance(task)
         (made / "README.md").write_text(_readme(exercises), encoding="utf-8")
         size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file()) / 1e6
@@ -89,7 +103,9 @@ def bundle(
 
 @contextmanager
 def _made_whole(folder: Path) -> Iterator[Path]:
-    """Yield a folder that is renamed to `folder` when it is complete, and deleted when something fails."""
+    """Yield a folder that is renamed to `folder` when it is complete, and deleted when something
+    fails.
+    """
     if folder.exists():
         raise UserError(f"{folder} already exists. Name a new folder, or remove that one.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +117,8 @@ def _made_whole(folder: Path) -> Iterator[Path]:
 
 
 def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None]) -> list[str]:
-    """Put wheels of these packages and of all their dependencies into a folder; return the packages with versions.
+    """Put wheels of these packages and of all their dependencies into a folder; return the packages
+    with versions.
 
     pip finds them by its own settings. The versions are those that were tested, if they are known.
 
@@ -111,9 +128,21 @@ def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None
         If pip does not find a package.
     """
     pins = ["--constraint", str(PINS)] if PINS.exists() else []
-    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(wheelhouse), "--prefer-binary", *pins, *names]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--wheel-dir",
+        str(wheelhouse),
+        "--prefer-binary",
+        *pins,
+        *names,
+    ]
     last = ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             if line.startswith("ERROR:"):
@@ -126,7 +155,8 @@ def collected(names: Sequence[str], wheelhouse: Path, said: Callable[[str], None
             "Check this machine's network connection, and run the same command again."
         )
     versions = {
-        name: version for name, version, *_ in (parse_wheel_filename(own.name) for own in _wheels(wheelhouse))
+        name: version
+        for name, version, *_ in (parse_wheel_filename(own.name) for own in _wheels(wheelhouse))
     }
     return [f"{name}=={versions[canonicalize_name(name)]}" for name in names]
 

@@ -27,7 +27,9 @@ from rich.text import Text
 from autograder.course.config import ROOT, Course, Exercise, UserError
 
 TIMINGS = "AUTOGRADER_TIMINGS"
-"""The environment variable that names a file for the seconds of each phase of `grade` or `check`."""
+"""The environment variable that names a file for the seconds of each phase of `grade` or
+`check`.
+"""
 
 VERSION = 1
 """Of the documents that `--json` prints."""
@@ -48,9 +50,11 @@ class Status(IntEnum):
 
 MEANINGS = {
     Status.FINE: "done",
-    Status.FAILED: "a problem with your input, or a failed verification (one line names the problem and the fix)",
+    Status.FAILED: "a problem with your input, or a failed verification (one line names the "
+    "problem and the fix)",
     Status.USAGE: "no such command, option or value",
-    Status.FAULT: "our fault (some submissions were not graded, or the program broke); no student lost points",
+    Status.FAULT: "our fault (some submissions were not graded, or the program broke); no student "
+    "lost points",
     Status.STOPPED: "stopped with Ctrl-C; finished work is kept",
 }
 
@@ -62,12 +66,16 @@ class OurFault(UserError):
 def status_of(error: Exception) -> Status:
     """Return the status in which an error ends a command."""
     return (
-        Status.FAILED if isinstance(error, (UserError, OSError)) and not isinstance(error, OurFault) else Status.FAULT
+        Status.FAILED
+        if isinstance(error, (UserError, OSError)) and not isinstance(error, OurFault)
+        else Status.FAULT
     )
 
 
 def _exercises(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of exercises that begin like this, for the shell; none if the folder is not a course."""
+    """Return the names of exercises that begin like this, for the shell; none if the folder is
+    not a course.
+    """
     course = course_at(context.params.get("course") or ROOT)
     try:
         found = [*course.exercises(), *course.sources()]
@@ -78,13 +86,23 @@ def _exercises(context: typer.Context, incomplete: str) -> list[str]:
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(help="Exercises, such as 01-qkv; by default, all.", show_default=False, autocompletion=_exercises),
+    typer.Argument(
+        help="Exercises, such as 01-qkv; by default, all.",
+        show_default=False,
+        autocompletion=_exercises,
+    ),
 ]
 Name = Annotated[
-    str, typer.Argument(help="An exercise, such as 11-gpu.", show_default=False, autocompletion=_exercises)
+    str,
+    typer.Argument(
+        help="An exercise, such as 11-gpu.", show_default=False, autocompletion=_exercises
+    ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document and nothing else; all messages go to stderr.")
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON document and nothing else; all messages go to stderr."
+    ),
 ]
 Root = Annotated[
     Path,
@@ -94,10 +112,16 @@ Root = Annotated[
         show_default="the folder of this program, or else the current one",
     ),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Repeat the inputs of this seed.", show_default="a new seed")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Repeat the inputs of this seed.", show_default="a new seed"),
+]
 Into = Annotated[
     Path | None,
-    typer.Option(help="Folder for the gradebook, autograded/ and feedback/.", show_default="the course folder"),
+    typer.Option(
+        help="Folder for the gradebook, autograded/ and feedback/.",
+        show_default="the course folder",
+    ),
 ]
 Database = Annotated[
     str,
@@ -133,7 +157,13 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
 
     def say(status: int, error: str = "") -> None:
         if wanted:
-            whole = {"version": VERSION, "command": command, "status": int(status), "error": error, **made}
+            whole = {
+                "version": VERSION,
+                "command": command,
+                "status": int(status),
+                "error": error,
+                **made,
+            }
             sys.stdout.write(json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
     try:
@@ -148,7 +178,9 @@ def document(command: str, wanted: bool) -> Iterator[dict[str, Any]]:
 
 
 def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
-    """Return the course in a folder, with its grades in another folder or database if these are named."""
+    """Return the course in a folder, with its grades in another folder or database if these are
+    named.
+    """
     root = root.resolve()
     return Course(root=root, into=into.resolve() if into else root, db=db)
 
@@ -177,7 +209,10 @@ def check_place(path: Path, option: str) -> None:
     if path.is_dir():
         raise UserError(f"{path} is a folder. Name a file with {option}.")
     if not path.parent.is_dir():
-        raise UserError(f"There is no folder {path.parent} for {path.name}. Make it, or name another with {option}.")
+        raise UserError(
+            f"There is no folder {path.parent} for {path.name}. Make it, or name "
+            f"another with {option}."
+        )
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"You cannot write to {path.parent}. Name a file elsewhere with {option}.")
 
@@ -208,7 +243,9 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_of(title: str, rate: Callable[[], str] | None = None) -> Iterator[Progress]:
-    """Show a progress bar; if `rate` is given, also the text that it returns and how many are done per second."""
+    """Show a progress bar; if `rate` is given, also the text that it returns and how many are
+    done per second.
+    """
     with Progress(
         SpinnerColumn(),
         TextColumn(title),

@@ -33,7 +33,9 @@ USES = (
 
 @dataclass
 class Finding:
-    """One item: `state` is ok, missing (it is needed) or optional (it is absent, but only some work needs it)."""
+    """One item: `state` is ok, missing (it is needed) or optional (it is absent, but only some
+    work needs it).
+    """
 
     what: str
     state: str
@@ -44,7 +46,16 @@ class Finding:
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed items first; `root` is the course's folder."""
     course = [_exercises(root), *_configuration(root), *_packages_of_course(root), _writable(root)]
-    return [*_python(), *packages(), *_torch(root), _triton(), _compile(), *course, *_tools(), _isolation()]
+    return [
+        *_python(),
+        *packages(),
+        *_torch(root),
+        _triton(),
+        _compile(),
+        *course,
+        *_tools(),
+        _isolation(),
+    ]
 
 
 def _python() -> Iterator[Finding]:
@@ -57,7 +68,9 @@ def _python() -> Iterator[Finding]:
     if sys.platform == "linux":
         yield Finding("System", "ok", platform.system(), "reading, solving, checking and grading")
     else:
-        yield Finding("System", "ok", platform.system(), "reading, solving and checking; `grade` needs Linux")
+        yield Finding(
+            "System", "ok", platform.system(), "reading, solving and checking; `grade` needs Linux"
+        )
 
 
 def packages() -> Iterator[Finding]:
@@ -105,7 +118,11 @@ def _wanted(group: str) -> list[Requirement]:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         lines = project["optional-dependencies"][group] if group else project["dependencies"]
     else:  # installed without a checkout
-        lines = [line for line in importlib.metadata.requires(PACKAGE) or () if group in line or "extra" not in line]
+        lines = [
+            line
+            for line in importlib.metadata.requires(PACKAGE) or ()
+            if group in line or "extra" not in line
+        ]
     found = []
     for requirement in map(Requirement, lines):
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": group})
@@ -128,15 +145,28 @@ def _torch(root: Path = ROOT) -> Iterator[Finding]:
     if torch.cuda.is_available():
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
         found = f"{torch.cuda.get_device_name()}, {bf16}"
-        yield Finding("GPU", "ok", found, "`grade --pending` settles pending points that need a GPU")
+        yield Finding(
+            "GPU", "ok", found, "`grade --pending` settles pending points that need a GPU"
+        )
         return
-    exercises = [Exercise(path.name, root) for path in sorted((root / "exercises").glob("*")) if path.is_dir()]
+    exercises = [
+        Exercise(path.name, root)
+        for path in sorted((root / "exercises").glob("*"))
+        if path.is_dir()
+    ]
     wanting = unverified(exercises)
-    yield Finding("GPU", "optional" if wanting else "ok", "none", " ".join(wanting) or "no exercise here needs a GPU")
+    yield Finding(
+        "GPU",
+        "optional" if wanting else "ok",
+        "none",
+        " ".join(wanting) or "no exercise here needs a GPU",
+    )
 
 
 def unverified(exercises: Iterable[Exercise]) -> list[str]:
-    """Return a sentence for each exercise that needs a GPU, if this machine has none that torch can use."""
+    """Return a sentence for each exercise that needs a GPU, if this machine has none that torch
+    can use.
+    """
     wanting = [exercise for exercise in exercises if exercise.settings.gpu]
     if not wanting:
         return []
@@ -145,8 +175,9 @@ def unverified(exercises: Iterable[Exercise]) -> list[str]:
     if torch.cuda.is_available():
         return []
     return [
-        f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those checks are not "
-        "verified, and their points are pending until `grade --pending` runs on a machine with a GPU."
+        f"{exercise.name} needs a GPU{_for_what(exercise)}, but torch finds none here. Those "
+        "checks are not verified, and their points are pending until `grade --pending` runs on a "
+        "machine with a GPU."
         for exercise in wanting
     ]
 
@@ -160,11 +191,19 @@ def _for_what(exercise: Exercise) -> str:
 def _triton() -> Finding:
     """Return whether Triton kernels run here, how they run, and whether they can be checked."""
     if importlib.util.find_spec("triton") is None:
-        note = "checks of kernels are not verified, and their points are pending; Triton runs only on Linux"
+        note = (
+            "checks of kernels are not verified, and their points are pending; Triton runs "
+            "only on Linux"
+        )
         return Finding("Triton", "optional", "not installed", note)
     version = importlib.metadata.version("triton")
     if reason := machine.fails("triton"):
-        return Finding("Triton", "optional", f"{version}, not usable", f"{reason}; points for kernels are pending")
+        return Finding(
+            "Triton",
+            "optional",
+            f"{version}, not usable",
+            f"{reason}; points for kernels are pending",
+        )
     native = machine.has("gpu")
     how = "natively, on the GPU" if native else "in its interpreter, on the CPU"
     if native and (reason := machine.fails("bf16")):
@@ -175,7 +214,11 @@ def _triton() -> Finding:
 def _compile() -> Finding:
     """Return whether torch compiles a layer here."""
     reason = machine.fails("compile")
-    state, note = ("optional", f"{reason}; points that need it are pending") if reason else ("ok", "compiles a layer")
+    state, note = (
+        ("optional", f"{reason}; points that need it are pending")
+        if reason
+        else ("ok", "compiles a layer")
+    )
     return Finding("torch.compile", state, "found" if not reason else "not usable", note)
 
 
@@ -196,7 +239,9 @@ def _configuration(root: Path) -> Iterator[Finding]:
 
 
 def _packages_of_course(root: Path) -> Iterator[Finding]:
-    """Yield whether the packages are here that this course adds for its notebooks, if it adds any."""
+    """Yield whether the packages are here that this course adds for its notebooks, if it adds
+    any.
+    """
     course = Course(root)
     own = [name for exercise in course.released() for name in exercise.settings.packages]
     with contextlib.suppress(UserError):  # `_configuration` reports it
@@ -204,7 +249,10 @@ def _packages_of_course(root: Path) -> Iterator[Finding]:
     names = sorted(set(own))
     absent = [name for name in names if not imports.is_installed(name)]
     if absent:
-        fix = f"{Path(sys.executable)} -m pip install {' '.join(absent)} (or take them off `packages`)"
+        fix = (
+            f"{Path(sys.executable)} -m pip install {' '.join(absent)} (or take them off "
+            "`packages`)"
+        )
         yield Finding("Packages of the course", "missing", f"without {', '.join(absent)}", fix)
     elif names:
         note = "notebooks may import them; `grade` loads them in advance"
@@ -214,8 +262,15 @@ def _packages_of_course(root: Path) -> Iterator[Finding]:
 def _writable(root: Path) -> Finding:
     if os.access(root, os.W_OK):
         free = shutil.disk_usage(root).free / 1e9
-        return Finding("Course folder", "ok", f"writable, {free:.0f} GB free", "gradebook, feedback, builds")
-    return Finding("Course folder", "missing", "read-only", f"make {root} writable, or grade elsewhere with --into")
+        return Finding(
+            "Course folder", "ok", f"writable, {free:.0f} GB free", "gradebook, feedback, builds"
+        )
+    return Finding(
+        "Course folder",
+        "missing",
+        "read-only",
+        f"make {root} writable, or grade elsewhere with --into",
+    )
 
 
 def _tools() -> Iterator[Finding]:
@@ -232,9 +287,19 @@ def _isolation() -> Finding:
     try:
         from autograder.sandbox import bubblewrap as sandbox
     except ImportError as error:
-        return Finding("Isolation", "optional", "unknown", f"`grade` needs {error.name}, which is not installed")
+        return Finding(
+            "Isolation",
+            "optional",
+            "unknown",
+            f"`grade` needs {error.name}, which is not installed",
+        )
     lacks = sandbox.missing()
     if not lacks:
-        return Finding("Isolation", "ok", "bubblewrap, seccomp", "`grade` runs submissions in a sandbox")
-    note = "; ".join(lacks) + ". `grade` stops without isolation (--no-sandbox continues at your own risk)"
+        return Finding(
+            "Isolation", "ok", "bubblewrap, seccomp", "`grade` runs submissions in a sandbox"
+        )
+    note = (
+        "; ".join(lacks) + ". `grade` stops without isolation (--no-sandbox continues at your "
+        "own risk)"
+    )
     return Finding("Isolation", "optional", "none", note)

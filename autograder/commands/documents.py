@@ -1,6 +1,8 @@
-"""The documents that `--json` prints for each command, as plain values. *Operating the grader* lists all fields.
+"""The documents that `--json` prints for each command, as plain values. *Operating the grader*
+lists all fields.
 
-Programs rely on these fields. You may add one. If you change the name or meaning of one, raise `console.VERSION`.
+Programs rely on these fields. You may add one. If you change the name or meaning of one, raise
+`console.VERSION`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def of_grades(course: Course, session: "Session") -> dict[str, Any]:
-    """Return the results of `grade`: the counts, and each submission with its grade and the reasons."""
+    """Return the results of `grade`: the counts, and each submission with its grade and the
+    reasons.
+    """
     return {
         "gradebook": course.database,
         "autograded": str(course.autograded),
@@ -56,7 +60,9 @@ def _grade(record: Record) -> dict[str, Any]:
 
 
 def of_changes(changes: Sequence["Change"], session: "Session") -> dict[str, Any]:
-    """Return the results of `grade --dry-run`: whose grade would be new or different, and because of which checks."""
+    """Return the results of `grade --dry-run`: whose grade would be new or different, and
+    because of which checks.
+    """
     return {
         "dry_run": True,
         "graded": len(session.records) - session.kept,
@@ -94,7 +100,11 @@ def of_report(page: "Page", path: Path) -> dict[str, Any]:
 
 
 def _beside(found: "Beside") -> dict[str, Any]:
-    return {"folder": str(found.folder), "only_here": found.only_here, "only_there": found.only_there}
+    return {
+        "folder": str(found.folder),
+        "only_here": found.only_here,
+        "only_there": found.only_there,
+    }
 
 
 def _exercise(found: "Assignment") -> dict[str, Any]:
@@ -112,11 +122,17 @@ def _exercise(found: "Assignment") -> dict[str, Any]:
         "hard": [_check(column) for column in found.hard],
         "never_failed": [_check(column) for column in found.never],
         "discrimination": [
-            {**one.item._asdict(), "correlation": one.correlation, "passed": one.passed, "students": one.students}
+            {
+                **one.item._asdict(),
+                "correlation": one.correlation,
+                "passed": one.passed,
+                "students": one.students,
+            }
             for one in found.discriminations
         ],
         "attempts": [
-            {**one.item._asdict(), "median": one.median, "students": one.students} for one in found.attempts
+            {**one.item._asdict(), "median": one.median, "students": one.students}
+            for one in found.attempts
         ],
         "comparison": _comparison(found.comparison) if found.comparison else None,
         "rows": [_row(row) for row in found.rows],
@@ -141,7 +157,12 @@ def _comparison(found: "Comparison") -> dict[str, Any]:
 
 
 def _check(column: "Column") -> dict[str, Any]:
-    return {"function": column.function, "check": column.check, "title": column.title, "failed": column.failed}
+    return {
+        "function": column.function,
+        "check": column.check,
+        "title": column.title,
+        "failed": column.failed,
+    }
 
 
 def _row(row: "Row") -> dict[str, Any]:

@@ -45,17 +45,26 @@ if TYPE_CHECKING:
 
 def collect(
     archives: Annotated[
-        list[Path], typer.Argument(help="Zip files or folders from your learning platform.", show_default=False)
+        list[Path],
+        typer.Argument(
+            help="Zip files or folders from your learning platform.", show_default=False
+        ),
     ],
     roster: Annotated[
         Path | None,
-        typer.Option(help="CSV file of the class: id, name, email.", show_default="names from the file names"),
+        typer.Option(
+            help="CSV file of the class: id, name, email.", show_default="names from the file names"
+        ),
     ] = None,
     exercise: Annotated[
-        str, typer.Option(help="Collect only this exercise.", show_default="each notebook's own exercise")
+        str,
+        typer.Option(
+            help="Collect only this exercise.", show_default="each notebook's own exercise"
+        ),
     ] = "",
     submitted: Annotated[
-        Path | None, typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/")
+        Path | None,
+        typer.Option(help="Folder to write STUDENT/EXERCISE/ into.", show_default="submitted/"),
     ] = None,
     into: Into = None,
     db: Database = "",
@@ -65,11 +74,12 @@ def collect(
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace, ILIAS, OpenOLAT or loose files.
+    """Import submissions from Moodle, Canvas, Gradescope, Blackboard, Brightspace, ILIAS, OpenOLAT
+    or loose files.
 
-    A table shows which file belongs to which student before anything is written. With a roster, files are matched to
-    its students, who are also entered in nbgrader's table of students. An existing submission is replaced only by a
-    newer one.
+    A table shows which file belongs to which student before anything is written. With a roster,
+    files are matched to its students, who are also entered in nbgrader's table of students. An
+    existing submission is replaced only by a newer one.
     """
     from autograder.course.limits import Limits
     from autograder.grades import gradebook
@@ -86,15 +96,20 @@ def collect(
     exercises = Exercises(known)
     collector = Collector(exercises, people, exercise, target, Limits.configured(where.config))
     with ExitStack() as held:
-        plan = collector.plan([held.enter_context(opened(archive, whose(exercises))) for archive in archives])
+        plan = collector.plan(
+            [held.enter_context(opened(archive, whose(exercises))) for archive in archives]
+        )
         _show_plan(plan, anonymous)
         count = len(plan.to_write)
         if count and not yes:
             if not sys.stdin.isatty():
                 raise UserError(
-                    "Nothing was written: there is no terminal to confirm in. Check the table, then add --yes."
+                    "Nothing was written: there is no terminal to confirm in. Check the table, "
+                    "then add --yes."
                 )
-            if not typer.confirm(f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"):
+            if not typer.confirm(
+                f"Write {count} submission{'s' * (count > 1)} to {short(target, where)}?"
+            ):
                 raise UserError("Nothing was written.")
         where.into.mkdir(parents=True, exist_ok=True)
         enrolled = gradebook.enroll(where, people.columns()) if people else 0
@@ -122,13 +137,16 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
             "" if names else escape(text.line(hand_in.where)),
             (time if hand_in.told else f"? (file: {time})") + (" late" if hand_in.late else ""),
             hand_in.layout,
-            f"{fate.value}; named {hand_in.called}, with the cells of {hand_in.exercise}" * bool(hand_in.called)
+            f"{fate.value}; named {hand_in.called}, with the cells of {hand_in.exercise}"
+            * bool(hand_in.called)
             or fate.value,
         )
     if plan.chosen:
         out.print(table)
     if plan.unplaced and not anonymous:
-        table = Table(title="Not assigned", title_justify="left", show_edge=False, header_style="bold")
+        table = Table(
+            title="Not assigned", title_justify="left", show_edge=False, header_style="bold"
+        )
         table.add_column("File", overflow="fold")
         table.add_column("Reason", overflow="fold")
         for file, reason in plan.unplaced:
@@ -136,62 +154,92 @@ def _show_plan(plan: "Plan", anonymous: bool) -> None:
         out.print(table)
     if not plan.chosen:
         found = (
-            f"None of the {len(plan.unplaced)} files could be assigned" if plan.unplaced else "No notebook was found"
+            f"None of the {len(plan.unplaced)} files could be assigned"
+            if plan.unplaced
+            else "No notebook was found"
         )
-        raise UserError(f"{found}. Name the zip file or folder that you downloaded, and a roster with --roster.")
+        raise UserError(
+            f"{found}. Name the zip file or folder that you downloaded, and a roster with --roster."
+        )
 
 
 def grade(
     exercises: Names = None,
     submitted: Annotated[
-        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+        Path | None,
+        typer.Option(
+            help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/"
+        ),
     ] = None,
     into: Into = None,
     db: Database = "",
-    force: Annotated[bool, typer.Option("--force", help="Also grade unchanged submissions again.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also grade unchanged submissions again.")
+    ] = False,
     redraw: Annotated[
-        bool, typer.Option("--redraw", help="Grade all submissions again, with new inputs for the checks.")
+        bool,
+        typer.Option(
+            "--redraw", help="Grade all submissions again, with new inputs for the checks."
+        ),
     ] = False,
     pending: Annotated[
         bool,
-        typer.Option("--pending", help="Regrade only submissions with pending points that this machine can settle."),
+        typer.Option(
+            "--pending",
+            help="Regrade only submissions with pending points that this machine can settle.",
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show which grades would be new or different.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Write nothing; show which grades would be new or different."
+        ),
     ] = False,
     since: Annotated[
         str,
         typer.Option(
-            help="Grade only submissions since this time: 2026-11-25, 2026-11-25T18:00, or 90m, 2h, 3d, 1w ago.",
+            help="Grade only submissions since this time: 2026-11-25, 2026-11-25T18:00, or 90m, "
+            "2h, 3d, 1w ago.",
             show_default="all",
         ),
     ] = "",
-    jobs: Annotated[int, typer.Option(help="How many to grade at a time.", show_default="one per core")] = 0,
+    jobs: Annotated[
+        int, typer.Option(help="How many to grade at a time.", show_default="one per core")
+    ] = 0,
     log: Annotated[
-        Path | None, typer.Option(help="Append one line of JSON per submission to this file.", show_default="none")
+        Path | None,
+        typer.Option(
+            help="Append one line of JSON per submission to this file.", show_default="none"
+        ),
     ] = None,
     as_json: Json = False,
     cluster: Annotated[
         str,
         typer.Option(
-            help="Grade on the workers of the Dask scheduler at this address, or on N workers here: local:N.",
+            help="Grade on the workers of the Dask scheduler at this address, or on N workers "
+            "here: local:N.",
             show_default="this machine, without Dask",
         ),
     ] = "",
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions.")
+        bool,
+        typer.Option(
+            "--no-sandbox", help="At your own risk: run submissions with your permissions."
+        ),
     ] = False,
     fall_back: Annotated[
         bool,
-        typer.Option("--fall-back", hidden=True, help="Run without a sandbox only if none is possible."),
+        typer.Option(
+            "--fall-back", hidden=True, help="Run without a sandbox only if none is possible."
+        ),
     ] = False,
     course: Root = ROOT,
 ) -> None:
     """Grade a class into nbgrader's gradebook, and write autograded/ and feedback/.
 
-    A submission that has not changed since it was graded is not graded again. Every submission, even an unreadable
-    one, gets a grade and a reason. The command ends with status 0, or with 3 if the grader itself failed on some of
-    them.
+    A submission that has not changed since it was graded is not graded again. Every submission,
+    even an unreadable one, gets a grade and a reason. The command ends with status 0, or with 3 if
+    the grader itself failed on some of them.
     """
     from autograder.commands import documents
     from autograder.course import catalogues
@@ -203,12 +251,18 @@ def grade(
     where = course_at(course, into, db)
     with document("grade", as_json) as made, ExitStack() as stack:
         if dry_run and log:
-            raise UserError("--dry-run writes nothing, not even a log. Leave out --log or --dry-run.")
+            raise UserError(
+                "--dry-run writes nothing, not even a log. Leave out --log or --dry-run."
+            )
         if cluster and jobs:
-            raise UserError("The workers of a cluster set their own number of jobs. Leave out --jobs or --cluster.")
+            raise UserError(
+                "The workers of a cluster set their own number of jobs. Leave out "
+                "--jobs or --cluster."
+            )
         begin = recent.moment(since) if since else None
         executor = stack.enter_context(_connected(cluster)) if cluster else LocalExecutor()
-        graded = stack.enter_context(rehearsal.copied(where)) if dry_run else where  # a copy, thrown away at the end
+        # a copy, thrown away at the end
+        graded = stack.enter_context(rehearsal.copied(where)) if dry_run else where
         before = rehearsal.before(graded) if dry_run else {}
         session = Session(
             graded,
@@ -240,7 +294,9 @@ def grade(
         if session.records and not as_json:
             with catalogues.for_graders(where.root):
                 _show_grades(where, session)
-        for line in Pending([*session.records, *session.pending.elsewhere], session.executor).said():
+        for line in Pending(
+            [*session.records, *session.pending.elsewhere], session.executor
+        ).said():
             warn(line)
         for line in session.misfiled():
             warn(line)
@@ -280,7 +336,12 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
             for step, record, _kept in session.run():
                 task = grading if step == "graded" else pages
                 progress.update(pages, total=session.batch.pages)
-                progress.update(task, visible=True, advance=1, description=f"{record.student} {record.assignment}")
+                progress.update(
+                    task,
+                    visible=True,
+                    advance=1,
+                    description=f"{record.student} {record.assignment}",
+                )
     except KeyboardInterrupt:
         warn(
             "Stopped. Grades so far are kept; the same command continues from there."
@@ -291,7 +352,9 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
 
 
 def _show_changes(found: Sequence["Change"], session: "Session") -> None:
-    """Print who would gain and who would lose points, in total and one by one, and because of which check."""
+    """Print who would gain and who would lose points, in total and one by one, and because of
+    which check.
+    """
     from autograder.checking.words import Message, gap, translated
     from autograder.grades.changes import NEW, RESUBMITTED, sums
     from autograder.sanitize import text
@@ -302,7 +365,10 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
         table.add_column(translated(name), justify=justify, overflow="fold")
     for change in found:
         now, then = change.before, change.after
-        through = "\n".join([str(RESUBMITTED)] * change.anew + [str(step) for step in change.through()]) or "–"
+        through = (
+            "\n".join([str(RESUBMITTED)] * change.anew + [str(step) for step in change.through()])
+            or "–"
+        )
         table.add_row(
             escape(then.student),
             then.assignment,
@@ -316,7 +382,11 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
         say(str(one))
     if found:
         out.print(table)
-    counts = {"new": sum(1 for change in found if change.before is None), "gain": total.gain, "lose": total.lose}
+    counts = {
+        "new": sum(1 for change in found if change.before is None),
+        "gain": total.gain,
+        "lose": total.lose,
+    }
     values = {"count": len(session.records) - session.kept, "all": len(session.records), **counts}
     said = [Message("Would grade {count} of {all}: {new} new, {gain} gain, {lose} lose.", **values)]
     if session.left_out:
@@ -325,7 +395,9 @@ def _show_changes(found: Sequence["Change"], session: "Session") -> None:
 
 
 def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) -> None:
-    """Say why there is nothing to grade; pending points that this machine cannot settle are an error."""
+    """Say why there is nothing to grade; pending points that this machine cannot settle are an
+    error.
+    """
     if session.pending.elsewhere:
         raise UserError(" ".join(session.pending.said()))
     said = "No points are pending."
@@ -336,7 +408,9 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
 
 
 def _show_grades(where: Course, session: "Session") -> None:
-    """Print all students' points, the reasons for lost points, and how many submissions were graded."""
+    """Print all students' points, the reasons for lost points, and how many submissions were
+    graded.
+    """
     from autograder.checking.words import Message, joined
 
     records = sorted(session.records, key=lambda record: (record.student, record.assignment))
@@ -361,8 +435,9 @@ def _raise_if_grader_failed(records: Sequence["Record"]) -> None:
     faults = [record for record in records if record.kind == Kind.INFRASTRUCTURE]
     if faults:
         raise OurFault(
-            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and no points were lost: "
-            f"{faults[0].student}, {faults[0].reason}. Run the same command again; the other grades are kept."
+            f"{len(faults)} of {len(records)} could not be graded. That is our own fault, and no "
+            f"points were lost: {faults[0].student}, {faults[0].reason}. Run the same command "
+            "again; the other grades are kept."
         )
 
 
@@ -373,7 +448,9 @@ def _table(records: Sequence["Record"]) -> Table:
 
     table = Table(show_edge=False, header_style="bold")
     for name in ("Student", "Exercise", "Points", "Lost to"):
-        table.add_column(translated(name), justify="right" if name == "Points" else "left", overflow="fold")
+        table.add_column(
+            translated(name), justify="right" if name == "Points" else "left", overflow="fold"
+        )
     for record in records:
         points = _points(record) + " +" * record.needs_manual_grade
         lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
@@ -387,25 +464,38 @@ def _points(record: "Record") -> str:
     """Return a record's points, those that are pending, and all that there are."""
     from autograder.checking.words import Message
 
-    pending = f" {Message('+ {points} pending', points=f'{record.pending:g}')}" if record.pending else ""
+    pending = (
+        f" {Message('+ {points} pending', points=f'{record.pending:g}')}" if record.pending else ""
+    )
     return f"{record.score:g}{pending} / {record.max_score:g}"
 
 
 def extend(
-    student: Annotated[str, typer.Argument(help="The student's id.", show_default="list the extensions")] = "",
-    exercise: Annotated[str, typer.Argument(help="The exercise, such as 01-qkv.", show_default=False)] = "",
-    time: Annotated[
-        str, typer.Argument(help="How much more time: 12h, 3d or 1w. 0d takes an extension back.", show_default=False)
+    student: Annotated[
+        str, typer.Argument(help="The student's id.", show_default="list the extensions")
     ] = "",
-    reason: Annotated[str, typer.Option(help="Why; for the list of extensions.", show_default=False)] = "",
+    exercise: Annotated[
+        str, typer.Argument(help="The exercise, such as 01-qkv.", show_default=False)
+    ] = "",
+    time: Annotated[
+        str,
+        typer.Argument(
+            help="How much more time: 12h, 3d or 1w. 0d takes an extension back.",
+            show_default=False,
+        ),
+    ] = "",
+    reason: Annotated[
+        str, typer.Option(help="Why; for the list of extensions.", show_default=False)
+    ] = "",
     into: Into = None,
     db: Database = "",
     course: Root = ROOT,
 ) -> None:
     """Give a student more time for an exercise, or list all extensions.
 
-    Writes into deadlines.toml, which also has the due dates. `grade` reads it each time: it computes the late
-    penalties again and runs no submission for that. `grade --dry-run` first shows who gains and who loses points.
+    Writes into deadlines.toml, which also has the due dates. `grade` reads it each time: it
+    computes the late penalties again and runs no submission for that. `grade --dry-run` first shows
+    who gains and who loses points.
     """
     from autograder.course import deadlines
     from autograder.grades import gradebook
@@ -417,12 +507,15 @@ def extend(
         _list_extensions(where)
         return
     if not (exercise and time):
-        raise UserError("Name the student, the exercise and the time: extend ada 01-qkv 3d --reason ill")
+        raise UserError(
+            "Name the student, the exercise and the time: extend ada 01-qkv 3d --reason ill"
+        )
     gradebook.check_student(where, student)
     due = deadlines.extend(where, student, exercise, time, text.line(reason))
     say(
         f"{student}: {exercise} is due on {moment(due.isoformat())}. Written to "
-        f"{short(deadlines.path_of(where), where)}; it counts from the next `python -m autograder grade` on."
+        f"{short(deadlines.path_of(where), where)}; it counts from the next `python -m autograder "
+        "grade` on."
     )
 
 
@@ -440,15 +533,19 @@ def _list_extensions(where: Course) -> None:
         table.add_column(name, overflow="fold")
     for one in found:
         time = str(duration(one.time.total_seconds()))
-        table.add_row(escape(text.line(one.student)), one.exercise, time, escape(text.line(one.reason)))
+        table.add_row(
+            escape(text.line(one.student)), one.exercise, time, escape(text.line(one.reason))
+        )
     out.print(table)
 
 
 def commit(into: Into = None, course: Root = ROOT) -> None:
-    """Print a hash for each exercise, to publish on the first day: it fixes the inputs of the checks.
+    """Print a hash for each exercise, to publish on the first day: it fixes the inputs of the
+    checks.
 
-    After the due date, `reveal` makes the key public that has this hash. The hashes follow from .course-secret, which
-    is made if there is none. They stay the same: run the command again for an exercise that you add later.
+    After the due date, `reveal` makes the key public that has this hash. The hashes follow from
+    .course-secret, which is made if there is none. They stay the same: run the command again for an
+    exercise that you add later.
     """
     from autograder.course.seeds import Seeds
 
@@ -463,27 +560,32 @@ def commit(into: Into = None, course: Root = ROOT) -> None:
         say(f"{name} {seeds.commitment(name)}")
         if name in seeds.revealed:
             warn(
-                f"The key of {name} is public already, so a new class cannot use this hash. Grade that class into "
-                "another folder, with --into."
+                f"The key of {name} is public already, so a new class cannot use this hash. Grade "
+                "that class into another folder, with --into."
             )
 
 
 def reveal(
     exercise: Name,
     submitted: Annotated[
-        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+        Path | None,
+        typer.Option(
+            help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/"
+        ),
     ] = None,
     without_due_date: Annotated[
-        bool, typer.Option("--without-due-date", help="Also reveal an exercise that has no due date.")
+        bool,
+        typer.Option("--without-due-date", help="Also reveal an exercise that has no due date."),
     ] = False,
     into: Into = None,
     db: Database = "",
     course: Root = ROOT,
 ) -> None:
-    """After the due date, make public from what the inputs of an exercise were drawn, so that students can recompute.
+    """After the due date, make public from what the inputs of an exercise were drawn, so that
+    students can recompute.
 
-    Each feedback page gets the seed of its grade. Grades do not change, and this cannot be taken back. Later
-    submissions draw from another key, which stays secret.
+    Each feedback page gets the seed of its grade. Grades do not change, and this cannot be taken
+    back. Later submissions draw from another key, which stays secret.
     """
     from autograder.grading import recompute
 
@@ -493,31 +595,42 @@ def reveal(
     say(f"{exercise} key {done.key}")
     say(f"{exercise} hash {done.commitment}")
     say(
-        f"Pages rewritten: {done.pages}. The key is in {short(where.revealed, where)}: keep this file with "
-        f"{short(where.secret, where)}."
+        f"Pages rewritten: {done.pages}. The key is in {short(where.revealed, where)}: keep this "
+        f"file with {short(where.secret, where)}."
     )
     if done.left:
-        warn(f"{done.left} submissions have to be graded first. Run: python -m autograder grade {exercise}")
+        warn(
+            f"{done.left} submissions have to be graded first. Run: python -m autograder grade "
+            f"{exercise}"
+        )
 
 
 def report(
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Leave out names and links, so that others may see the page.")
+        bool,
+        typer.Option(
+            "--anonymous", help="Leave out names and links, so that others may see the page."
+        ),
     ] = False,
     beside: Annotated[
         Path | None,
         typer.Option(
-            help="Compare with another class, such as last year's: the folder of its gradebook and autograded/.",
+            help="Compare with another class, such as last year's: the folder of its gradebook "
+            "and autograded/.",
             show_default="no comparison",
         ),
     ] = None,
-    to: Annotated[Path | None, typer.Option(help="File to write.", show_default="report.html in --into")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write.", show_default="report.html in --into")
+    ] = None,
     as_json: Json = False,
     course: Root = ROOT,
 ) -> None:
-    """Write an HTML page for the instructor: scores, the checks that cost the most points, a row for each student."""
+    """Write an HTML page for the instructor: scores, the checks that cost the most points, a row
+    for each student.
+    """
     from autograder.checking.words import counted, lead
     from autograder.commands import documents
     from autograder.course import catalogues
@@ -535,35 +648,59 @@ def report(
                 say(f"{lead('Report:')}{short(path, where)}")
                 asked = sum(found.open_requests for found in page.assignments)
                 if asked:
-                    say(str(counted("{count} regrade request is open.", "{count} regrade requests are open.", asked)))
+                    say(
+                        str(
+                            counted(
+                                "{count} regrade request is open.",
+                                "{count} regrade requests are open.",
+                                asked,
+                            )
+                        )
+                    )
 
 
 def export(
     exercises: Names = None,
-    system: Annotated[str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")] = "csv",
+    system: Annotated[
+        str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")
+    ] = "csv",
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Moodle's grading worksheet or Canvas's gradebook, to fill in.", show_default=False),
+        typer.Option(
+            help="Moodle's grading worksheet or Canvas's gradebook, to fill in.", show_default=False
+        ),
     ] = None,
     since: Annotated[
-        Path | None, typer.Option(help="An earlier export: write only changes since then.", show_default="all grades")
+        Path | None,
+        typer.Option(
+            help="An earlier export: write only changes since then.", show_default="all grades"
+        ),
     ] = None,
     feedback: Annotated[
-        Path | None, typer.Option(help="Zip file to write with all feedback pages.", show_default="none")
+        Path | None,
+        typer.Option(help="Zip file to write with all feedback pages.", show_default="none"),
     ] = None,
     into: Into = None,
     db: Database = "",
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Leave out names and addresses, so that others may see the file.")
+        bool,
+        typer.Option(
+            "--anonymous", help="Leave out names and addresses, so that others may see the file."
+        ),
     ] = False,
     to: Annotated[
-        Path | None, typer.Option(help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into")
+        Path | None,
+        typer.Option(
+            help="File to write.", show_default="grades.csv or grades-SYSTEM.csv in --into"
+        ),
     ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Write the grades as CSV, with the columns of nbgrader's own export or of your learning platform.
+    """Write the grades as CSV, with the columns of nbgrader's own export or of your learning
+    platform.
 
-    Moodle and Canvas import only a file that they exported, with the grades filled in: name it with --sheet.
+    Moodle and Canvas import only a file that they exported, with the grades filled in: name it with
+    --sheet.
     """
     from autograder.grades import records
     from autograder.school import exporting
@@ -575,19 +712,26 @@ def export(
     if feedback and anonymous:
         raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
     if since and anonymous and system in (System.CSV, System.GRADESCOPE):
-        raise UserError("Without names, changed grades cannot be found. Leave out --since or --anonymous.")
+        raise UserError(
+            "Without names, changed grades cannot be found. Leave out --since or --anonymous."
+        )
     if not where.has_gradebook:
-        raise UserError(f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade")
+        raise UserError(
+            f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade"
+        )
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     _check_places(path, sheet, since, feedback)
     grades = records.rows(where)
-    unknown = set(exercises or ()) - {row["assignment"] for row in grades}  # one that was taken out has grades still
+    # one that was taken out has grades still
+    unknown = set(exercises or ()) - {row["assignment"] for row in grades}
     if unknown:
         where.exercises(sorted(unknown))
     grades = [row for row in grades if not exercises or row["assignment"] in exercises]
     if not grades:
         named = f" for {', '.join(exercises)}" if exercises else ""
-        raise UserError(f"There are no grades{named} in {where.database} yet. Run: python -m autograder grade")
+        raise UserError(
+            f"There are no grades{named} in {where.database} yet. Run: python -m autograder grade"
+        )
     made = _exported(where, System(system), grades, sheet, anonymous)
     if since:
         made.changed_since(since)
@@ -601,7 +745,10 @@ def export(
         lacking = exporting.feedback(where, made, System(system), feedback)
         say(f"{len(written) - len(lacking)} pages: {short(feedback, where)}")
         if lacking:
-            warn(f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder grade")
+            warn(
+                f"{len(lacking)} have no page, such as {lacking[0]}. Run: python -m autograder "
+                "grade"
+            )
     if made.missing and anonymous:
         warn(f"{len(made.missing)} students have grades but are not in the file.")
     for student, reason in () if anonymous else made.missing:
@@ -613,11 +760,18 @@ def export(
         warn(f"{len(asked)} of these grades have an open regrade request. The report lists them.")
     pending = exporting.pending(written)
     if pending and system != System.CSV:
-        warn(f"{pending} of these grades may still rise: they need a manual grade, or have pending points.")
+        warn(
+            f"{pending} of these grades may still rise: they need a manual grade, or have "
+            "pending points."
+        )
 
 
-def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: Path | None) -> None:
-    """Raise `UserError` unless the export can be written, without overwriting a file that the same command reads."""
+def _check_places(
+    path: Path, sheet: Path | None, since: Path | None, feedback: Path | None
+) -> None:
+    """Raise `UserError` unless the export can be written, without overwriting a file that the
+    same command reads.
+    """
     named = {"--sheet": sheet, "--since": since, "--feedback": feedback, "--to": path}
     for option in ("--to", "--feedback"):
         written = named.pop(option)
@@ -626,12 +780,17 @@ def _check_places(path: Path, sheet: Path | None, since: Path | None, feedback: 
         for other, place in named.items():
             if written and place and place.resolve() == written.resolve():
                 raise UserError(
-                    f"{written} is also the file of {other}, and would be overwritten. Name another with {option}."
+                    f"{written} is also the file of {other}, and would be overwritten. Name "
+                    f"another with {option}."
                 )
 
 
 def _exported(
-    where: Course, system: "System", grades: list[dict[str, Any]], sheet: Path | None, anonymous: bool
+    where: Course,
+    system: "System",
+    grades: list[dict[str, Any]],
+    sheet: Path | None,
+    anonymous: bool,
 ) -> "Exported":
     """Return grades in the format of a system."""
     from autograder.school import exporting, roster
@@ -641,14 +800,18 @@ def _exported(
     if system in exporting.WHERE:
         if sheet is None:
             raise UserError(
-                f"{system.title()} imports only a file that it exported. Name {exporting.WHERE[system]} with --sheet."
+                f"{system.title()} imports only a file that it exported. Name "
+                f"{exporting.WHERE[system]} with --sheet."
             )
         filled = roster.read_sheet(sheet)
         if system == System.MOODLE:
             return exporting.to_moodle(grades, filled, anonymous)
         return exporting.to_canvas(grades, filled, Exercises(where.exercises()), anonymous)
     if sheet is not None:
-        raise UserError("--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or leave out --sheet.")
+        raise UserError(
+            "--sheet is for Moodle and Canvas. Add --for moodle or --for canvas, or "
+            "leave out --sheet."
+        )
     if system == System.GRADESCOPE:
         return exporting.to_gradescope(grades, anonymous)
     return exporting.to_csv(grades, anonymous)

@@ -1,4 +1,6 @@
-"""The command `race`: the kernels of a class, compared with each other and with the course's own."""
+"""The command `race`: the kernels of a class, compared with each other and with the course's
+own.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,18 +31,26 @@ if TYPE_CHECKING:
 def race(
     exercise: Name,
     submitted: Annotated[
-        Path | None, typer.Option(help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/")
+        Path | None,
+        typer.Option(
+            help="Folder with STUDENT/EXERCISE/EXERCISE.ipynb.", show_default="submitted/"
+        ),
     ] = None,
     into: Into = None,
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="At your own risk: run submissions with your permissions.")
+        bool,
+        typer.Option(
+            "--no-sandbox", help="At your own risk: run submissions with your permissions."
+        ),
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Compare the kernels of a graded class: their time on a GPU or, without one, the bytes that they move.
+    """Compare the kernels of a graded class: their time on a GPU or, without one, the bytes that
+    they move.
 
-    Submissions with all points for the kernels take part, and so do the course's own kernels. They are checked again
-    on this machine. The result is race.html and race.csv in --into. No grade changes.
+    Submissions with all points for the kernels take part, and so do the course's own kernels. They
+    are checked again on this machine. The result is race.html and race.csv in --into. No grade
+    changes.
     """
     from autograder.racing.race import Contest, write_csv, write_page
 
@@ -74,8 +84,16 @@ def _show(contest: "Contest") -> None:
 
     timed, setting = contest.mode.timed, contest.race.setting
     table = Table(show_edge=False, header_style="bold")
-    for name in ("", "Entrant", setting, "Time, rival = 1" if timed else "Moved", "GPU" if timed else "Launches"):
-        table.add_column(name, justify="left" if name in ("Entrant", "GPU") else "right", overflow="fold")
+    for name in (
+        "",
+        "Entrant",
+        setting,
+        "Time, rival = 1" if timed else "Moved",
+        "GPU" if timed else "Launches",
+    ):
+        table.add_column(
+            name, justify="left" if name in ("Entrant", "GPU") else "right", overflow="fold"
+        )
     for own in contest.placed():
         launches = str(sum(one.launches for one in own.lap.measured))
         table.add_row(
@@ -97,5 +115,11 @@ def _show(contest: "Contest") -> None:
     if timed:
         say(f"The rival is {contest.race.rival}.")
     else:
-        say("No GPU: nothing was timed. Kernels were counted in Triton's interpreter, and ranked by bytes moved.")
-    say("The numbers come from where a submission runs, and could be faked. They are worth no points.")
+        say(
+            "No GPU: nothing was timed. Kernels were counted in Triton's interpreter, and ranked "
+            "by bytes moved."
+        )
+    say(
+        "The numbers come from where a submission runs, and could be faked. They are worth no "
+        "points."
+    )

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from autograder.commands.console import Root, Seed, course_at, out, progress_of, warn, warn_of_gpus, write_timings
+from autograder.commands.console import (
+    Root,
+    Seed,
+    course_at,
+    out,
+    progress_of,
+    warn,
+    warn_of_gpus,
+    write_timings,
+)
 from autograder.course.config import ROOT, UserError
 
 if TYPE_CHECKING:
@@ -27,7 +36,8 @@ def check(
     ] = None,
     course: Root = ROOT,
 ) -> None:
-    """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does not change.
+    """Grade your own notebook and show the feedback here. Nothing is submitted, and your file does
+    not change.
 
     With --as, the command ends with status 1 if anything differs from your grade.
     """
@@ -58,7 +68,9 @@ def check(
 
 
 def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
-    """Print whether a notebook is worth what its page says; raise `UserError` if anything differs."""
+    """Print whether a notebook is worth what its page says; raise `UserError` if anything
+    differs.
+    """
     from autograder.course.seeds import Origin
     from autograder.grading import recompute
     from autograder.sanitize import text
@@ -68,7 +80,9 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     if others or found:
         what = (
-            "the points or checks above differ" if found else "the results are the same, but the submission differs"
+            "the points or checks above differ"
+            if found
+            else "the results are the same, but the submission differs"
         )
         raise UserError(f"This is not the grade on the page: {what}. The lines above say where.")
     count = sum(len(cell.checks) for cell in outcome.cells.values())
@@ -76,26 +90,39 @@ def _compare(page: "Disclosure", outcome: "Outcome", others: list[str]) -> None:
     if page.stamp is not None:
         said += f" The digest includes this time: {text.line(page.stamp, 100)}."
     if page.origin == Origin.KEY:
-        said += f" The seed follows from the key with this hash; compare it with your course's: {page.commitment}"
+        said += (
+            " The seed follows from the key with this hash; compare it with your course's: "
+            f"{page.commitment}"
+        )
     else:
         said += " No published hash confirms how the seed was drawn; the page says why."
     out.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def explain(
-    path: Annotated[Path, typer.Argument(help="A notebook, or the grade.json of a graded submission.")],
+    path: Annotated[
+        Path, typer.Argument(help="A notebook, or the grade.json of a graded submission.")
+    ],
     check: Annotated[
-        str, typer.Option("--check", help="A check, or a function for all of its checks.", show_default="all")
+        str,
+        typer.Option(
+            "--check", help="A check, or a function for all of its checks.", show_default="all"
+        ),
     ] = "",
     seed: Seed = None,
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="At your own risk: run the notebook with your permissions.")
+        bool,
+        typer.Option(
+            "--no-sandbox", help="At your own risk: run the notebook with your permissions."
+        ),
     ] = False,
     course: Root = ROOT,
 ) -> None:
-    """Show each check's inputs, the returned values, and which known wrong answers return the same values.
+    """Show each check's inputs, the returned values, and which known wrong answers return the same
+    values.
 
-    The notebook runs in a sandbox if this machine can make one. A submission runs only in a sandbox, unless you give
+    The notebook runs in a sandbox if this machine can make one. A submission runs only in a
+    sandbox, unless you give
     --no-sandbox.
     """
     from autograder.grading.explain import Explainer, lines
@@ -118,7 +145,9 @@ def explain(
 
 
 def _show_check(outcome: "Outcome", cells: list[Any]) -> None:
-    """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and the points."""
+    """Print what `check` found: errors of cells, the checks' feedback, what was repaired, and
+    the points.
+    """
     from autograder.checking import show
     from autograder.grades import reasons
     from autograder.sanitize import text

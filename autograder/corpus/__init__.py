@@ -1,10 +1,21 @@
-"""The corpus: submissions that grading must survive, each with the outcome that it must have, group by group."""
+"""The corpus: submissions that grading must survive, each with the outcome that it must have,
+group by group.
+"""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from autograder.corpus import denying, exhausting, forging, honest, leaking, malformed, naming, showing
+from autograder.corpus import (
+    denying,
+    exhausting,
+    forging,
+    honest,
+    leaking,
+    malformed,
+    naming,
+    showing,
+)
 from autograder.corpus.case import ALL
 
 TOY = Path(__file__).parent / "toy"
@@ -23,7 +34,9 @@ GROUPS = {
 CASES = [case for cases in GROUPS.values() for case in cases]
 
 STOCK = Path(__file__).parent / "stock.json"
-"""What stock nbgrader did with each case, where that differs from `USUAL`; `python -m autograder stock` writes it."""
+"""What stock nbgrader did with each case, where that differs from `USUAL`; `python -m autograder
+stock` writes it.
+"""
 
 USUAL = {
     "points": list(ALL.values()),
@@ -39,8 +52,12 @@ USUAL = {
 
 
 def recorded() -> dict[str, Any]:
-    """Return `stock.json` with complete rows: also with what is usual, and with the points by check cell."""
-    found: dict[str, Any] = json.loads(STOCK.read_text(encoding="utf-8")) if STOCK.exists() else {"cases": {}}
+    """Return `stock.json` with complete rows: also with what is usual, and with the points by
+    check cell.
+    """
+    found: dict[str, Any] = (
+        json.loads(STOCK.read_text(encoding="utf-8")) if STOCK.exists() else {"cases": {}}
+    )
     for name, own in found["cases"].items():
         row = {**USUAL, **own}
         found["cases"][name] = row | {

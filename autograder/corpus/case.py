@@ -1,4 +1,5 @@
-"""What a case of the corpus is: one submission to the toy exercise, and the outcome that it must have.
+"""What a case of the corpus is: one submission to the toy exercise, and the outcome that it must
+have.
 
 Every case is small and bounded: run unprotected in a throw-away folder, it harms no machine.
 
@@ -25,7 +26,10 @@ RIGHT = {
 WRONG = {"add": "def add(a, b):\n    return a - b", "twice": "def twice(a):\n    return 3 * a"}
 
 # The given cells as they were released.
-AS_GIVEN = 'def {name}({arguments}):\n    """Return {what}."""\n    # YOUR CODE HERE\n    raise NotImplementedError()'
+AS_GIVEN = (
+    'def {name}({arguments}):\n    """Return {what}."""\n    # YOUR CODE HERE\n    raise '
+    "NotImplementedError()"
+)
 LEFT = {
     "add": AS_GIVEN.format(name="add", arguments="a, b", what="a + b"),
     "twice": AS_GIVEN.format(name="twice", arguments="a", what="2 a"),
@@ -46,8 +50,8 @@ TOKEN = "THE-TOKEN-OF-THE-GRADER"
 SOLUTION = "Because addition commutes"
 REACHED = "REACHED-THE-NETWORK"
 
-# Stands in every script, handler and address of rows 36 and 48: live, it would run, or be fetched, in the browser of
-# whoever reads.
+# Stands in every script, handler and address of rows 36 and 48: live, it would run, or be fetched,
+# in the browser of whoever reads.
 LIVE = "hostile_mark"
 
 
@@ -71,18 +75,22 @@ class Case:
     cells : dict
         The text of solution cells, by grade id; those not named are right.
     edit : callable, optional
-        `edit(notebook, folder)` changes the notebook before it is written to `folder`, or writes other files there.
-        If it returns False, the notebook is not written at all.
+        `edit(notebook, folder)` changes the notebook before it is written to `folder`, or writes
+        other files there. If it returns False, the notebook is not written at all.
     secret : str
-        Where the submission tries to show something of the course's: words that no feedback may contain.
+        Where the submission tries to show something of the course's: words that no feedback may
+        contain.
     may : Kind, optional
-        Another kind that is as true, where it depends on the machine which of two things happens first.
+        Another kind that is as true, where it depends on the machine which of two things happens
+        first.
     student : str
-        The name of its student's folder on disk, as `os.fsdecode` gives it; the case's own name where there is none.
+        The name of its student's folder on disk, as `os.fsdecode` gives it; the case's own name
+        where there is none.
     shown : str
         The name under which that student is graded, where it is not the case's own.
     root_reads : bool
-        Whether it is an obstacle for an ordinary user alone: graded by root it is right, and gets all points.
+        Whether it is an obstacle for an ordinary user alone: graded by root it is right, and gets
+        all points.
     """
 
     name: str
@@ -105,7 +113,9 @@ class Case:
         return self.shown or self.name
 
     def write(self, released, submitted):
-        """Write this submission, made from the `released` notebook, below the folder `submitted`."""
+        """Write this submission, made from the `released` notebook, below the folder
+        `submitted`.
+        """
         folder = submitted / (self.student or self.name) / "01-toy"
         folder.mkdir(parents=True)
         notebook = nbformat.read(released, as_version=4)
@@ -134,17 +144,23 @@ def find(notebook, grade_id):
 
 
 def extra(text, before=None, kind="code"):
-    """Return an edit that adds a cell of the student's own, before the cell `before` or at the end."""
+    """Return an edit that adds a cell of the student's own, before the cell `before` or at the
+    end.
+    """
 
     def edit(notebook, folder):
         cell = getattr(nbformat.v4, f"new_{kind}_cell")(code(text))
-        notebook.cells.insert(len(notebook.cells) if before is None else find(notebook, before), cell)
+        notebook.cells.insert(
+            len(notebook.cells) if before is None else find(notebook, before), cell
+        )
 
     return edit
 
 
 def files(texts):
-    """Return an edit that writes files beside the notebook: their names, and what stands in them."""
+    """Return an edit that writes files beside the notebook: their names, and what stands in
+    them.
+    """
 
     def edit(notebook, folder):
         for name, text in texts.items():
@@ -171,8 +187,14 @@ class _Page(html.parser.HTMLParser):
         marked = any(value and LIVE in value for _, value in attributes)
         for name, value in attributes if marked else ():
             address = "".join(letter for letter in (value or "").lower() if letter > " ")
-            runs = name.startswith("on") or name == "srcdoc" or tag in ("iframe", "embed", "object", "script", "base")
-            runs = (runs and LIVE in address) or address.startswith(("javascript:", "data:text", "vbscript:"))
+            runs = (
+                name.startswith("on")
+                or name == "srcdoc"
+                or tag in ("iframe", "embed", "object", "script", "base")
+            )
+            runs = (runs and LIVE in address) or address.startswith(
+                ("javascript:", "data:text", "vbscript:")
+            )
             fetched = name in FETCHED or (name == "href" and tag in FETCHING)
             fetched = LIVE in address and fetched and not address.startswith("data:image/")
             styled = name == "style" and (LIVE in address or "\\" in address)
@@ -189,9 +211,11 @@ class _Page(html.parser.HTMLParser):
 
 
 def live(page):
-    """Return what of a submission's own would run, be fetched, or lie over the page: names of tags and attributes.
+    """Return what of a submission's own would run, be fetched, or lie over the page: names of tags
+    and attributes.
 
-    It sees only what bears the mark: the word `LIVE` in an attribute of the same tag, or inside a script or a style.
+    It sees only what bears the mark: the word `LIVE` in an attribute of the same tag, or inside a
+    script or a style.
     """
     parser = _Page()
     parser.feed(page)

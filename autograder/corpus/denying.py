@@ -12,15 +12,21 @@ def dies(name, row, does, text, points=TWICE, kind=Kind.LIMIT, **more):
 
 
 def floods(name, row, does, text, **more):
-    """Return a case whose cell `add` does something beside the right answer, which is worth all points."""
+    """Return a case whose cell `add` does something beside the right answer, which is worth all
+    points.
+    """
     text = code(text)
     text = text if "def add(" in text else RIGHT["add"] + "\n\n" + text
     return Case(name, row, does, ALL, Kind.RIGHT, cells={"add": text}, **more)
 
 
 def bombs(name, row, does, text, kind=Kind.LIMIT, may=Kind.WRONG):
-    """Return a case whose cell `add` takes too much of something; where there is enough, it defines nothing right."""
-    return Case(name, row, does, TWICE, kind, cells={"add": code(text) + "\n\n" + ZERO["add"]}, may=may)
+    """Return a case whose cell `add` takes too much of something; where there is enough, it
+    defines nothing right.
+    """
+    return Case(
+        name, row, does, TWICE, kind, cells={"add": code(text) + "\n\n" + ZERO["add"]}, may=may
+    )
 
 
 LATER = "import time\nend = time.monotonic() + 90\n"
@@ -48,9 +54,17 @@ CASES = [
         "ends Python in both functions under test",
         NONE,
         Kind.LIMIT,
-        cells={"add": "import os\ndef add(a, b):\n    os._exit(0)", "twice": "def twice(a):\n    os._exit(0)"},
+        cells={
+            "add": "import os\ndef add(a, b):\n    os._exit(0)",
+            "twice": "def twice(a):\n    os._exit(0)",
+        },
     ),
-    dies("kills-itself", 22, "kills its own process", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"),
+    dies(
+        "kills-itself",
+        22,
+        "kills its own process",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    ),
     dies(
         "stops-itself",
         22,
@@ -64,7 +78,12 @@ CASES = [
         "replaces itself by another program that ends normally",
         "import os\nos.execv('/bin/true', ['true'])",
     ),
-    dies("kills-its-group", 22, "kills its process group", "import os, signal\nos.kill(0, signal.SIGKILL)"),
+    dies(
+        "kills-its-group",
+        22,
+        "kills its process group",
+        "import os, signal\nos.kill(0, signal.SIGKILL)",
+    ),
     floods(
         "kills-its-parent",
         22,
@@ -107,7 +126,12 @@ CASES = [
         may=Kind.WRONG,
     ),
     # 23: crashes
-    dies("segfault-at-top", 23, "reads address 0 at the top of a cell", "import ctypes\nctypes.string_at(0)"),
+    dies(
+        "segfault-at-top",
+        23,
+        "reads address 0 at the top of a cell",
+        "import ctypes\nctypes.string_at(0)",
+    ),
     dies(
         "segfault-when-called",
         23,
@@ -140,7 +164,12 @@ CASES = [
         may=Kind.WRONG,
     ),
     # 24: never ends (90 seconds here)
-    dies("endless-at-top", 24, "loops at the top of a cell", LATER + "while time.monotonic() < end:\n    pass"),
+    dies(
+        "endless-at-top",
+        24,
+        "loops at the top of a cell",
+        LATER + "while time.monotonic() < end:\n    pass",
+    ),
     dies(
         "endless-when-called",
         24,
@@ -218,7 +247,8 @@ CASES = [
         "memory-map",
         25,
         "fills 2 GB of shared memory",
-        "import mmap\nkept = mmap.mmap(-1, 2 * 10**9)\nfor place in range(0, 2 * 10**9, 4096):\n    kept[place] = 1",
+        "import mmap\nkept = mmap.mmap(-1, 2 * 10**9)\nfor place in range(0, 2 * 10**9, 4096):\n  "
+        "  kept[place] = 1",
     ),
     dies(
         "memory-when-called",
@@ -298,13 +328,15 @@ CASES = [
         "disk-full",
         25,
         "writes a file of 200 MB",
-        "with open('filler', 'wb') as file:\n    for _ in range(200):\n        file.write(b'x' * 1_000_000)",
+        "with open('filler', 'wb') as file:\n    for _ in range(200):\n        file.write(b'x' * "
+        "1_000_000)",
     ),
     bombs(
         "inode-flood",
         25,
         "makes 20,000 files",
-        "import os\nos.mkdir('many')\nfor number in range(20_000):\n    open(f'many/{number}', 'w').close()",
+        "import os\nos.mkdir('many')\nfor number in range(20_000):\n    open(f'many/{number}', "
+        "'w').close()",
     ),
     bombs(
         "descriptor-flood",
@@ -365,7 +397,9 @@ CASES = [
         """,
     ),
     # 27: output
-    floods("many-lines", 27, "prints 400,000 lines", "for number in range(400_000):\n    print(number)"),
+    floods(
+        "many-lines", 27, "prints 400,000 lines", "for number in range(400_000):\n    print(number)"
+    ),
     floods("one-long-line", 27, "prints a line of 100 MB", "print('x' * 100_000_000)"),
     floods(
         "error-stream-flood",
@@ -390,7 +424,8 @@ CASES = [
         "prints-when-called",
         27,
         "prints 100,000 lines each time it is called",
-        "def add(a, b):\n    for number in range(100_000):\n        print(number)\n    return a + b",
+        "def add(a, b):\n    for number in range(100_000):\n        print(number)\n    return a + "
+        "b",
     ),
     # 28: threads that write
     floods(

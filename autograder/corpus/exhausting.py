@@ -1,4 +1,6 @@
-"""Submissions that try to use time or memory that no limit sees, or to make the grader at fault (rows 44, 46, 50)."""
+"""Submissions that try to use time or memory that no limit sees, or to make the grader at fault
+(rows 44, 46, 50).
+"""
 
 import textwrap
 
@@ -39,8 +41,14 @@ def before_the_checks(*texts):
 
 
 def asks(name, row, does, text, **more):
-    """Return a case whose `add` is wrong, so that the course's stands in for it while the wrong `twice` calls it."""
-    twice = "import numpy as np\ndef twice(a):\n" + textwrap.indent(code(text), "    ") + "\n    return 0"
+    """Return a case whose `add` is wrong, so that the course's stands in for it while the wrong
+    `twice` calls it.
+    """
+    twice = (
+        "import numpy as np\ndef twice(a):\n"
+        + textwrap.indent(code(text), "    ")
+        + "\n    return 0"
+    )
     return Case(name, row, does, NONE, cells={**ZERO, "twice": twice}, **more)
 
 
@@ -124,7 +132,11 @@ while time.monotonic() < end:
         Kind.LIMIT,
         says="in all",
         edit=before_the_checks(
-            *["import time\nend = time.process_time() + 3\nwhile time.process_time() < end:\n    pass"] * 3,
+            *[
+                "import time\nend = time.process_time() + 3\nwhile time.process_time() < end:\n    "
+                "pass"
+            ]
+            * 3,
             *["import os\nos._exit(0)"] * 3,
         ),
     ),

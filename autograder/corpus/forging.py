@@ -1,16 +1,32 @@
 """Submissions that try to get points they have not earned (rows 1 to 17, and 52).
 
-In row 52, they try to gain by the course's answer that stands in for a function of theirs which fails.
+In row 52, they try to gain by the course's answer that stands in for a function of theirs which
+fails.
 """
 
 import nbformat
 
-from autograder.corpus.case import ALL, LEFT, LIVE, NONE, RIGHT, SHAPE, TWICE, ZERO, Case, code, extra, find
+from autograder.corpus.case import (
+    ALL,
+    LEFT,
+    LIVE,
+    NONE,
+    RIGHT,
+    SHAPE,
+    TWICE,
+    ZERO,
+    Case,
+    code,
+    extra,
+    find,
+)
 from autograder.grades.results import Kind
 
 
 def forged(name, row, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):
-    """Return a case whose cell `add` holds the attack; unless it has its own, answers are worth nothing."""
+    """Return a case whose cell `add` holds the attack; unless it has its own, answers are worth
+    nothing.
+    """
     text = code(text)
     if "def add(" not in text:
         text += "\n\n" + ZERO["add"]
@@ -62,7 +78,9 @@ def answered(notebook, folder):
         own = cell.metadata.get("nbgrader", {})
         if own.get("grade") and cell.cell_type == "code":
             text = repr(float(own["points"]))
-            cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": text}, execution_count=1)]
+            cell.outputs = [
+                nbformat.v4.new_output("execute_result", {"text/plain": text}, execution_count=1)
+            ]
             cell.execution_count = 1
 
 
@@ -320,7 +338,13 @@ CASES = [
     ),
     # 6: metadata
     Case(
-        "tag-skip", 6, "tags check cells skip-execution", NONE, Kind.WRONG, cells=ZERO, edit=tagged("skip-execution")
+        "tag-skip",
+        6,
+        "tags check cells skip-execution",
+        NONE,
+        Kind.WRONG,
+        cells=ZERO,
+        edit=tagged("skip-execution"),
     ),
     Case(
         "tag-raises",
@@ -331,7 +355,15 @@ CASES = [
         cells=ZERO,
         edit=errors_allowed,
     ),
-    Case("check-cell-raw", 6, "turns check cells into raw cells", NONE, Kind.WRONG, cells=ZERO, edit=retyped("raw")),
+    Case(
+        "check-cell-raw",
+        6,
+        "turns check cells into raw cells",
+        NONE,
+        Kind.WRONG,
+        cells=ZERO,
+        edit=retyped("raw"),
+    ),
     Case(
         "check-cell-markdown",
         6,
@@ -340,7 +372,15 @@ CASES = [
         Kind.RIGHT,
         edit=retyped("markdown"),
     ),
-    Case("outputs-forged", 6, "stores outputs that claim full points", NONE, Kind.WRONG, cells=ZERO, edit=answered),
+    Case(
+        "outputs-forged",
+        6,
+        "stores outputs that claim full points",
+        NONE,
+        Kind.WRONG,
+        cells=ZERO,
+        edit=answered,
+    ),
     # 7: patches
     forged(
         "patch-testing",
@@ -369,7 +409,9 @@ CASES = [
         7,
         "replaces the checks' run function in a cell of its own",
         "pass",
-        edit=extra("import checks\nchecks.run = lambda subject, points: points", before="check_add"),
+        edit=extra(
+            "import checks\nchecks.run = lambda subject, points: points", before="check_add"
+        ),
     ),
     forged(
         "patch-suite",
@@ -500,7 +542,8 @@ CASES = [
     forged(
         "array-ufunc-plain",
         8,
-        "returns an object that is not an array, with a lying __array_ufunc__ and __array_interface__",
+        "returns an object that is not an array, with a lying __array_ufunc__ and "
+        "__array_interface__",
         """
         import numpy as np
         class Lies:

@@ -2,18 +2,41 @@
 
 import nbformat
 
-from autograder.corpus.case import ADD, ALL, LEFT, LIVE, NONE, RIGHT, TWICE, ZERO, Case, code, extra, files
+from autograder.corpus.case import (
+    ADD,
+    ALL,
+    LEFT,
+    LIVE,
+    NONE,
+    RIGHT,
+    TWICE,
+    ZERO,
+    Case,
+    code,
+    extra,
+    files,
+)
 from autograder.grades.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 
 
 def odd(name, does, add, row=38, points=ALL, kind=Kind.RIGHT, twice=None, **more):
-    """Return a case with this text in the cell `add` (after the right answer where it defines none)."""
+    """Return a case with this text in the cell `add` (after the right answer where it defines
+    none).
+    """
     text = code(add)
     if not any(word in text for word in ("def add", "add =", "class add", "import add")):
         text = FIRST + text
-    return Case(name, row, does, points, kind, cells={"add": text, "twice": code(twice or RIGHT["twice"])}, **more)
+    return Case(
+        name,
+        row,
+        does,
+        points,
+        kind,
+        cells={"add": text, "twice": code(twice or RIGHT["twice"])},
+        **more,
+    )
 
 
 def returns(name, does, expression, points=ALL, kind=Kind.RIGHT, **more):
@@ -25,17 +48,38 @@ def returns(name, does, expression, points=ALL, kind=Kind.RIGHT, **more):
 def gives(name, does, expression, **more):
     """Return a case whose `twice` returns something that no array is."""
     text = f"import numpy as np\n\ndef twice(a):\n    return {expression}"
-    return Case(name, more.pop("row", 38), does, ADD, more.pop("kind", Kind.WRONG), cells={"twice": text}, **more)
+    return Case(
+        name,
+        more.pop("row", 38),
+        does,
+        ADD,
+        more.pop("kind", Kind.WRONG),
+        cells={"twice": text},
+        **more,
+    )
 
 
 def shows(name, does, markup, how="display(HTML({}))", **more):
     """Return a case that displays markup which would run a script."""
-    text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(repr(markup))
+    text = "from IPython.display import HTML, SVG, Javascript, Markdown, display\n" + how.format(
+        repr(markup)
+    )
     return Case(name, 36, does, ALL, Kind.RIGHT, cells={"add": FIRST + text}, **more)
 
 
-def elsewhere(name, does, *texts, at=1000, says="They count in every check", cells=None, points=ALL, kind=Kind.RIGHT):
-    """Return a case with the given cells as they were released, and cells of its own in a row, at the end or `at`."""
+def elsewhere(
+    name,
+    does,
+    *texts,
+    at=1000,
+    says="They count in every check",
+    cells=None,
+    points=ALL,
+    kind=Kind.RIGHT,
+):
+    """Return a case with the given cells as they were released, and cells of its own in a row,
+    at the end or `at`.
+    """
 
     def edit(notebook, folder):
         notebook.cells[at:at] = [nbformat.v4.new_code_cell(code(text)) for text in texts]
@@ -47,7 +91,9 @@ def elsewhere(name, does, *texts, at=1000, says="They count in every check", cel
 BOTH = RIGHT["add"] + "\n\n\n" + RIGHT["twice"]
 
 
-def own(name, does, text, row=35, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more):
+def own(
+    name, does, text, row=35, points=ALL, kind=Kind.RIGHT, before="check_add", cell="code", **more
+):
     """Return a case with a cell of the student's own before a check cell."""
     return Case(name, row, does, points, kind, edit=extra(text, before=before, kind=cell), **more)
 
@@ -115,9 +161,19 @@ CASES = [
     # 35: what notebooks allow
     own("asks-for-input", "asks for input in a cell of its own", "name = input('Your name? ')"),
     own("shell-cell", "has a cell in bash", "%%bash\necho hello\nls | head -3"),
-    own("installs-a-package", "installs a package, without success", "!pip install --no-index nothing-at-all"),
-    own("magics", "times things and asks for help", "%timeit -n 10 -r 1 add(1, 2)\nadd?\n%matplotlib inline\n%who"),
-    odd("timed-cell", "times its solution cell", "%%time\ndef add(a, b):\n    return a + b", row=35),
+    own(
+        "installs-a-package",
+        "installs a package, without success",
+        "!pip install --no-index nothing-at-all",
+    ),
+    own(
+        "magics",
+        "times things and asks for help",
+        "%timeit -n 10 -r 1 add(1, 2)\nadd?\n%matplotlib inline\n%who",
+    ),
+    odd(
+        "timed-cell", "times its solution cell", "%%time\ndef add(a, b):\n    return a + b", row=35
+    ),
     # 35: what the grader's machine lacks
     odd(
         "packages-not-used",
@@ -137,7 +193,8 @@ CASES = [
     odd(
         "package-used",
         "uses a package that is not installed",
-        "from absent_einsum import einsum\n\ndef add(a, b):\n    return einsum(a, b, 'i j, i j -> i j')",
+        "from absent_einsum import einsum\n\ndef add(a, b):\n    return einsum(a, b, 'i j, i j -> "
+        "i j')",
         row=35,
         points=TWICE,
         kind=Kind.WRONG,
@@ -214,7 +271,9 @@ CASES = [
         "writes a module in one cell and uses it in the next",
         "%%writefile helper_of_mine.py\ndef plus(a, b):\n    return a + b",
         before="twice",
-        cells={"twice": "from helper_of_mine import plus\n\n\ndef twice(a):\n    return plus(a, a)"},
+        cells={
+            "twice": "from helper_of_mine import plus\n\n\ndef twice(a):\n    return plus(a, a)"
+        },
     ),
     own(
         "widget",
@@ -230,9 +289,22 @@ CASES = [
         may=Kind.WRONG,
     ),
     elsewhere("answers-at-the-end", "has all answers in one cell at the end", BOTH),
-    elsewhere("answers-in-one-cell", "has all answers in the first cell given for one", cells={"add": BOTH}),
-    elsewhere("answers-in-the-last-cell", "has all answers in the last cell given for one", cells={"twice": BOTH}),
-    elsewhere("answers-in-a-file", "imports its answers from a file next to it", "from mine import *", at=0),
+    elsewhere(
+        "answers-in-one-cell",
+        "has all answers in the first cell given for one",
+        cells={"add": BOTH},
+    ),
+    elsewhere(
+        "answers-in-the-last-cell",
+        "has all answers in the last cell given for one",
+        cells={"twice": BOTH},
+    ),
+    elsewhere(
+        "answers-in-a-file",
+        "imports its answers from a file next to it",
+        "from mine import *",
+        at=0,
+    ),
     elsewhere(
         "answers-in-steps",
         "has its answers at the end, in cells that use each other",
@@ -245,11 +317,17 @@ CASES = [
         "forges-at-the-end",
         "has wrong answers at the end, with its own checks next to them",
         "import checks\nchecks.run = lambda *args, **more: 4.0\nround = max = lambda *args: 4.0",
-        "def run(subject, points):\n    return points\n\ndef add(a, b):\n    return run('add', 4.0)",
+        "def run(subject, points):\n    return points\n\ndef add(a, b):\n    return run('add', "
+        "4.0)",
         points=NONE,
         kind=Kind.WRONG,
     ),
-    own("dies-in-own-cell", "raises an error in a cell of its own", "raise RuntimeError('half-way')", row=40),
+    own(
+        "dies-in-own-cell",
+        "raises an error in a cell of its own",
+        "raise RuntimeError('half-way')",
+        row=40,
+    ),
     own(
         "names-taken",
         "uses the names of the check cells for its own things",
@@ -264,11 +342,16 @@ CASES = [
     ),
     # 36: scripts
     shows("script-in-html", "displays HTML with a script", f"<script>{LIVE}()</script>"),
-    shows("image-with-handler", "displays an image with a handler", f'<img src="none" onerror="{LIVE}()">'),
+    shows(
+        "image-with-handler",
+        "displays an image with a handler",
+        f'<img src="none" onerror="{LIVE}()">',
+    ),
     shows(
         "svg-with-handler",
         "displays a drawing with a handler",
-        f'<svg xmlns="http://www.w3.org/2000/svg" onload="{LIVE}()"><script>{LIVE}()</script></svg>',
+        '<svg xmlns="http://www.w3.org/2000/svg" '
+        f'onload="{LIVE}()"><script>{LIVE}()</script></svg>',
         how="display(SVG({}))",
     ),
     shows("javascript-output", "displays JavaScript", f"{LIVE}()", how="display(Javascript({}))"),
@@ -293,7 +376,8 @@ CASES = [
         "odd-mime-types",
         "displays data of odd and wrong types",
         f"<script>{LIVE}()</script>",
-        how="display({{'text/plain': {0}, 'image/png': {0}, 'text/x-own': {0}, 'text/html': [{0}]}}, raw=True)",
+        how="display({{'text/plain': {0}, 'image/png': {0}, 'text/x-own': {0}, 'text/html': "
+        "[{0}]}}, raw=True)",
         may=Kind.WRONG,
     ),
     own(
@@ -303,7 +387,13 @@ CASES = [
         row=36,
         cell="markdown",
     ),
-    own("script-in-raw", "has a script in a raw cell", f"<script>{LIVE}()</script>", row=36, cell="raw"),
+    own(
+        "script-in-raw",
+        "has a script in a raw cell",
+        f"<script>{LIVE}()</script>",
+        row=36,
+        cell="raw",
+    ),
     odd(
         "script-in-error",
         "raises an error whose text is a script",
@@ -322,7 +412,11 @@ CASES = [
         row=36,
     ),
     # 37: files beside the notebook
-    beside("file-torch", "has a file torch.py next to it", {"torch.py": "raise ImportError('not the real one')"}),
+    beside(
+        "file-torch",
+        "has a file torch.py next to it",
+        {"torch.py": "raise ImportError('not the real one')"},
+    ),
     beside(
         "file-numpy",
         "has a file numpy.py next to it that patches built-in functions",
@@ -376,7 +470,11 @@ CASES = [
         "file-data",
         "reads a submitted data file",
         {"data/zero.txt": "0.0"},
-        {"add": "zero = float(open('data/zero.txt').read())\n\n\ndef add(a, b):\n    return a + b + zero"},
+        {
+            "add": "zero = float(open('data/zero.txt').read())\n\n\ndef add(a, b):\n    return a "
+            "+ b "
+            "+ zero"
+        },
     ),
     # 38: side effects
     odd(
@@ -576,7 +674,11 @@ CASES = [
             return café(a, b)
         """,
     ),
-    odd("any-arguments", "takes any arguments", "def add(*arrays, **options):\n    return sum(arrays)"),
+    odd(
+        "any-arguments",
+        "takes any arguments",
+        "def add(*arrays, **options):\n    return sum(arrays)",
+    ),
     odd(
         "a-loop",
         "loops over the elements",
@@ -623,7 +725,13 @@ CASES = [
         points=TWICE,
         kind=Kind.WRONG,
     ),
-    odd("a-generator", "is a generator", "def add(a, b):\n    yield a + b", points=TWICE, kind=Kind.WRONG),
+    odd(
+        "a-generator",
+        "is a generator",
+        "def add(a, b):\n    yield a + b",
+        points=TWICE,
+        kind=Kind.WRONG,
+    ),
     odd(
         "recursion",
         "calls itself forever",
@@ -677,14 +785,17 @@ CASES = [
     returns(
         "result-strided",
         "returns a view with odd strides",
-        "np.lib.stride_tricks.as_strided(np.repeat((a + b).ravel(), 2), a.shape, (16 * a.shape[1], 16))",
+        "np.lib.stride_tricks.as_strided(np.repeat((a + b).ravel(), 2), a.shape, (16 * "
+        "a.shape[1], 16))",
     ),
     returns(
         "result-reversed",
         "returns a view with negative strides, in Fortran order",
         "np.asfortranarray((a + b)[::-1])[::-1]",
     ),
-    returns("result-big-endian", "returns numbers in the opposite byte order", "(a + b).astype('>f8')"),
+    returns(
+        "result-big-endian", "returns numbers in the opposite byte order", "(a + b).astype('>f8')"
+    ),
     returns("result-float32", "returns single precision", "(a + b).astype(np.float32)"),
     returns("result-long-double", "returns extended precision", "(a + b).astype(np.longdouble)"),
     returns(
@@ -722,7 +833,13 @@ CASES = [
         points=TWICE,
         kind=Kind.WRONG,
     ),
-    returns("result-objects", "returns an array of objects", "(a + b).astype(object)", points=TWICE, kind=Kind.WRONG),
+    returns(
+        "result-objects",
+        "returns an array of objects",
+        "(a + b).astype(object)",
+        points=TWICE,
+        kind=Kind.WRONG,
+    ),
     returns(
         "result-virtual",
         "returns a view of 8 TB",
@@ -738,15 +855,22 @@ CASES = [
         "returns lists nested 100,000 levels deep",
         "__import__('functools').reduce(lambda x, _: [x], range(100_000), [])",
     ),
-    gives("result-recursive", "returns a dict that contains itself", "(lambda d: d.update(me=d) or d)({})"),
-    gives("result-long-text", "returns a text of a billion characters", "'x' * 10**9", may=Kind.LIMIT),
+    gives(
+        "result-recursive",
+        "returns a dict that contains itself",
+        "(lambda d: d.update(me=d) or d)({})",
+    ),
+    gives(
+        "result-long-text", "returns a text of a billion characters", "'x' * 10**9", may=Kind.LIMIT
+    ),
     gives("result-long-number", "returns a number of a million digits", "10 ** 10**6"),
     gives("result-function", "returns a function", "twice"),
     gives("result-module", "returns an open file", "open('/dev/null')"),
     gives(
         "result-odd-type",
         "returns an object whose class cannot be printed",
-        "type('a' * 10**6, (), {'__repr__': lambda s: 1 / 0, '__reduce_ex__': lambda s, v: 1 / 0})()",
+        "type('a' * 10**6, (), {'__repr__': lambda s: 1 / 0, '__reduce_ex__': lambda s, v: 1 / "
+        "0})()",
     ),
     # 39: points over the maximum
     odd(

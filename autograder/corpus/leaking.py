@@ -21,13 +21,27 @@ FIRST = RIGHT["add"] + "\n\n"
 
 
 def nosy(name, row, does, text, points=ALL, kind=Kind.RIGHT, **more):
-    """Return a case that looks around in its cell `add`; what it answers is right, unless it says otherwise."""
+    """Return a case that looks around in its cell `add`; what it answers is right, unless it
+    says otherwise.
+    """
     text = code(text)
-    return Case(name, row, does, points, kind, cells={"add": text if "def add(" in text else FIRST + text}, **more)
+    return Case(
+        name,
+        row,
+        does,
+        points,
+        kind,
+        cells={"add": text if "def add(" in text else FIRST + text},
+        **more,
+    )
 
 
 def linked(notebook, folder):
-    links = {"gradebook.db": "gradebook.db", "answers.py": "solutions/01-toy/01-toy.py", "all": "solutions"}
+    links = {
+        "gradebook.db": "gradebook.db",
+        "answers.py": "solutions/01-toy/01-toy.py",
+        "all": "solutions",
+    }
     for name, target in links.items():
         (folder / name).symlink_to(f"../../../{target}")
     cell = notebook.cells[find(notebook, "add")]
@@ -87,7 +101,10 @@ for path in glob.glob("../../../gradebook.db"):
 CASES = [
     # 18: files and processes
     nosy(
-        "own-notebook", 18, "reads the notebooks next to it", SEARCH.format(pattern="*.ipynb") + "print(len(found))"
+        "own-notebook",
+        18,
+        "reads the notebooks next to it",
+        SEARCH.format(pattern="*.ipynb") + "print(len(found))",
     ),
     nosy(
         "other-submissions",
@@ -137,7 +154,11 @@ CASES = [
         "gradebook-emptied",
         18,
         "empties tables of the gradebook",
-        GRADEBOOK.format(statements=[f"delete from {table}" for table in ("grade", "comment", "submitted_notebook")]),
+        GRADEBOOK.format(
+            statements=[
+                f"delete from {table}" for table in ("grade", "comment", "submitted_notebook")
+            ]
+        ),
     ),
     nosy(
         "submission-overwritten",

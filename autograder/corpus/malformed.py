@@ -1,4 +1,6 @@
-"""Submissions that are not the notebook that was given out, or no notebook (rows 29 to 33 and 37)."""
+"""Submissions that are not the notebook that was given out, or no notebook (rows 29 to 33 and
+37).
+"""
 
 import copy
 import json
@@ -13,7 +15,9 @@ from autograder.grades.results import Kind
 
 
 def instead(data):
-    """Return an edit that hands in these bytes in place of the notebook; a function makes them of the notebook."""
+    """Return an edit that hands in these bytes in place of the notebook; a function makes them
+    of the notebook.
+    """
 
     def edit(notebook, folder):
         (folder / "01-toy.ipynb").write_bytes(data(notebook) if callable(data) else data)
@@ -35,7 +39,9 @@ def of_json(change):
 
 
 def broken(name, does, data, says="", row=31, edit=None, **more):
-    return Case(name, row, does, NONE, Kind.MALFORMED, says=says, edit=edit or instead(data), **more)
+    return Case(
+        name, row, does, NONE, Kind.MALFORMED, says=says, edit=edit or instead(data), **more
+    )
 
 
 def mended(name, row, does, edit, says="", points=ALL, kind=Kind.RIGHT, **more):
@@ -74,7 +80,9 @@ def flagged(grade_id, **flags):
 
 
 def stripped(ids):
-    """Return an edit that takes all metadata away, and the cells' ids too unless told to keep them."""
+    """Return an edit that takes all metadata away, and the cells' ids too unless told to keep
+    them.
+    """
 
     def edit(notebook, folder):
         for cell in notebook.cells:
@@ -103,7 +111,9 @@ def zipped(notebook, folder):
 
 
 def older(points, source=""):
-    """Return an edit that puts the check of a release with other points there, or an altered one."""
+    """Return an edit that puts the check of a release with other points there, or an altered
+    one.
+    """
 
     def edit(notebook, folder):
         cell = notebook.cells[find(notebook, "check_add")]
@@ -153,7 +163,9 @@ def as_text(notebook, folder):
     """A solution cell made a text cell, as one wrong key does."""
     place = find(notebook, "add")
     old = notebook.cells[place]
-    notebook.cells[place] = nbformat.v4.new_markdown_cell(old.source, metadata=old.metadata, id=old.id)
+    notebook.cells[place] = nbformat.v4.new_markdown_cell(
+        old.source, metadata=old.metadata, id=old.id
+    )
 
 
 def respaced(notebook, folder):
@@ -167,17 +179,25 @@ def odd_json(raw):
     for cell in raw["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = None, "7"
-            cell["source"] = cell["source"] if isinstance(cell["source"], list) else cell["source"].splitlines(True)
+            cell["source"] = (
+                cell["source"]
+                if isinstance(cell["source"], list)
+                else cell["source"].splitlines(True)
+            )
     raw["nbformat_minor"] = 99
     raw["metadata"]["kernelspec"] = 7
 
 
 def surrogates(raw):
-    raw["cells"].append({"cell_type": "markdown", "id": "odd", "metadata": {}, "source": "half a letter: \ud83d"})
+    raw["cells"].append(
+        {"cell_type": "markdown", "id": "odd", "metadata": {}, "source": "half a letter: \ud83d"}
+    )
 
 
 def unknown_cell(raw):
-    raw["cells"].append({"cell_type": "heading", "id": "odd", "metadata": {}, "source": "A heading", "level": 1})
+    raw["cells"].append(
+        {"cell_type": "heading", "id": "odd", "metadata": {}, "source": "A heading", "level": 1}
+    )
 
 
 def deep(raw):
@@ -246,26 +266,43 @@ def big(notebook, folder):
 
 
 def other_notebook(notebook):
-    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)")])).encode()
+    return nbformat.writes(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)")])
+    ).encode()
 
 
 def unread(name, does, old, new, says):
-    """Return a case whose `add` Python cannot read: its reasons name the line and what it is that stands there."""
-    return Case(name, 33, does, TWICE, Kind.WRONG, says=says, cells={"add": RIGHT["add"].replace(old, new)})
+    """Return a case whose `add` Python cannot read: its reasons name the line and what it is
+    that stands there.
+    """
+    return Case(
+        name, 33, does, TWICE, Kind.WRONG, says=says, cells={"add": RIGHT["add"].replace(old, new)}
+    )
 
 
 CASES = [
     # 29, 30: cells copied, deleted, flagged
     mended("check-copied", 29, "has a check cell twice", copied("check_add"), says="check_add"),
     mended(
-        "check-copied-with-id", 29, "has a check cell twice, with the same id", copied("check_twice", keep_id=True)
+        "check-copied-with-id",
+        29,
+        "has a check cell twice, with the same id",
+        copied("check_twice", keep_id=True),
     ),
     mended("solution-split", 29, "splits a solution cell; both halves have its metadata", split),
     mended("cells-merged", 30, "merges a solution cell and its check", merged, says="check_add"),
     mended("check-deleted", 30, "deletes a check cell", deleted("check_add"), says="check_add"),
-    mended("checks-all-deleted", 30, "deletes all check cells", deleted("check_add", "check_twice")),
     mended(
-        "solution-deleted", 30, "deletes a solution cell", deleted("add"), says="add", points=TWICE, kind=Kind.WRONG
+        "checks-all-deleted", 30, "deletes all check cells", deleted("check_add", "check_twice")
+    ),
+    mended(
+        "solution-deleted",
+        30,
+        "deletes a solution cell",
+        deleted("add"),
+        says="add",
+        points=TWICE,
+        kind=Kind.WRONG,
     ),
     mended(
         "grade-flag-off",
@@ -288,8 +325,18 @@ CASES = [
         flagged("add", grade=True, points=50),
         may=Kind.HOSTILE,
     ),
-    mended("schema-old", 30, "claims that its metadata has an older version", flagged("check_add", schema_version=1)),
-    mended("check-reformatted", 30, "changes only spaces, quotes and a comment in a locked cell", respaced),
+    mended(
+        "schema-old",
+        30,
+        "claims that its metadata has an older version",
+        flagged("check_add", schema_version=1),
+    ),
+    mended(
+        "check-reformatted",
+        30,
+        "changes only spaces, quotes and a comment in a locked cell",
+        respaced,
+    ),
     mended("order-reversed", 30, "has all cells in reverse order", backwards),
     mended("solution-as-text", 30, "turns a solution cell into text, by accident", as_text),
     # 31: no notebook
@@ -314,15 +361,29 @@ CASES = [
         says="save it as UTF-8",
     ),
     broken(
-        "binary", "has the bytes of a compressed file", b"PK\x03\x04" + bytes(range(256)) * 40, says="zip archive"
+        "binary",
+        "has the bytes of a compressed file",
+        b"PK\x03\x04" + bytes(range(256)) * 40,
+        says="zip archive",
     ),
-    broken("zipped", "has its notebook only in a zip", None, says="but 01-toy.ipynb.zip. Unpack it", edit=zipped),
+    broken(
+        "zipped",
+        "has its notebook only in a zip",
+        None,
+        says="but 01-toy.ipynb.zip. Unpack it",
+        edit=zipped,
+    ),
     broken("a-list", "is JSON, but a list", b"[1, 2]", says="not a notebook"),
     broken("json-number", "is JSON, but a number too long to read", b"9" * 10_000),
     broken("json-too-deep", "is JSON nested 100,000 levels deep", b"[" * 100_000 + b"]" * 100_000),
     broken("over-50-mb", "has 51 MB of text", None, says="MB", edit=big),
     broken("a-directory", "has a directory in place of the notebook", None, edit=directory),
-    broken("a-fifo", "has a named pipe in place of the notebook, which no one writes to", None, edit=fifo),
+    broken(
+        "a-fifo",
+        "has a named pipe in place of the notebook, which no one writes to",
+        None,
+        edit=fifo,
+    ),
     broken(
         "link-to-neighbour",
         "is a link to another student's notebook",
@@ -331,18 +392,26 @@ CASES = [
         secret=WORK,
     ),
     broken(
-        "link-to-system", "is a link to one of the machine's files", None, edit=link("/etc/passwd"), secret="root:x:0"
+        "link-to-system",
+        "is a link to one of the machine's files",
+        None,
+        edit=link("/etc/passwd"),
+        secret="root:x:0",
     ),
     broken("link-to-itself", "is a link to itself", None, edit=link("01-toy.ipynb")),
     broken("no-file", "is an empty folder", None, edit=nothing),
-    broken("two-other-names", "has two notebooks, neither with the right name", None, edit=two_others),
+    broken(
+        "two-other-names", "has two notebooks, neither with the right name", None, edit=two_others
+    ),
     broken(
         "html-page",
         "is the page of a login form, saved as the notebook",
         b"<!doctype html><html><form>Sign in</form></html>",
         says="web page",
     ),
-    Case("no-cells", 31, "has no cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG),
+    Case(
+        "no-cells", 31, "has no cells", NONE, Kind.MALFORMED, edit=of_json(no_cells), may=Kind.WRONG
+    ),
     Case(
         "another-notebook",
         31,
@@ -353,12 +422,33 @@ CASES = [
         may=Kind.WRONG,
     ),
     # 32: odd, but ours
-    mended("byte-order-mark", 32, "starts with a byte order mark", instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb))),
     mended(
-        "utf16", 32, "is saved in UTF-16", instead(lambda nb: text_of(nb).decode().encode("utf-16")), says="UTF-16"
+        "byte-order-mark",
+        32,
+        "starts with a byte order mark",
+        instead(lambda nb: b"\xef\xbb\xbf" + text_of(nb)),
     ),
-    mended("ending-added", 32, "has .txt appended to its name", renamed("01-toy.ipynb.txt"), says="01-toy.ipynb.txt"),
-    mended("another-release", 32, "is of another release, with other points", older(5), says="another release"),
+    mended(
+        "utf16",
+        32,
+        "is saved in UTF-16",
+        instead(lambda nb: text_of(nb).decode().encode("utf-16")),
+        says="UTF-16",
+    ),
+    mended(
+        "ending-added",
+        32,
+        "has .txt appended to its name",
+        renamed("01-toy.ipynb.txt"),
+        says="01-toy.ipynb.txt",
+    ),
+    mended(
+        "another-release",
+        32,
+        "is of another release, with other points",
+        older(5),
+        says="another release",
+    ),
     mended(
         "another-release-altered",
         30,
@@ -372,21 +462,41 @@ CASES = [
         32,
         "has Windows line endings in every cell",
         of_json(
-            lambda raw: [c.update(source="".join(c["source"]).replace("\n", "\r\n")) for c in raw["cells"]] and None
+            lambda raw: (
+                [c.update(source="".join(c["source"]).replace("\n", "\r\n")) for c in raw["cells"]]
+                and None
+            )
         ),
     ),
-    mended("renamed", 32, "has another name", renamed("my solution (2).ipynb"), says="my solution (2).ipynb"),
+    mended(
+        "renamed",
+        32,
+        "has another name",
+        renamed("my solution (2).ipynb"),
+        says="my solution (2).ipynb",
+    ),
     mended("renamed-unicode", 32, "has a name in another script", renamed("résumé ✏ 練習.ipynb")),
     mended("copies-beside", 32, "has older copies next to it", old_copy_beside),
     mended("metadata-stripped", 32, "has lost all metadata", stripped(ids=True)),
     mended("ids-stripped", 32, "has lost all metadata and all cell ids", stripped(ids=False)),
     mended("foreign-kernel", 32, "asks for a missing kernel", kernel("ir", "R")),
-    mended("own-environment", 32, "names a kernel of the student's machine", kernel("conda-env-ml-py", "python")),
+    mended(
+        "own-environment",
+        32,
+        "names a kernel of the student's machine",
+        kernel("conda-env-ml-py", "python"),
+    ),
     mended("format-3", 32, "is in notebook format 3", format_3),
     mended("odd-json", 32, "has JSON values that no editor writes", of_json(odd_json)),
     mended("surrogates", 32, "has half a character in a text", of_json(surrogates)),
     mended("nested-metadata", 32, "has deeply nested metadata", of_json(deep)),
-    mended("unknown-cell-type", 32, "has a cell of an obsolete type", of_json(unknown_cell), may=Kind.MALFORMED),
+    mended(
+        "unknown-cell-type",
+        32,
+        "has a cell of an obsolete type",
+        of_json(unknown_cell),
+        may=Kind.MALFORMED,
+    ),
     mended("stored-outputs", 32, "has 10 MB of stored output", stored_outputs),
     mended("stored-script", 36, "has a script in a stored output", stored_script),
     # 33: code that cannot be read
@@ -400,7 +510,12 @@ CASES = [
         cells={"add": "def add(a, b) return a + b"},
     ),
     Case(
-        "null-byte", 33, "has a null character in its code", TWICE, Kind.WRONG, cells={"add": RIGHT["add"] + "\n# \0"}
+        "null-byte",
+        33,
+        "has a null character in its code",
+        TWICE,
+        Kind.WRONG,
+        cells={"add": RIGHT["add"] + "\n# \0"},
     ),
     Case(
         "unclosed-string",
@@ -426,7 +541,9 @@ CASES = [
         "\u00a0   return",
         "U+00A0",
     ),
-    unread("zero-width-space", "has a zero-width space in its code", "b + a", "b\u200b + a", "U+200B"),
+    unread(
+        "zero-width-space", "has a zero-width space in its code", "b + a", "b\u200b + a", "U+200B"
+    ),
     unread(
         "typographic-quotes",
         "has a word processor's quotes in its code",
@@ -434,7 +551,13 @@ CASES = [
         "b + a + len(\u201c\u201d)",
         "U+201C",
     ),
-    unread("fullwidth-colon", "has a full-width (Chinese) colon in its code", "b):", "b)\uff1a", "fullwidth colon"),
+    unread(
+        "fullwidth-colon",
+        "has a full-width (Chinese) colon in its code",
+        "b):",
+        "b)\uff1a",
+        "fullwidth colon",
+    ),
     unread(
         "conflict-in-a-cell",
         "has merge conflict markers in its code",

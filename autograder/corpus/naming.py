@@ -1,6 +1,8 @@
-"""Odd names, paths, marks and stamps, and what honest submissions came to grief with (rows 41, 42, 45, 49 to 51).
+"""Odd names, paths, marks and stamps, and what honest submissions came to grief with (rows 41, 42,
+45, 49 to 51).
 
-What is written here are bytes and letters that some file system, editor or learning platform has made.
+What is written here are bytes and letters that some file system, editor or learning platform has
+made.
 """
 
 import json
@@ -16,19 +18,27 @@ from autograder.grades.results import Kind
 LATIN = os.fsdecode("Müller".encode("latin-1"))
 LATIN_SHOWN = "M%FCller"
 
-# Text that acts in a terminal: it clears the screen, names the window, makes a link, and turns the line around.
-ACTING = r"\x1b[2J\x1b[31m\x1b]0;owned\x07\x1b]8;;file:///etc\x1b\\ \x9b1A\r\x08 \u202eeno ton\u2066 \ud83d"
+# Text that acts in a terminal: it clears the screen, names the window, makes a link, and turns the
+# line around.
+ACTING = (
+    r"\x1b[2J\x1b[31m\x1b]0;owned\x07\x1b]8;;file:///etc\x1b\\ \x9b1A\r\x08 \u202eeno "
+    r"ton\u2066 \ud83d"
+)
 MODULUS = sys.hash_info.modulus  # whole numbers that differ by it have one hash
 
 
 def called(name, does, student, shown, **more):
-    """Return a case whose student's folder has an odd name, and the name under which it is graded."""
+    """Return a case whose student's folder has an odd name, and the name under which it is
+    graded.
+    """
     return Case(name, 41, does, ALL, Kind.RIGHT, student=student, shown=shown, **more)
 
 
 def beside(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
     """Return a case with something beside its notebook: `write(folder)` puts it there."""
-    return Case(name, 41, does, points, kind, says=says, edit=lambda notebook, folder: write(folder), **more)
+    return Case(
+        name, 41, does, points, kind, says=says, edit=lambda notebook, folder: write(folder), **more
+    )
 
 
 def instead(name, does, write, says="", points=ALL, kind=Kind.RIGHT, **more):
@@ -78,11 +88,15 @@ def unreadable_notebook(notebook, folder):
 
 
 def marked(name, does, change, says="", kind=Kind.RIGHT):
-    """Return a case with odd metadata: `change(cells)` gets the cells as plain JSON, by grade id."""
+    """Return a case with odd metadata: `change(cells)` gets the cells as plain JSON, by grade
+    id.
+    """
 
     def edit(notebook, folder):
         raw = json.loads(json.dumps(notebook))
-        change({cell["metadata"].get("nbgrader", {}).get("grade_id"): cell for cell in raw["cells"]})
+        change(
+            {cell["metadata"].get("nbgrader", {}).get("grade_id"): cell for cell in raw["cells"]}
+        )
         (folder / "01-toy.ipynb").write_text(json.dumps(raw))
         return False
 
@@ -91,16 +105,28 @@ def marked(name, does, change, says="", kind=Kind.RIGHT):
 
 def stamped(name, does, write, says="could not be read as a date"):
     """Return a case with an odd timestamp.txt."""
-    return Case(name, 42, does, ALL, Kind.RIGHT, says=says, edit=lambda _, folder: write(folder / "timestamp.txt"))
+    return Case(
+        name,
+        42,
+        does,
+        ALL,
+        Kind.RIGHT,
+        says=says,
+        edit=lambda _, folder: write(folder / "timestamp.txt"),
+    )
 
 
 def returns(name, does, text, points=TWICE, kind=Kind.WRONG, row=45, **more):
-    """Return a case whose function `add` returns, or does, something that could hold up the judge."""
+    """Return a case whose function `add` returns, or does, something that could hold up the
+    judge.
+    """
     return Case(name, row, does, points, kind, cells={"add": code(text)}, **more)
 
 
 def answered_elsewhere(name, does, before, given, points, kind, says=""):
-    """Return a case with all its code in one cell of its own, before the cell `before` or at the end."""
+    """Return a case with all its code in one cell of its own, before the cell `before` or at the
+    end.
+    """
     text = f"{RIGHT['add']}\n\n\n{RIGHT['twice']}"
     return Case(name, 51, does, points, kind, says=says, cells=given, edit=extra(text, before))
 
@@ -120,10 +146,21 @@ CASES = [
         "ann\x1b[2J\x07\r\n\x9b31m",
         "ann%1B[2J%07%0D%0A%C2%9B31m",
     ),
-    called("student-backwards", "has a student name that reverses lines", "\u202eeve\u2066", "%E2%80%AEeve%E2%81%A6"),
-    called("student-long", "has a student name of 250 characters", "n" * 250, "n" * 30 + "~589795b6"),
-    called("student-markup", "has a student name that is markup", "<b>&[red]%s{x}", "<b>&[red]%s{x}"),
-    called("student-options", "has a student name that is a command-line option", "--help", "--help"),
+    called(
+        "student-backwards",
+        "has a student name that reverses lines",
+        "\u202eeve\u2066",
+        "%E2%80%AEeve%E2%81%A6",
+    ),
+    called(
+        "student-long", "has a student name of 250 characters", "n" * 250, "n" * 30 + "~589795b6"
+    ),
+    called(
+        "student-markup", "has a student name that is markup", "<b>&[red]%s{x}", "<b>&[red]%s{x}"
+    ),
+    called(
+        "student-options", "has a student name that is a command-line option", "--help", "--help"
+    ),
     instead(
         "notebook-not-utf-8",
         "has a notebook whose name is not UTF-8",
@@ -136,11 +173,22 @@ CASES = [
         lambda notebook, folder: save(notebook, folder, "\x1b[2J\u202e.ipynb"),
         says="was named %1B[2J%E2%80%AE.ipynb",
     ),
-    instead("in-capitals", "submits 01-TOY.IPYNB in a folder 01-TOY", in_capitals, says="was named 01-TOY.IPYNB"),
+    instead(
+        "in-capitals",
+        "submits 01-TOY.IPYNB in a folder 01-TOY",
+        in_capitals,
+        says="was named 01-TOY.IPYNB",
+    ),
     # 41: paths
-    beside("file-not-utf-8", "has a file whose name is not UTF-8", lambda folder: (folder / LATIN).touch()),
     beside(
-        "file-backwards", "has a file whose name has control codes", lambda folder: (folder / "\x1b[2J\u202e").touch()
+        "file-not-utf-8",
+        "has a file whose name is not UTF-8",
+        lambda folder: (folder / LATIN).touch(),
+    ),
+    beside(
+        "file-backwards",
+        "has a file whose name has control codes",
+        lambda folder: (folder / "\x1b[2J\u202e").touch(),
     ),
     beside(
         "folders-1100-deep",
@@ -184,7 +232,9 @@ CASES = [
     marked(
         "half-a-letter-in-marks",
         "has half a character in a locked cell's metadata",
-        lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(schema_version="\ud800", checksum="\udfff"),
+        lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(
+            schema_version="\ud800", checksum="\udfff"
+        ),
     ),
     marked(
         "half-a-letter-in-points",
@@ -203,7 +253,9 @@ CASES = [
     marked(
         "nested-points",
         "has a list nested 400 levels deep for a locked cell's points",
-        lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(points=json.loads("[" * 400 + "]" * 400)),
+        lambda cells: cells["check_add"]["metadata"]["nbgrader"].update(
+            points=json.loads("[" * 400 + "]" * 400)
+        ),
         says="check_add had been changed",
         kind=Kind.HOSTILE,
     ),
@@ -212,13 +264,29 @@ CASES = [
         "has half a character in the ids of cells",
         lambda cells: cells["add"].update(id="\ud800"),
     ),
-    stamped("stamp-long-word", "has a time stamp of 10,000 characters", lambda path: path.write_text("x" * 10_000)),
-    stamped("stamp-brackets", "has a time stamp of brackets", lambda path: path.write_text("(" * 900)),
-    stamped("stamp-5-mb", "has a time stamp of 5 MB", lambda path: path.write_bytes(b"2026-01-01 " * 500_000)),
-    stamped("stamp-folder", "has a folder in place of the time stamp", lambda path: path.mkdir()),
-    stamped("stamp-not-utf-8", "has a time stamp that is not text", lambda path: path.write_bytes(b"\xff\x00\x1b")),
     stamped(
-        "stamp-far", "has a time stamp in the year 999,999,999", lambda path: path.write_text("999999999-01-01 00:00")
+        "stamp-long-word",
+        "has a time stamp of 10,000 characters",
+        lambda path: path.write_text("x" * 10_000),
+    ),
+    stamped(
+        "stamp-brackets", "has a time stamp of brackets", lambda path: path.write_text("(" * 900)
+    ),
+    stamped(
+        "stamp-5-mb",
+        "has a time stamp of 5 MB",
+        lambda path: path.write_bytes(b"2026-01-01 " * 500_000),
+    ),
+    stamped("stamp-folder", "has a folder in place of the time stamp", lambda path: path.mkdir()),
+    stamped(
+        "stamp-not-utf-8",
+        "has a time stamp that is not text",
+        lambda path: path.write_bytes(b"\xff\x00\x1b"),
+    ),
+    stamped(
+        "stamp-far",
+        "has a time stamp in the year 999,999,999",
+        lambda path: path.write_text("999999999-01-01 00:00"),
     ),
     # 45: the judge's own time and memory
     returns(
@@ -244,7 +312,11 @@ CASES = [
             return found
         """,
     ),
-    returns("returns-long-structure", "returns 5 million numbers", "def add(a, b):\n    return [1] * 5_000_000"),
+    returns(
+        "returns-long-structure",
+        "returns 5 million numbers",
+        "def add(a, b):\n    return [1] * 5_000_000",
+    ),
     returns(
         "returns-itself",
         "returns a list that contains itself, many times",
@@ -253,9 +325,14 @@ CASES = [
     returns(
         "returns-large-array",
         "returns an array of one number that claims to be 10,000,000,000",
-        "import numpy as np\n\n\ndef add(a, b):\n    return np.broadcast_to(np.float64(1), (100_000, 100_000))",
+        "import numpy as np\n\n\ndef add(a, b):\n    return np.broadcast_to(np.float64(1), "
+        "(100_000, 100_000))",
     ),
-    returns("returns-large-number", "returns a million digits", "def add(a, b):\n    return 10**1_000_000"),
+    returns(
+        "returns-large-number",
+        "returns a million digits",
+        "def add(a, b):\n    return 10**1_000_000",
+    ),
     # 49: terminal and table
     Case(
         "acts-in-error",
@@ -292,7 +369,15 @@ CASES = [
         student="=cmd|' C calc'!A0",
         shown="=cmd|' C calc'!A0",
     ),
-    Case("formula-at-a-name", 49, "has the student name @SUM", ALL, Kind.RIGHT, student="@SUM(1)", shown="@SUM(1)"),
+    Case(
+        "formula-at-a-name",
+        49,
+        "has the student name @SUM",
+        ALL,
+        Kind.RIGHT,
+        student="@SUM(1)",
+        shown="@SUM(1)",
+    ),
     # 50: exceptions while decoding
     returns(
         "error-with-half-a-name",
@@ -303,7 +388,8 @@ CASES = [
     returns(
         "error-of-a-group",
         "raises an exception group, which needs more than a text",
-        'def add(a, b):\n    raise ExceptionGroup("no", [UnicodeDecodeError("x", b"", 0, 1, "y")] * 99)',
+        'def add(a, b):\n    raise ExceptionGroup("no", [UnicodeDecodeError("x", b"", 0, 1, "y")] '
+        "* 99)",
         row=50,
     ),
     returns(
@@ -362,7 +448,10 @@ CASES = [
         "redirects sys.stdout to a file, and closes the file",
         ALL,
         Kind.RIGHT,
-        cells={"add": "import sys\nsys.stdout = open('log.txt', 'w')\nsys.stdout.close()\n" + RIGHT["add"]},
+        cells={
+            "add": "import sys\nsys.stdout = open('log.txt', 'w')\nsys.stdout.close()\n"
+            + RIGHT["add"]
+        },
     ),
     answered_elsewhere(
         "all-in-one-cell",

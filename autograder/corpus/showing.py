@@ -1,4 +1,6 @@
-"""Submissions that make trouble where they are shown (rows 43, 45, 47, 48, 50): pictures, sizes, time, pages."""
+"""Submissions that make trouble where they are shown (rows 43, 45, 47, 48, 50): pictures, sizes,
+time, pages.
+"""
 
 import base64
 
@@ -12,7 +14,9 @@ PNG = base64.b64decode(
 )
 
 # Each command is four of the one before.
-GROWING = "".join(rf"\def\{b}{{\{a} \{a} \{a} \{a}}}" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+GROWING = "".join(
+    rf"\def\{b}{{\{a} \{a} \{a} \{a}}}" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
 GROWING = rf"$\def\a{{xxxxxxxx}}{GROWING}\i$"
 
 
@@ -76,7 +80,11 @@ CASES = [
     ),
     writes("photo-missing", 43, "refers to a missing picture", "![proof](attachment:proof.png)"),
     writes(
-        "photo-by-reference", 43, "refers to the picture by a label", "![proof][p]\n\n[p]: attachment:proof.png", {}
+        "photo-by-reference",
+        43,
+        "refers to the picture by a label",
+        "![proof][p]\n\n[p]: attachment:proof.png",
+        {},
     ),
     writes(
         "photo-undecodable",
@@ -106,18 +114,47 @@ CASES = [
         "![proof](attachment:../../gradebook.db)",
         {"../../gradebook.db": picture(PNG)},
     ),
-    writes("attachments-no-dict", 43, "has a list for its attachments", "![x](attachment:x.png)", [1, None]),
-    writes("attachments-odd", 43, "has odd attachments", "![x](attachment:x.png)", {"x.png": [7], "y": None}),
+    writes(
+        "attachments-no-dict",
+        43,
+        "has a list for its attachments",
+        "![x](attachment:x.png)",
+        [1, None],
+    ),
+    writes(
+        "attachments-odd",
+        43,
+        "has odd attachments",
+        "![x](attachment:x.png)",
+        {"x.png": [7], "y": None},
+    ),
     # 45: texts that take long
     adds("text-280-kb", 45, "has a text cell of 280 KB", "word *a* `b` $c$ <b>d</b>\n" * 11_000),
-    adds("text-unclosed-formulas", 45, "has a text cell of formulas that never end", "\\begin{a}" * 30_000),
+    adds(
+        "text-unclosed-formulas",
+        45,
+        "has a text cell of formulas that never end",
+        "\\begin{a}" * 30_000,
+    ),
     adds("text-brackets", 45, "has a text cell of opening brackets", "[" * 200_000),
     adds("text-nested-quotes", 45, "has quotes nested 20,000 deep", "> " * 20_000 + "deep"),
-    adds("text-nested-lists", 45, "has lists nested 500 deep", "\n".join(" " * (2 * n) + "- a" for n in range(500))),
+    adds(
+        "text-nested-lists",
+        45,
+        "has lists nested 500 deep",
+        "\n".join(" " * (2 * n) + "- a" for n in range(500)),
+    ),
     adds("text-blanks", 45, "has a text cell of 3 million blanks", " " * 3_000_000 + "x"),
-    adds("request-underscores", 45, "writes 20,000 underscores as a regrade request", "_" * 20_000 + "!"),
+    adds(
+        "request-underscores",
+        45,
+        "writes 20,000 underscores as a regrade request",
+        "_" * 20_000 + "!",
+    ),
     adds("text-unclosed-tags", 45, "has a text cell of 30,000 unclosed tags", "<div>" * 30_000),
-    displays("html-unclosed-tags", 45, "displays 30,000 unclosed tags", "display(HTML('<div>' * 30_000))"),
+    displays(
+        "html-unclosed-tags", 45, "displays 30,000 unclosed tags", "display(HTML('<div>' * 30_000))"
+    ),
     displays(
         "html-reopened-tags",
         45,
@@ -127,7 +164,9 @@ CASES = [
         display(HTML("<p>" + many + "</p>" + "<p>x</p>" * 4000))
         """,
     ),
-    displays("terminal-colours", 45, "prints a colour for each letter", r"print('\x1b[31mx' * 60_000)"),
+    displays(
+        "terminal-colours", 45, "prints a colour for each letter", r"print('\x1b[31mx' * 60_000)"
+    ),
     # 47: sizes
     displays(
         "alternating-streams",
@@ -140,7 +179,12 @@ CASES = [
             print("y", file=sys.stderr, flush=True)
         """,
     ),
-    displays("many-small-displays", 47, "displays 20,000 small things", "for _ in range(20_000):\n    display(7)"),
+    displays(
+        "many-small-displays",
+        47,
+        "displays 20,000 small things",
+        "for _ in range(20_000):\n    display(7)",
+    ),
     Case(
         "errors-without-end",
         47,
@@ -148,36 +192,112 @@ CASES = [
         ALL,
         Kind.RIGHT,
         edit=lambda notebook, folder: notebook.cells.append(
-            nbformat.v4.new_code_cell("class E(Exception):\n    pass\n\n\nraise E('x' * 50_000_000)")
+            nbformat.v4.new_code_cell(
+                "class E(Exception):\n    pass\n\n\nraise E('x' * 50_000_000)"
+            )
         ),
     ),
     # 48: pages that act
-    *acts("quoted-handler", "a handler inside a title", f'<b title="<img src=x onerror={LIVE}()>">x</b>'),
-    *acts("quoted-focus", "a handler behind quotes", f"<b title='<img alt=\" onfocus={LIVE}() x=\"'>x</b>"),
-    *acts("backslash-host", "a picture behind a backslash", f'<img src="/\\{LIVE}/x.png">'),
-    *acts("control-host", "a picture behind a control character", f'<img src="\x01//{LIVE}/x.png">'),
-    *acts("background", "a background from elsewhere", f'<p style="background:url(//{LIVE}/x.png)">x</p>'),
-    *acts("escaped-background", "an escaped background", f'<p style="background:\\75rl(//{LIVE}/x.png)">x</p>'),
-    *acts("style-sheet", "a style sheet that imports", f"<style>@import url(//{LIVE}/x.css);</style><p>x</p>"),
     *acts(
-        "sources", "pictures in sets", f'<img srcset="https://{LIVE}/x.png 1x"><video poster="//{LIVE}/x"></video>'
+        "quoted-handler",
+        "a handler inside a title",
+        f'<b title="<img src=x onerror={LIVE}()>">x</b>',
     ),
-    *acts("overlay", "a box over the page", f'<div title="{LIVE}" style="position:fixed;top:0">20 / 20</div>'),
-    *acts("overlay-class", "a box by a class of the page", f'<div title="{LIVE}" class="navbar-fixed-top">20</div>'),
-    *acts("overlay-margin", "a box moved up", f'<div title="{LIVE}" style="margin:-900px 0 0 0">20 / 20</div>'),
-    *acts("refresh", "a page that leads away", f'<meta http-equiv="refresh" content="0;url=//{LIVE}">'),
-    *acts("foreign", "a script in a drawing", f"<svg><style><img src=x onerror={LIVE}()></style></svg>"),
+    *acts(
+        "quoted-focus",
+        "a handler behind quotes",
+        f"<b title='<img alt=\" onfocus={LIVE}() x=\"'>x</b>",
+    ),
+    *acts("backslash-host", "a picture behind a backslash", f'<img src="/\\{LIVE}/x.png">'),
+    *acts(
+        "control-host", "a picture behind a control character", f'<img src="\x01//{LIVE}/x.png">'
+    ),
+    *acts(
+        "background",
+        "a background from elsewhere",
+        f'<p style="background:url(//{LIVE}/x.png)">x</p>',
+    ),
+    *acts(
+        "escaped-background",
+        "an escaped background",
+        f'<p style="background:\\75rl(//{LIVE}/x.png)">x</p>',
+    ),
+    *acts(
+        "style-sheet",
+        "a style sheet that imports",
+        f"<style>@import url(//{LIVE}/x.css);</style><p>x</p>",
+    ),
+    *acts(
+        "sources",
+        "pictures in sets",
+        f'<img srcset="https://{LIVE}/x.png 1x"><video poster="//{LIVE}/x"></video>',
+    ),
+    *acts(
+        "overlay",
+        "a box over the page",
+        f'<div title="{LIVE}" style="position:fixed;top:0">20 / 20</div>',
+    ),
+    *acts(
+        "overlay-class",
+        "a box by a class of the page",
+        f'<div title="{LIVE}" class="navbar-fixed-top">20</div>',
+    ),
+    *acts(
+        "overlay-margin",
+        "a box moved up",
+        f'<div title="{LIVE}" style="margin:-900px 0 0 0">20 / 20</div>',
+    ),
+    *acts(
+        "refresh", "a page that leads away", f'<meta http-equiv="refresh" content="0;url=//{LIVE}">'
+    ),
+    *acts(
+        "foreign",
+        "a script in a drawing",
+        f"<svg><style><img src=x onerror={LIVE}()></style></svg>",
+    ),
     *acts("comment", "a script in a comment", f"<!--><img src=x onerror={LIVE}()>-->"),
-    adds("formula-link", 48, "has a formula that links to a script", f"$\\href{{javascript:{LIVE}()}}{{x}}$"),
-    adds("formula-markup", 48, "has a formula that holds markup", f"$\\text{{<img src=x onerror={LIVE}()>}}$"),
-    adds("formula-braces", 47, "has a formula of 20,000 braces", "$" + "{" * 10_000 + "x" + "}" * 10_000 + "$"),
+    adds(
+        "formula-link",
+        48,
+        "has a formula that links to a script",
+        f"$\\href{{javascript:{LIVE}()}}{{x}}$",
+    ),
+    adds(
+        "formula-markup",
+        48,
+        "has a formula that holds markup",
+        f"$\\text{{<img src=x onerror={LIVE}()>}}$",
+    ),
+    adds(
+        "formula-braces",
+        47,
+        "has a formula of 20,000 braces",
+        "$" + "{" * 10_000 + "x" + "}" * 10_000 + "$",
+    ),
     adds("formula-commands", 47, "has a formula whose commands grow", GROWING),
-    adds("text-mermaid", 48, "has a diagram that is a script", f"```mermaid\n<script>{LIVE}()</script>\n```"),
-    adds("text-reference", 48, "has a link by reference that runs", f"[x][y]\n\n[y]: javascript:{LIVE}()"),
+    adds(
+        "text-mermaid",
+        48,
+        "has a diagram that is a script",
+        f"```mermaid\n<script>{LIVE}()</script>\n```",
+    ),
+    adds(
+        "text-reference",
+        48,
+        "has a link by reference that runs",
+        f"[x][y]\n\n[y]: javascript:{LIVE}()",
+    ),
     # 50: exceptions while cleaning
     *[
         Case(case.name, 50, case.does, case.points, case.kind, cells=case.cells, edit=case.edit)
-        for case in acts("brackets-in-style", "1,000 brackets in a style", f'<p style="color:{"(" * 1000}">x</p>')
+        for case in acts(
+            "brackets-in-style", "1,000 brackets in a style", f'<p style="color:{"(" * 1000}">x</p>'
+        )
     ],
-    writes("half-a-letter", 50, "has half a character in its answer", "\x00\x0b\x0c\x85\u2028 <b>\ud83d"),
+    writes(
+        "half-a-letter",
+        50,
+        "has half a character in its answer",
+        "\x00\x0b\x0c\x85\u2028 <b>\ud83d",
+    ),
 ]

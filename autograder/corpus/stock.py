@@ -1,7 +1,9 @@
-"""What stock nbgrader does with the corpus: `python -m autograder stock [CASE ...]` writes stock.json.
+"""What stock nbgrader does with the corpus: `python -m autograder stock [CASE ...]` writes
+stock.json.
 
-Each case is graded in a copy of its own of a fresh toy course, with nbgrader's plain settings, together with an
-innocent student who comes after it in the same batch. With names, only those cases are run again.
+Each case is graded in a copy of its own of a fresh toy course, with nbgrader's plain settings,
+together with an innocent student who comes after it in the same batch. With names, only those cases
+are run again.
 """
 
 import contextlib
@@ -44,7 +46,9 @@ SECONDS = 90
 MOST_DEPTH = 40
 MOST_FILES = 128
 MOST_MEMORY = 8 << 30
-"""Open files, and bytes of memory, of a process: one that takes all that it may have would take the machine."""
+"""Open files, and bytes of memory, of a process: one that takes all that it may have would take
+the machine.
+"""
 
 CONFIG = """
 c = get_config()
@@ -57,7 +61,9 @@ c.ExecutePreprocessor.timeout = 20
 
 
 def make_course(root: Path) -> Path:
-    """Make the released toy course that every case gets a copy of, and return its neighbour's submission."""
+    """Make the released toy course that every case gets a copy of, and return its neighbour's
+    submission.
+    """
     from autograder.authoring.release import release
     from autograder.corpus.case import NEIGHBOUR, RIGHT, WORK, save
     from autograder.course.config import Course
@@ -108,7 +114,9 @@ def grade(root: Path, student: str, results: Path, plain: bool) -> None:
 
 
 def points_of(root: Path, student: str) -> tuple[dict[str, float | None], list[str], float | None]:
-    """Return the points of the check cells as the gradebook has them (None: none), and what was altered in it."""
+    """Return the points of the check cells as the gradebook has them (None: none), and what was
+    altered in it.
+    """
     from autograder.corpus.case import NEIGHBOUR
 
     points: dict[str, float | None] = {"check_add": None, "check_twice": None}
@@ -122,7 +130,10 @@ def points_of(root: Path, student: str) -> tuple[dict[str, float | None], list[s
                             altered.append(f"{submission.student.id}: points entered by hand")
                         if submission.student.id == student and own.name in points:
                             points[own.name] = None if own.auto_score is None else own.score
-            most = {cell.name: cell.max_score for cell in book.find_notebook("01-toy", "01-toy").grade_cells}
+            most = {
+                cell.name: cell.max_score
+                for cell in book.find_notebook("01-toy", "01-toy").grade_cells
+            }
             if most != {"check_add": 4, "check_twice": 2, "proof": 3}:
                 altered.append(f"maximum points {most}")
             if book.find_student(NEIGHBOUR).last_name != "Next-Door":
@@ -137,19 +148,25 @@ def points_of(root: Path, student: str) -> tuple[dict[str, float | None], list[s
 
 
 def snapshot(root: Path, student: str) -> dict[str, str]:
-    """Return a fingerprint of each file of a course that grading this student has no business to change."""
+    """Return a fingerprint of each file of a course that grading this student has no business to
+    change.
+    """
     ours = [root / "gradebook.db", root / "autograded" / student / "01-toy", root / "feedback"]
     ours.append(root / "autograded" / "zoe-next-door" / "01-toy")
     prints = {}
     for path in files_below(root):
-        if path.name in ("gradebook.db-journal", "timestamp.txt") or any(path.is_relative_to(own) for own in ours):
+        if path.name in ("gradebook.db-journal", "timestamp.txt") or any(
+            path.is_relative_to(own) for own in ours
+        ):
             continue
         prints[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return prints
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the plain files below a folder, but those so deep that walking there would be too much for Python."""
+    """Yield the plain files below a folder, but those so deep that walking there would be too
+    much for Python.
+    """
     for place, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in ("__pycache__", ".ipynb_checkpoints")]
         if len(Path(place).relative_to(folder).parts) > MOST_DEPTH:
@@ -194,7 +211,9 @@ def reason_of(found: dict[str, str], exit_code: int | None) -> str:
         return f"longer than {SECONDS} seconds"
     if exit_code:
         return "the grader was killed"
-    names = re.findall(r"\b(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Checksums|Kernel|Entry|Old))\b", str(found))
+    names = re.findall(
+        r"\b(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Checksums|Kernel|Entry|Old))\b", str(found)
+    )
     names = [name for name in names if name not in ("NbGraderException", "CalledProcessError")]
     if "checksum" in str(found).lower():
         return "inconsistent checksums"
@@ -260,7 +279,9 @@ def said(row: dict[str, Any]) -> str:
     points = row["points"]
     got = f"{sum(own or 0 for own in points):g} of 6 points"
     if None in points:
-        got = f"not graded: {row['reason']}" if row["reason"] else f"{got}, and one check without any"
+        got = (
+            f"not graded: {row['reason']}" if row["reason"] else f"{got}, and one check without any"
+        )
     stayed = row["left_behind"]
     harms = {
         "shows what is not its own": row["leaked"],
@@ -274,7 +295,8 @@ def said(row: dict[str, Any]) -> str:
 
 
 def record(names: Sequence[str] = ()) -> Iterator[str]:
-    """Run the cases of these names, or all of them, and write down what came of it; yield a line for each.
+    """Run the cases of these names, or all of them, and write down what came of it; yield a line
+    for each.
 
     Raises
     ------
@@ -291,7 +313,9 @@ def record(names: Sequence[str] = ()) -> Iterator[str]:
     os.environ["GRADERS_TOKEN"] = TOKEN
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to this process, which ends them
-    rows = json.loads(STOCK.read_text(encoding="utf-8"))["cases"] if STOCK.exists() and names else {}
+    rows = (
+        json.loads(STOCK.read_text(encoding="utf-8"))["cases"] if STOCK.exists() and names else {}
+    )
     with tempfile.TemporaryDirectory(prefix="stock-") as home:
         os.environ["HOME"] = home
         course = Path(home) / "course"

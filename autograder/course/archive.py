@@ -1,7 +1,8 @@
-"""`checking.zip`, next to a released notebook: Python imports from it, and no one reads it by accident.
+"""`checking.zip`, next to a released notebook: Python imports from it, and no one reads it by
+accident.
 
-It has the checks' runtime (`checking`), the specifications that checks compare with, and the listed wrong answers.
-`release` makes it; git ignores it. The same sources make the same bytes.
+It has the checks' runtime (`checking`), the specifications that checks compare with, and the listed
+wrong answers. `release` makes it; git ignores it. The same sources make the same bytes.
 """
 
 import io
@@ -15,7 +16,10 @@ from autograder.course.config import ARCHIVE as NAME
 from autograder.course.config import Exercise
 
 MODULES = ("specifications.py", "misconceptions.py")
-"""The author's files that students do not get as text. An exercise without specifications has none."""
+"""The author's files that students do not get as text.
+
+An exercise without specifications has none.
+"""
 
 RUNTIME = Path(checking.__file__).parent
 LOCALES = "checking/locale/"
@@ -28,7 +32,9 @@ def sources(solution: Path) -> dict[str, bytes]:
     found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
     root, name = solution.parent.parent, solution.name
     for language in catalogues.languages(root):
-        found[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogues.of_feedback(root, language, name)
+        found[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogues.of_feedback(
+            root, language, name
+        )
     return {**found, **runtime()}
 
 
@@ -39,7 +45,9 @@ def runtime() -> dict[str, bytes]:
 
 
 def write(solution: Path) -> Path:
-    """Write the archive of an exercise into its author's folder, where nbgrader finds it; return it."""
+    """Write the archive of an exercise into its author's folder, where nbgrader finds it; return
+    it.
+    """
     target = solution / NAME
     building = target.with_name(f"{NAME}.part")
     files = sources(solution)  # which may be refused, before anything is written
@@ -54,7 +62,9 @@ def write(solution: Path) -> Path:
 
 
 def locales(exercise: Exercise) -> zipfile.Path | None:
-    """Return where the catalogs of a released exercise are, for `words.use`; None if there is no archive."""
+    """Return where the catalogs of a released exercise are, for `words.use`; None if there is no
+    archive.
+    """
     try:
         stat = exercise.archive.stat()
     except OSError:
@@ -71,7 +81,9 @@ def _locales(path: Path, _changed: int, _size: int) -> zipfile.Path | None:
 
 
 def is_current(exercise: Exercise) -> bool:
-    """Tell whether a released exercise has an archive made from the present files of its author's folder."""
+    """Tell whether a released exercise has an archive made from the present files of its
+    author's folder.
+    """
     try:
         return read(exercise.archive) == sources(exercise.solution)
     except OSError:
@@ -79,7 +91,9 @@ def is_current(exercise: Exercise) -> bool:
 
 
 def fault(exercise: Exercise) -> str:
-    """Return what is wrong with the archive of a released exercise, and the fix, in one line; "" if nothing is."""
+    """Return what is wrong with the archive of a released exercise, and the fix, in one line; ""
+    if nothing is.
+    """
     if is_current(exercise):
         return ""
     state = "older than its sources" if exercise.archive.exists() else "missing"

@@ -1,9 +1,10 @@
-"""The catalogues that translators write, `locale/LANGUAGE/LC_MESSAGES/KIND/NAME.po`, and what is made of them.
+"""The catalogues that translators write, `locale/LANGUAGE/LC_MESSAGES/KIND/NAME.po`, and what is
+made of them.
 
-Of the kind `exercises` are the text cells of notebooks, of `feedback` what is said of answers. Each exercise has one
-of either kind. A text that several exercises have is in `shared.po`, and what the engine says itself in
-`autograder.po`; what only graders read is in `grader.po`. What a catalogue lacks, or has for an older English text,
-stays English.
+Of the kind `exercises` are the text cells of notebooks, of `feedback` what is said of answers. Each
+exercise has one of either kind. A text that several exercises have is in `shared.po`, and what the
+engine says itself in `autograder.po`; what only graders read is in `grader.po`. What a catalogue
+lacks, or has for an older English text, stays English.
 """
 
 import io
@@ -43,14 +44,18 @@ def of_texts(root: Path, language: str, exercise: str) -> dict[str, str]:
 
 
 def of_feedback(root: Path, language: str, exercise: str) -> bytes:
-    """Return the catalogue of what feedback says in an exercise; the same texts make the same bytes."""
+    """Return the catalogue of what feedback says in an exercise; the same texts make the same
+    bytes.
+    """
     names = (ENGINE, SHARED, exercise)
     return _compiled([place(root, language, f"{FEEDBACK}/{name}") for name in names], language)
 
 
 @contextmanager
 def for_graders(root: Path) -> Iterator[None]:
-    """Say what a class reads, and what only its graders do, in the language that the environment asks for."""
+    """Say what a class reads, and what only its graders do, in the language that the environment
+    asks for.
+    """
     language = words.wanted_of(languages(root))
     if not language:
         yield
@@ -104,7 +109,10 @@ def _read(path: Path, language: str, _changed: int, _size: int) -> dict[Text, Te
         raise UserError(f"{path} is not a valid catalog: {error}.") from None
     found: dict[Text, Text] = {}
     for message in catalogue:
-        text, said = (part if isinstance(part, str) else tuple(part or ()) for part in (message.id, message.string))
+        text, said = (
+            part if isinstance(part, str) else tuple(part or ())
+            for part in (message.id, message.string)
+        )
         if text and said and all(said) and not message.fuzzy:
             found[text] = said
     return found

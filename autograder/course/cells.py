@@ -1,4 +1,6 @@
-"""What a cell of a notebook is, and how points stand in it: nbgrader's marks, read in this one place."""
+"""What a cell of a notebook is, and how points stand in it: nbgrader's marks, read in this one
+place.
+"""
 
 import ast
 import contextlib
@@ -17,19 +19,25 @@ Cell = nbformat.NotebookNode
 Notebook = nbformat.NotebookNode
 
 LANGUAGE = re.compile(r'\s*import os\s+os\.environ\["LANGUAGE"\]\s*=\s*"\w+"\s*#.*\s*$')
-"""The end of a notebook's first code cell in another language, so that a kernel knows it: only the cells reach it."""
+"""The end of a notebook's first code cell in another language, so that a kernel knows it: only
+the cells reach it.
+"""
 MOST_LANGUAGE = 200
 """How many characters that has at most."""
 OUTCOME_ID = "outcome"
 """The id of the cell at the head of a graded notebook that says what happened to it."""
 
 SKIPPED = "skip-execution"
-"""The tag of a cell that is run by hand only; nbclient, and with it nbgrader, passes over it too."""
+"""The tag of a cell that is run by hand only; nbclient, and with it nbgrader, passes over it
+too.
+"""
 
 
 @dataclass(frozen=True)
 class CheckCall:
-    """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it is no number."""
+    """What a check cell ends in: `checks.run(subject, points=points)`; points is None where it
+    is no number.
+    """
 
     subject: str
     points: float | None
@@ -74,7 +82,9 @@ def is_locked(cell: Cell) -> bool:
 
 
 def is_skipped(cell: Cell) -> bool:
-    """Tell whether a cell of the release is not run when a submission is graded: it decides nothing."""
+    """Tell whether a cell of the release is not run when a submission is graded: it decides
+    nothing.
+    """
     return is_locked(cell) and not is_graded(cell) and SKIPPED in cell["metadata"].get("tags", [])
 
 
@@ -120,12 +130,18 @@ def _literal(node: ast.expr) -> Any:
 
 
 def last_graded(cells: Iterable[Cell]) -> int:
-    """Return the place of the last graded cell of code, or -1: what stands behind it changes no grade."""
-    return max((place for place, cell in enumerate(cells) if is_code(cell) and is_graded(cell)), default=-1)
+    """Return the place of the last graded cell of code, or -1: what stands behind it changes no
+    grade.
+    """
+    return max(
+        (place for place, cell in enumerate(cells) if is_code(cell) and is_graded(cell)), default=-1
+    )
 
 
 def new_output(kind: str, **parts: Any) -> Cell:
-    """Return an output. nbformat's own maker holds each against its schema, which takes longer than all else here."""
+    """Return an output. nbformat's own maker holds each against its schema, which takes longer
+    than all else here.
+    """
     if kind == "execute_result":
         parts.update(metadata={}, execution_count=None)
     output: Cell = nbformat.from_dict({"output_type": kind, **parts})
@@ -133,7 +149,9 @@ def new_output(kind: str, **parts: Any) -> Cell:
 
 
 def set_points(cell: Cell, points: float) -> float:
-    """Leave in a check cell exactly one outcome that nbgrader reads as points: a number from 0 to its maximum."""
+    """Leave in a check cell exactly one outcome that nbgrader reads as points: a number from 0
+    to its maximum.
+    """
     most = points_worth(cell)
     points = float(points) if math.isfinite(points) and 0 <= points <= most else 0.0
     cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]

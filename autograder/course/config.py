@@ -1,4 +1,6 @@
-"""The course on disk: its paths, its exercises with their settings, and nbgrader's configuration."""
+"""The course on disk: its paths, its exercises with their settings, and nbgrader's
+configuration.
+"""
 
 import ast
 import copy
@@ -31,7 +33,9 @@ TITLE = "The title is the first heading of the exercise's notebook; remove this 
 
 
 def _root() -> Path:
-    """Return the course that the program is in, or the current folder if it is installed by itself."""
+    """Return the course that the program is in, or the current folder if it is installed by
+    itself.
+    """
     beside = Path(__file__).resolve().parent.parent.parent
     return beside if (beside / CONFIG).exists() else Path.cwd()
 
@@ -40,13 +44,18 @@ ROOT = _root()
 
 
 def edition_of(name: str) -> tuple[str, str]:
-    """Return the exercise that a file of this name is the notebook of, and its language; "" if the name has none."""
+    """Return the exercise that a file of this name is the notebook of, and its language; "" if
+    the name has none.
+    """
     stem = re.sub(r"\.ipynb$", "", name, flags=re.IGNORECASE)
     found = EDITION.search(stem)
     return (stem[: found.start()], found[1]) if found else (stem, "")
 
 
-PASSWORDS = (re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"), re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"))
+PASSWORDS = (
+    re.compile(r"(://[^:@/\s]*:|^[^:@/\s]+:(?!//))\S*@"),
+    re.compile(r"(?i)(\w*passw(?:or)?d=)[^&\s]*"),
+)
 
 
 def masked(url: str) -> str:
@@ -67,8 +76,8 @@ class Race:
     Attributes
     ----------
     functions : list of str
-        Two functions of the notebook with the same inputs: the first is measured forward, the second forward and
-        backward. Students with all points for both take part.
+        Two functions of the notebook with the same inputs: the first is measured forward, the
+        second forward and backward. Students with all points for both take part.
     rival : str
         What they are compared with, in words.
     setting : str
@@ -76,11 +85,12 @@ class Race:
     values : list of int
         The values of it to try.
     lengths, counted : list of int
-        The lengths to time on a GPU, and to count in Triton's interpreter without one. Results are compared at the
-        last of `counted`.
+        The lengths to time on a GPU, and to count in Triton's interpreter without one. Results are
+        compared at the last of `counted`.
     code : str
-        Python code, which defines `inputs(n)`, a list of float32 tensors; `forward(function, *inputs)` and
-        `with_gradients(function, *inputs)`, the output of either function; and `rival(*inputs)`, the right output.
+        Python code, which defines `inputs(n)`, a list of float32 tensors; `forward(function,
+        *inputs)` and `with_gradients(function, *inputs)`, the output of either function; and
+        `rival(*inputs)`, the right output.
     """
 
     functions: list[str]
@@ -93,19 +103,27 @@ class Race:
 
     @classmethod
     def read(cls, named: str, said: dict[str, Any]) -> "Race":
-        """Return the race that a table describes; raise `UserError`, which calls the file `named`, if it doesn't."""
-        kinds: dict[str, type] = {own.name: str if own.type is str else list for own in dataclasses.fields(cls)}
+        """Return the race that a table describes; raise `UserError`, which calls the file
+        `named`, if it doesn't.
+        """
+        kinds: dict[str, type] = {
+            own.name: str if own.type is str else list for own in dataclasses.fields(cls)
+        }
         for key, value in said.items():
             check_setting(named, key, value, kinds, within="race.")
             item = str if key == "functions" else int
             if kinds[key] is list and not (value and all(type(own) is item for own in value)):
                 items = "names" if item is str else "whole numbers"
-                raise UserError(f"{named}: race.{key} should be a list of {items}, but is {value!r}.")
+                raise UserError(
+                    f"{named}: race.{key} should be a list of {items}, but is {value!r}."
+                )
         for key in kinds:
             if key not in said:
                 raise UserError(f"{named}: [race] has no {key}. It needs: {', '.join(kinds)}.")
         if len(said["functions"]) != 2:
-            raise UserError(f"{named}: race.functions should name two functions, but is {said['functions']!r}.")
+            raise UserError(
+                f"{named}: race.functions should name two functions, but is {said['functions']!r}."
+            )
         return cls(**said)
 
 
@@ -118,9 +136,11 @@ class Settings:
     gpu : bool
         Whether some of its checks need a GPU; guests may then use the machine's.
     limits : dict
-        What a submission may use, where it differs from the rest of the course; see `autograder.course.limits`.
+        What a submission may use, where it differs from the rest of the course; see
+        `autograder.course.limits`.
     rehearsal : str
-        Code that runs once before a class is graded, if it is slow the first time; guests get what it loads.
+        Code that runs once before a class is graded, if it is slow the first time; guests get what
+        it loads.
     packages : list of str
         The packages that notebooks may import, besides those of the course; as they are imported.
     race : Race, optional
@@ -140,7 +160,8 @@ class Settings:
         Raises
         ------
         UserError
-            If the file is not TOML, has an unknown key, or a value of the wrong type; it names both.
+            If the file is not TOML, has an unknown key, or a value of the wrong type; it names
+            both.
         """
         path = folder / SETTINGS
         named = f"{folder.parent.name}/{folder.name}/{SETTINGS}"
@@ -154,7 +175,9 @@ class Settings:
             check_setting(named, key, value, _KEYS)
         usual = dataclasses.asdict(Limits())
         for key, value in said.get("limits", {}).items():
-            check_setting(named, key, value, {name: type(usual[name]) for name in usual}, within="limits.")
+            check_setting(
+                named, key, value, {name: type(usual[name]) for name in usual}, within="limits."
+            )
         _expect_packages(named, said.get("packages", []))
         if "race" in said:
             said["race"] = Race.read(named, said["race"])
@@ -172,17 +195,22 @@ _IN_WORDS = {
 }
 
 
-def check_setting(named: str, key: str, value: Any, kinds: dict[str, type], within: str = "") -> None:
+def check_setting(
+    named: str, key: str, value: Any, kinds: dict[str, type], within: str = ""
+) -> None:
     """Raise `UserError` unless `kinds` has this key, and for the value's type."""
     if key not in kinds:
         hint = TITLE if key == "title" else _meant(difflib.get_close_matches(key, kinds, n=1))
         raise UserError(
-            f"{named} has {within}{key}, but there is no such key. {hint}The keys are: {', '.join(kinds)}."
+            f"{named} has {within}{key}, but there is no such key. {hint}The keys are: "
+            f"{', '.join(kinds)}."
         )
     right = type(value) is kinds[key] or (kinds[key] is float and type(value) is int)
     if not right or (kinds[key] in (int, float) and not value > 0):
         above = " above 0" if kinds[key] in (int, float) else ""
-        raise UserError(f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, but is {value!r}.")
+        raise UserError(
+            f"{named}: {within}{key} should be {_IN_WORDS[kinds[key]]}{above}, but is {value!r}."
+        )
 
 
 def _expect_packages(named: str, names: Iterable[Any], within: str = "") -> None:
@@ -190,8 +218,8 @@ def _expect_packages(named: str, names: Iterable[Any], within: str = "") -> None
     for name in names:
         if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
             raise UserError(
-                f"{named}: {within}packages should name packages as Python imports them, such as 'einops', but has "
-                f"{name!r}."
+                f"{named}: {within}packages should name packages as Python imports them, such as "
+                f"'einops', but has {name!r}."
             )
 
 
@@ -248,7 +276,9 @@ class Exercise:
 
     @cached_property
     def wants(self) -> tuple[str, ...]:
-        """What its checks need of the machine, as their `on=` names it, once for each check; as it was released."""
+        """What its checks need of the machine, as their `on=` names it, once for each check; as
+        it was released.
+        """
         try:
             text = (self.released / "checks.py").read_text(encoding="utf-8")
             nodes = list(ast.walk(ast.parse(text))) if " on=" in text else []
@@ -259,14 +289,19 @@ class Exercise:
 
     @cached_property
     def title(self) -> str:
-        """Its title for people: its notebook's first heading, such as "1. Queries, keys and values"."""
+        """Its title for people: its notebook's first heading, such as "1.
+
+        Queries, keys and values".
+        """
         return self.title_in("")
 
     def title_in(self, language: str) -> str:
         """Return its title in a language, or in English if it has no notebook in that language."""
         edition = self.edition(language)
         try:
-            cells = json.loads((edition if edition.exists() else self.notebook).read_text(encoding="utf-8"))["cells"]
+            cells = json.loads(
+                (edition if edition.exists() else self.notebook).read_text(encoding="utf-8")
+            )["cells"]
         except FileNotFoundError:
             return self.name
         texts = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
@@ -306,8 +341,8 @@ class Graded:
 class Course:
     """A course: its folder, and where its grades go.
 
-    `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the instructor's
-    own class it is the course's folder, as nbgrader has it.
+    `into` holds the gradebook, `autograded/`, `feedback/` and the course's secret; for the
+    instructor's own class it is the course's folder, as nbgrader has it.
     """
 
     root: Path = ROOT
@@ -320,9 +355,11 @@ class Course:
 
     @cached_property
     def db_url(self) -> str:
-        """SQLAlchemy's URL of the gradebook: the one given, the one in nbgrader's configuration, or a file.
+        """SQLAlchemy's URL of the gradebook: the one given, the one in nbgrader's configuration, or
+        a file.
 
-        The configuration is for the class in the course's folder. Grades that go elsewhere have a gradebook there.
+        The configuration is for the class in the course's folder. Grades that go elsewhere have a
+        gradebook there.
         """
         said = self._configured.CourseDirectory.get("db_url") if self._is_own() else None
         return self.db or said or f"sqlite:///{self.gradebook}"
@@ -378,19 +415,27 @@ class Course:
     def _configured(self) -> Config:
         """What `nbgrader_config.py` says."""
         if not (self.root / CONFIG).exists():
-            raise UserError(f"{self.root} is not a course: it has no {CONFIG}. Name the course folder with --course.")
+            raise UserError(
+                f"{self.root} is not a course: it has no {CONFIG}. Name the course "
+                "folder with --course."
+            )
         try:
             said = PyFileConfigLoader(CONFIG, path=str(self.root)).load_config()
         except Exception as error:  # whatever a file of Python may raise
-            fault = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-            raise UserError(f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}.") from None
+            fault = (
+                f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            )
+            raise UserError(
+                f"{CONFIG}{_line_of(error)} cannot be run: {fault}. Fix it in {self.root}."
+            ) from None
         check_limits(said)
         for key, value in said.Course.items():
             check_setting(CONFIG, key, value, {"packages": list, "hints": str}, within="c.Course.")
         _expect_packages(CONFIG, said.Course.get("packages", []), within="c.Course.")
         if said.Course.get("hints", AT_ONCE) not in (AT_ONCE, STAGED):
             raise UserError(
-                f'{CONFIG}: c.Course.hints should be "{AT_ONCE}" or "{STAGED}", but is {said.Course.hints!r}.'
+                f'{CONFIG}: c.Course.hints should be "{AT_ONCE}" or "{STAGED}", but is '
+                f"{said.Course.hints!r}."
             )
         return said
 
@@ -406,16 +451,26 @@ class Course:
 
     @cached_property
     def packages(self) -> list[str]:
-        """The packages that notebooks of this course may import, besides those that it needs itself."""
-        return list(self._configured.Course.get("packages", [])) if (self.root / CONFIG).exists() else []
+        """The packages that notebooks of this course may import, besides those that it needs
+        itself.
+        """
+        return (
+            list(self._configured.Course.get("packages", []))
+            if (self.root / CONFIG).exists()
+            else []
+        )
 
     @property
     def staged_hints(self) -> bool:
-        """Whether checks in notebooks leave causes to `checks.hint`, which gives them one at a time."""
+        """Whether checks in notebooks leave causes to `checks.hint`, which gives them one at a
+        time.
+        """
         return (self.root / CONFIG).exists() and self._configured.Course.get("hints") == STAGED
 
     def packages_of(self, exercise: Exercise) -> list[str]:
-        """Return the packages that the course and the author of an exercise add for its notebooks."""
+        """Return the packages that the course and the author of an exercise add for its
+        notebooks.
+        """
         return list(dict.fromkeys([*self.packages, *Settings.read(exercise.solution).packages]))
 
     @property
@@ -435,17 +490,26 @@ class Course:
         written = _folders(self.root.glob("solutions/*/*.py"))
         for name in names or (() if known else written):
             if name in written and name not in known:
-                raise UserError(f"{name} is not released yet. Run: python -m autograder release {name}")
+                raise UserError(
+                    f"{name} is not released yet. Run: python -m autograder release {name}"
+                )
         found = self.named(names, known)
         lacking = [exercise for exercise in found if not exercise.archive.exists()]
         if lacking:
             first, others = lacking[0].name, len(lacking) - 1
-            missing = f"exercises/{first}/{ARCHIVE} {f'and {others} more are' if others else 'is'} missing"
-            raise UserError(f"{missing}. Run: python -m autograder release{'' if others else f' {first}'}")
+            missing = (
+                f"exercises/{first}/{ARCHIVE} "
+                f"{f'and {others} more are' if others else 'is'} missing"
+            )
+            raise UserError(
+                f"{missing}. Run: python -m autograder release{'' if others else f' {first}'}"
+            )
         return found
 
     def released(self) -> list[Exercise]:
-        """Return the exercises with a released notebook, including those without the archive next to it."""
+        """Return the exercises with a released notebook, including those without the archive
+        next to it.
+        """
         return self.named((), _folders(self.root.glob("exercises/*/*.ipynb")))
 
     def sources(self, names: Sequence[str] = ()) -> list[Exercise]:
@@ -459,34 +523,52 @@ class Course:
         return self.named(names, _folders(self.root.glob("solutions/*/*.py")))
 
     def named(self, names: Sequence[str], known: list[str]) -> list[Exercise]:
-        """Return the exercises of these names, or all `known` ones; raise `UserError` for an unknown name."""
+        """Return the exercises of these names, or all `known` ones; raise `UserError` for an
+        unknown name.
+        """
         for name in names:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
                 listed = ", ".join(known) or "none yet"
-                raise UserError(f"There is no exercise {name!r}. {_meant(close)}The exercises are: {listed}.")
+                raise UserError(
+                    f"There is no exercise {name!r}. {_meant(close)}The exercises are: {listed}."
+                )
         return [Exercise(name, self.root) for name in (names or known)]
 
 
 def _line_of(error: Exception) -> str:
-    """Return ", line 3" if an error is in that line of the configuration; "" if the line is unknown."""
+    """Return ", line 3" if an error is in that line of the configuration; "" if the line is
+    unknown.
+    """
     lines = [
-        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == CONFIG
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).name == CONFIG
     ]
     found = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
     return f", line {found}" if found else ""
 
 
 def check_limits(config: Config) -> None:
-    """Raise `UserError` unless the limits in a configuration exist, have the right type and are above 0."""
+    """Raise `UserError` unless the limits in a configuration exist, have the right type and are
+    above 0.
+    """
     usual = dataclasses.asdict(Limits())
     for section in difflib.get_close_matches("Limits", config, cutoff=0.8):
         if section != "Limits":
-            raise UserError(f"{CONFIG} has c.{section}, which has no effect. Did you mean c.Limits?")
+            raise UserError(
+                f"{CONFIG} has c.{section}, which has no effect. Did you mean c.Limits?"
+            )
     for key, value in config.Limits.items():
-        check_setting(CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits.")
+        check_setting(
+            CONFIG, key, value, {name: type(usual[name]) for name in usual}, within="c.Limits."
+        )
 
 
 def _folders(paths: Iterable[Path]) -> list[str]:
     """Return the names of folders with a file of their own name, such as `01-qkv/01-qkv.py`."""
-    return sorted(path.stem for path in paths if path.stem == path.parent.name and re.match(r"\d\d-", path.stem))
+    return sorted(
+        path.stem
+        for path in paths
+        if path.stem == path.parent.name and re.match(r"\d\d-", path.stem)
+    )

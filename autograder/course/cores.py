@@ -4,7 +4,9 @@ import os
 
 
 def usable() -> list[int]:
-    """Return the numbers of the cores that this process may use; where a system does not say, of all there are."""
+    """Return the numbers of the cores that this process may use; where a system does not say, of
+    all there are.
+    """
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -16,9 +18,13 @@ def count() -> int:
 
 
 def shared_out(jobs: int) -> list[int | None]:
-    """Return a core for each of so many jobs, at least one; where cores would be left over, None: any."""
+    """Return a core for each of so many jobs, at least one; where cores would be left over,
+    None: any.
+    """
     each = usable()
-    return [each[number % len(each)] if len(each) <= jobs else None for number in range(max(jobs, 1))]
+    return [
+        each[number % len(each)] if len(each) <= jobs else None for number in range(max(jobs, 1))
+    ]
 
 
 def keep_to(core: int) -> None:

@@ -46,7 +46,9 @@ class Extension:
 
 @dataclass(frozen=True)
 class Deadlines:
-    """The due dates of a class, by exercise and each with its time zone, and its extensions, the latest last."""
+    """The due dates of a class, by exercise and each with its time zone, and its extensions, the
+    latest last.
+    """
 
     due: dict[str, datetime] = field(default_factory=dict)
     extensions: list[Extension] = field(default_factory=list)
@@ -60,7 +62,9 @@ class Deadlines:
 
     def in_force(self) -> Iterator[Extension]:
         """Yield the extensions that count: not those that a later one replaces or takes back."""
-        latest = {(extension.student, extension.exercise): extension for extension in self.extensions}
+        latest = {
+            (extension.student, extension.exercise): extension for extension in self.extensions
+        }
         yield from (extension for extension in latest.values() if extension.time)
 
 
@@ -75,14 +79,17 @@ def read(course: Course) -> Deadlines:
     Raises
     ------
     UserError
-        If the file is not TOML, names an unknown exercise, or has a date without a time zone or a wrong value.
+        If the file is not TOML, names an unknown exercise, or has a date without a time zone or a
+        wrong value.
     """
     try:
         found = tomllib.loads(path_of(course).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Deadlines()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{FILE} is not TOML: {error}. Dates look like this: 2026-12-01T23:59:00.") from None
+        raise UserError(
+            f"{FILE} is not TOML: {error}. Dates look like this: 2026-12-01T23:59:00."
+        ) from None
     for key, value in found.items():
         check_setting(FILE, key, value, {"timezone": str, "due": dict, "extension": list})
     zone = _zone(found["timezone"]) if "timezone" in found else None
@@ -103,7 +110,9 @@ def length(text: str) -> timedelta:
     """
     found = LENGTH.fullmatch(text.strip())
     if not found:
-        raise UserError(f"{text!r} is no length of time. Write hours, days or weeks: 12h, 3d or 1w.")
+        raise UserError(
+            f"{text!r} is no length of time. Write hours, days or weeks: 12h, 3d or 1w."
+        )
     return timedelta(**{UNITS[found[2]]: int(found[1])})
 
 
@@ -113,7 +122,8 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     Raises
     ------
     UserError
-        If the exercise does not exist or has no due date there, or `time` is no length of time. Nothing is written.
+        If the exercise does not exist or has no due date there, or `time` is no length of time.
+        Nothing is written.
     """
     deadlines, more = read(course), length(time)
     _check_exercises(course, [exercise])
@@ -137,7 +147,9 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UserError(f'{FILE}: there is no time zone {name!r}. Write one such as "Europe/Berlin".') from None
+        raise UserError(
+            f'{FILE}: there is no time zone {name!r}. Write one such as "Europe/Berlin".'
+        ) from None
 
 
 def _check_exercises(course: Course, names: Iterable[str], where: str = "") -> None:
@@ -153,23 +165,30 @@ def _moment(name: str, when: Any, zone: tzinfo | None) -> datetime:
     if isinstance(when, date) and not isinstance(when, datetime):
         when = datetime.combine(when, END_OF_DAY)
     if not isinstance(when, datetime):
-        raise UserError(f"{FILE}: due.{name} should be a date such as 2026-12-01T23:59:00, but is {when!r}.")
+        raise UserError(
+            f"{FILE}: due.{name} should be a date such as 2026-12-01T23:59:00, but is {when!r}."
+        )
     if when.tzinfo is None and zone is None:
         raise UserError(
-            f'{FILE}: due.{name} has no time zone. Begin the file with a line such as timezone = "Europe/Berlin".'
+            f"{FILE}: due.{name} has no time zone. Begin the file with a line such as timezone = "
+            '"Europe/Berlin".'
         )
     return when if when.tzinfo else when.replace(tzinfo=zone)
 
 
 def _extension(course: Course, due: dict[str, datetime], entry: Any) -> Extension:
     if not isinstance(entry, dict):
-        raise UserError(f"{FILE}: each extension should be a table, [[extension]], but one is {entry!r}.")
+        raise UserError(
+            f"{FILE}: each extension should be a table, [[extension]], but one is {entry!r}."
+        )
     kinds: dict[str, type] = {"student": str, "exercise": str, "time": str, "reason": str}
     for key, value in entry.items():
         check_setting(FILE, key, value, kinds, within="extension.")
     for key in ("student", "exercise", "time"):
         if key not in entry:
-            raise UserError(f"{FILE}: an extension has no {key}. It needs a student, an exercise and a time.")
+            raise UserError(
+                f"{FILE}: an extension has no {key}. It needs a student, an exercise and a time."
+            )
     _check_exercises(course, [entry["exercise"]], IN_FILE)
     _due(due, entry["exercise"])
     try:
@@ -183,8 +202,8 @@ def _due(due: dict[str, datetime], exercise: str) -> datetime:
     """Return an exercise's due date, of which there has to be one."""
     if exercise not in due:
         raise UserError(
-            f"{exercise} has no due date, so an extension has no effect. Add one to [due] in {FILE}: "
-            f"{exercise} = 2026-12-01T23:59:00"
+            f"{exercise} has no due date, so an extension has no effect. Add one to [due] in "
+            f"{FILE}: {exercise} = 2026-12-01T23:59:00"
         )
     return due[exercise]
 

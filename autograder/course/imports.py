@@ -1,4 +1,6 @@
-"""What the given cells of a notebook import: the statements to run in a guest, the modules to load beforehand."""
+"""What the given cells of a notebook import: the statements to run in a guest, the modules to
+load beforehand.
+"""
 
 import ast
 import functools
@@ -18,12 +20,15 @@ OURS = (*EXERCISE, "checking")
 
 
 def of(cells: Iterable[Any]) -> list[str]:
-    """Return the import statements of these cells, without those of the course's modules, as one text each."""
+    """Return the import statements of these cells, without those of the course's modules, as one
+    text each.
+    """
     return list(dict.fromkeys(line for cell in cells for line in _statements(cell["source"])))
 
 
 def modules(released: Path) -> list[str]:
-    """Return the modules that the given code cells of a released notebook import, up to its last check.
+    """Return the modules that the given code cells of a released notebook import, up to its last
+    check.
 
     What draws stands behind that, and no grade waits for it.
     """
@@ -32,7 +37,9 @@ def modules(released: Path) -> list[str]:
         for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]
         if cell["cell_type"] == "code"
     ]
-    end = 1 + max((place for place, (_, marks) in enumerate(marked) if marks.get("grade")), default=-1)
+    end = 1 + max(
+        (place for place, (_, marks) in enumerate(marked) if marks.get("grade")), default=-1
+    )
     given = [{"source": source} for source, marks in marked[:end] if not marks.get("solution")]
     names = [name for line in of(given) for name in _names(ast.parse(line).body[0])]
     return list(dict.fromkeys(names))

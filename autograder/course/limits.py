@@ -1,6 +1,7 @@
 """What one submission may use: the only place that sets the defaults.
 
-A course changes them in `nbgrader_config.py` (`c.Limits.…`), and one exercise in its `exercise.toml`.
+A course changes them in `nbgrader_config.py` (`c.Limits.…`), and one exercise in its
+`exercise.toml`.
 """
 
 import dataclasses
@@ -19,10 +20,11 @@ def _limit(default: Any, meaning: str) -> Any:
 class Limits:
     """Limits of a submission. A cell that exceeds one is ended, with a reason of the kind *limit*.
 
-    Time is counted in CPU seconds, and in seconds in which nothing ran at all, so that a busy machine changes no
-    grade. Limits that end in `_in_all` are for the whole submission, no matter how often it is restarted.
-    Memory is the sum over the submission's processes, read every twentieth of a second, including what they share
-    and 0.4 MB for each socket. The kernel also limits the memory of each process.
+    Time is counted in CPU seconds, and in seconds in which nothing ran at all, so that a busy
+    machine changes no grade. Limits that end in `_in_all` are for the whole submission, no matter
+    how often it is restarted. Memory is the sum over the submission's processes, read every
+    twentieth of a second, including what they share and 0.4 MB for each socket. The kernel also
+    limits the memory of each process.
     """
 
     cpu_seconds: float = _limit(60.0, "CPU seconds for one cell, all its processes together.")
@@ -41,14 +43,18 @@ class Limits:
     output_kb: int = _limit(400, "Text kept from one cell's output, in KB; the rest is cut off.")
     picture_kb: int = _limit(2000, "Size of one kept picture, in KB.")
     notebook_mb: int = _limit(50, "Size of a notebook, in MB; a larger one is not read.")
-    graded_mb: int = _limit(20, "Size of a graded notebook, and of a feedback page, in MB; the rest is cut off.")
+    graded_mb: int = _limit(
+        20, "Size of a graded notebook, and of a feedback page, in MB; the rest is cut off."
+    )
     beside_mb: int = _limit(20, "Size of the other files in a submission, in MB.")
     judge_seconds: float = _limit(20.0, "Seconds that one check cell may make the judge compute.")
     run_all_cells: bool = _limit(
         False, "Whether to run the cells after the last graded code cell, which change no grade."
     )
     received_mb: int = _limit(1000, "Data that a submission may send to the judge in all, in MB.")
-    deaths: int = _limit(6, "How often a submission may crash Python; after that, the rest is not run.")
+    deaths: int = _limit(
+        6, "How often a submission may crash Python; after that, the rest is not run."
+    )
 
     @classmethod
     def configured(cls, config: Config) -> "Limits":
@@ -68,7 +74,9 @@ _Traits = type(
     "Limits",  # the name under which a configuration sets them
     (Configurable,),
     {
-        limit.name: _KINDS[type(limit.default)](limit.default, help=limit.metadata["help"]).tag(config=True)
+        limit.name: _KINDS[type(limit.default)](limit.default, help=limit.metadata["help"]).tag(
+            config=True
+        )
         for limit in dataclasses.fields(Limits)
     },
 )

@@ -32,7 +32,8 @@ class Held(Exception):
 
 
 def me() -> str:
-    """Return a name of this process, for those who wait for it: at most 63 characters, none that needs quoting.
+    """Return a name of this process, for those who wait for it: at most 63 characters, none that
+    needs quoting.
 
     PostgreSQL limits the name of an application to this length.
     """
@@ -46,7 +47,8 @@ def me() -> str:
 
 @contextmanager
 def held(path: Path, waiting: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock file `path`, which is made if necessary; it is free again when this process ends.
+    """Hold the lock file `path`, which is made if necessary; it is free again when this process
+    ends.
 
     Parameters
     ----------
@@ -80,7 +82,8 @@ def _holder(path: Path) -> str:
 
 
 class OnServer:
-    """The lock of a gradebook in PostgreSQL: a connection holds it, and it is free again when that ends.
+    """The lock of a gradebook in PostgreSQL: a connection holds it, and it is free again when that
+    ends.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Where random draws come from: the course's secret, and fingerprints of what was handed in and of what grades it."""
+"""Where random draws come from: the course's secret, and fingerprints of what was handed in and
+of what grades it.
+"""
 
 import hashlib
 import hmac
@@ -16,18 +18,24 @@ from autograder.course.config import SETTINGS, Course, Exercise, UserError
 
 BITS = 48
 SCHEME = "attention-by-hand 1"
-"""Begins each text from which a key or a commitment is made, so that none of them is a text from which seeds are."""
+"""Begins each text from which a key or a commitment is made, so that none of them is a text from
+which seeds are.
+"""
 KEY = re.compile(r"[0-9a-f]{64}")
 LEAST_DIGITS = 8
 """How many different digits a secret that was drawn has at least; one in 10^18 has fewer."""
 CHECKS, GUEST = "checks", "guest"
-"""What the seeds of a submission are for: the checks' inputs, and the random numbers of the student's own code."""
+"""What the seeds of a submission are for: the checks' inputs, and the random numbers of the
+student's own code.
+"""
 BESIDE = (progress.RELEASED, progress.CHECKED, "AGENTS.md")
 """What lies in an exercise's folder for students alone."""
 
 
 def course_secret(course: Course) -> str:
-    """Return the secret from which each submission's draws follow; made once, kept in `.course-secret`."""
+    """Return the secret from which each submission's draws follow; made once, kept in
+    `.course-secret`.
+    """
     path = course.secret
     if not path.exists() or not path.read_text().strip():
         new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -44,16 +52,21 @@ def seed_for(secret: str, purpose: str, digest: str) -> int:
 
 
 def key_of(secret: str, exercise: str, purpose: str = "key") -> str:
-    """Return a key of an exercise, 64 hexadecimal digits: nothing about the secret or another key follows from it.
+    """Return a key of an exercise, 64 hexadecimal digits: nothing about the secret or another key
+    follows from it.
 
-    Its seeds follow from the one with the purpose "key", which `reveal` makes public; those of submissions that are
-    first graded after that follow from the one with the purpose "late key".
+    Its seeds follow from the one with the purpose "key", which `reveal` makes public; those of
+    submissions that are first graded after that follow from the one with the purpose "late key".
     """
-    return hmac.new(secret.encode(), f"{SCHEME}\0{purpose}\0{exercise}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        secret.encode(), f"{SCHEME}\0{purpose}\0{exercise}".encode(), hashlib.sha256
+    ).hexdigest()
 
 
 def commitment_of(exercise: str, key: str) -> str:
-    """Return the hash of an exercise's key that the course publishes on its first day, 64 hexadecimal digits."""
+    """Return the hash of an exercise's key that the course publishes on its first day, 64
+    hexadecimal digits.
+    """
     return hashlib.sha256(f"{SCHEME}\0commitment\0{exercise}\0{key}".encode()).hexdigest()
 
 
@@ -63,7 +76,10 @@ def fresh_seed() -> int:
 
 
 class Origin(StrEnum):
-    """Where the seed of a grade comes from. Only those of the first can be compared with a commitment."""
+    """Where the seed of a grade comes from.
+
+    Only those of the first can be compared with a commitment.
+    """
 
     KEY = "key"
     LATE = "late key"
@@ -87,7 +103,8 @@ class Seeds:
     Raises
     ------
     UserError
-        If the file with the public keys cannot be read: new submissions would then draw from a key that is public.
+        If the file with the public keys cannot be read: new submissions would then draw from a key
+        that is public.
     """
 
     def __init__(self, course: Course):
@@ -108,32 +125,41 @@ class Seeds:
         """
         if not KEY.fullmatch(self.secret) or len(set(self.secret)) < LEAST_DIGITS:
             raise UserError(
-                f"{self.course.secret} was not drawn at random, so that a published hash of it would give it away. "
-                "Delete the file before you grade anything; the next command makes a new one."
+                f"{self.course.secret} was not drawn at random, so that a published hash of it "
+                "would give it away. Delete the file before you grade anything; the next command "
+                "makes a new one."
             )
         return commitment_of(exercise, self.key(exercise))
 
     def reveal(self, exercise: str) -> None:
-        """Write the key of an exercise into the file of public keys; from then on, submissions draw from another."""
+        """Write the key of an exercise into the file of public keys; from then on, submissions
+        draw from another.
+        """
         self.commitment(exercise)
         self.revealed[exercise] = self.key(exercise)
         building = self.course.revealed.with_name(f"{self.course.revealed.name}.new")
-        building.write_text(json.dumps(self.revealed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        building.write_text(
+            json.dumps(self.revealed, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+        )
         building.replace(self.course.revealed)
 
     def origin(self, exercise: str, digest: str, seed: int) -> Origin:
         """Return where the seed comes from with which a submission of this digest was graded."""
         known = (Origin.KEY, Origin.LATE, Origin.EARLIER)
-        return next((one for one in known if self._drawn(one, exercise, digest)[0] == seed), Origin.REDRAWN)
+        return next(
+            (one for one in known if self._drawn(one, exercise, digest)[0] == seed), Origin.REDRAWN
+        )
 
     def of(self, exercise: str, digest: str, graded: int | None = None) -> tuple[int, int]:
-        """Return a submission's seeds: of the checks' inputs, and of the student's own random numbers.
+        """Return a submission's seeds: of the checks' inputs, and of the student's own random
+        numbers.
 
         Parameters
         ----------
         exercise, digest : str
         graded : int, optional
-            The seed of its grade, if it has one already. It keeps this seed, unless that was drawn again on purpose.
+            The seed of its grade, if it has one already. It keeps this seed, unless that was drawn
+            again on purpose.
         """
         origin = Origin.REDRAWN if graded is None else self.origin(exercise, digest, graded)
         if origin == Origin.REDRAWN:
@@ -141,12 +167,16 @@ class Seeds:
         return self._drawn(origin, exercise, digest)
 
     def guest(self, exercise: str, digest: str, seed: int) -> int:
-        """Return the seed of a student's own random numbers in the grading that had this seed for the checks."""
+        """Return the seed of a student's own random numbers in the grading that had this seed
+        for the checks.
+        """
         return self._drawn(self.origin(exercise, digest, seed), exercise, digest)[1]
 
     def _drawn(self, origin: Origin, exercise: str, digest: str) -> tuple[int, int]:
         if origin == Origin.EARLIER:  # up to version 0.1, seeds followed from the secret itself
-            return seed_for(self.secret, exercise, digest), seed_for(self.secret, f"guest\0{exercise}", digest)
+            return seed_for(self.secret, exercise, digest), seed_for(
+                self.secret, f"guest\0{exercise}", digest
+            )
         late = origin == Origin.LATE
         key = key_of(self.secret, exercise, "late key") if late else self.key(exercise)
         return seed_for(key, CHECKS, digest), seed_for(key, GUEST, digest)
@@ -166,16 +196,20 @@ def revealed_keys(path: Path) -> dict[str, str]:
         return {}
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not all(isinstance(key, str) and KEY.fullmatch(key) for key in found.values()):
+    if not isinstance(found, dict) or not all(
+        isinstance(key, str) and KEY.fullmatch(key) for key in found.values()
+    ):
         raise UserError(
-            f"{path} is damaged: it should have the keys that `reveal` made public. Restore it from a copy; "
-            "without it, submissions would draw inputs that students can compute."
+            f"{path} is damaged: it should have the keys that `reveal` made public. Restore it "
+            "from a copy; without it, submissions would draw inputs that students can compute."
         )
     return found
 
 
 def digest_of(*parts: bytes) -> str:
-    """Return a fingerprint of these parts in order, with its length each, so that no byte can change sides."""
+    """Return a fingerprint of these parts in order, with its length each, so that no byte can
+    change sides.
+    """
     sha = hashlib.sha256()
     for part in parts:
         sha.update(len(part).to_bytes(8, "big") + part)
@@ -183,10 +217,11 @@ def digest_of(*parts: bytes) -> str:
 
 
 def version_of(exercise: Exercise) -> str:
-    """Return a fingerprint of what decides an exercise's grades: the notebook, its checks, and what runs these.
+    """Return a fingerprint of what decides an exercise's grades: the notebook, its checks, and what
+    runs these.
 
-    How feedback is drawn is no part of it, nor a title, a limit, a due date or another language: a changed style
-    sheet makes no grade out of date.
+    How feedback is drawn is no part of it, nor a title, a limit, a due date or another language: a
+    changed style sheet makes no grade out of date.
     """
     left_out = {SETTINGS, archive.NAME, *BESIDE, *(path.name for path in exercise.editions)}
     parts = []

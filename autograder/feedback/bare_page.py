@@ -1,4 +1,6 @@
-"""Reads the beginning of a feedback page without loading the page code, and makes a minimal page as a fallback."""
+"""Reads the beginning of a feedback page without loading the page code, and makes a minimal page
+as a fallback.
+"""
 
 import html
 import json
@@ -19,7 +21,9 @@ MOST_POINTS = 1_000_000
 
 
 def made_of(page: str) -> str | None:
-    """Return the digest of the data that a page was made from, as given at its beginning; None if there is none."""
+    """Return the digest of the data that a page was made from, as given at its beginning; None
+    if there is none.
+    """
     found = MADE_OF.search(page)
     return found[1] if found else None
 
@@ -32,27 +36,39 @@ def disclosed(disclosure: Disclosure | None) -> str:
 def disclosed_in(page: str) -> Disclosure | None:
     """Return what a page says of its draws; None if it does not.
 
-    The page may come from anywhere: only values of the right types are taken from it, and hashes that are hashes.
+    The page may come from anywhere: only values of the right types are taken from it, and hashes
+    that are hashes.
     """
     found = DISCLOSED.search(page)
     try:
-        made: Disclosure | None = CODEC.structure(json.loads(html.unescape(found[1])), Disclosure) if found else None
+        made: Disclosure | None = (
+            CODEC.structure(json.loads(html.unescape(found[1])), Disclosure) if found else None
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if made is None or not all(0 <= seed < 2**BITS for seed in (made.seed, made.guest_seed)):
         return None
     if not all(0 <= points <= MOST_POINTS for points in made.points.values()):
         return None
-    hashes = [made.key, made.commitment, made.submission, made.exercise, made.notebook or made.submission]
+    hashes = [
+        made.key,
+        made.commitment,
+        made.submission,
+        made.exercise,
+        made.notebook or made.submission,
+    ]
     return made if all(KEY.fullmatch(one) for one in [*hashes, *made.files.values()]) else None
 
 
 def bare_page(record: Record, fault: str) -> str:
-    """Return a minimal page if the full one could not be made: points, reasons, and whose fault it is."""
+    """Return a minimal page if the full one could not be made: points, reasons, and whose fault
+    it is.
+    """
     name = html.escape(record.assignment)
     lines = "".join(f"<li>{html.escape(line)}</li>" for line in reasons.of(record, record.penalty))
     return (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'>{POLICY}<title>{name}</title>"
-        f"<h1>{name}: {record.score:g} of {record.max_score:g} points</h1>"
-        f"<ul>{lines}</ul><p>The full page could not be made, through our own fault: {html.escape(fault)}</p>"
+        "<!doctype html><html lang='en'><meta "
+        f"charset='utf-8'>{POLICY}<title>{name}</title><h1>{name}: {record.score:g} of "
+        f"{record.max_score:g} points</h1><ul>{lines}</ul><p>The full page could not be made, "
+        f"through our own fault: {html.escape(fault)}</p>"
     )

@@ -1,8 +1,9 @@
 """LaTeX in the text of clean HTML becomes MathML, which a browser shows without a script.
 
-latex2mathml reads a formula. What it makes is written out here, by element and attribute, from lists of those that
-only lay out: a formula can no more act, link or cover than plain text can. What is too long, too deep, or more than
-latex2mathml understands stays as it was written. Nothing here raises.
+latex2mathml reads a formula. What it makes is written out here, by element and attribute, from
+lists of those that only lay out: a formula can no more act, link or cover than plain text can. What
+is too long, too deep, or more than latex2mathml understands stays as it was written. Nothing here
+raises.
 """
 
 import functools
@@ -13,25 +14,36 @@ from dataclasses import dataclass
 from typing import Any
 
 ELEMENTS = set(
-    "math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd "
-    "mtext mtr munder munderover".split()
+    "math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub "
+    "msubsup msup mtable mtd mtext mtr munder munderover".split()
 )
 YES_OR_NO = re.compile(r"true|false")
 WORD = re.compile(r"[a-z][a-z-]*")
 # Short enough that nothing leaves its own formula.
 LENGTH = re.compile(r"-?[0-2]?(?:\.[0-9]{1,4})?(?:em|ex)|-?[0-2]?[0-9](?:\.[0-9]{1,4})?(?:px|pt)|0")
 ATTRIBUTES = {
-    **dict.fromkeys(("accent", "displaystyle", "fence", "largeop", "movablelimits", "stretchy"), YES_OR_NO),
+    **dict.fromkeys(
+        ("accent", "displaystyle", "fence", "largeop", "movablelimits", "stretchy"), YES_OR_NO
+    ),
     "display": re.compile("block"),
     **dict.fromkeys(("form", "mathvariant", "notation"), WORD),
-    **dict.fromkeys(("depth", "height", "linethickness", "lspace", "maxsize", "minsize", "rspace", "width"), LENGTH),
+    **dict.fromkeys(
+        ("depth", "height", "linethickness", "lspace", "maxsize", "minsize", "rspace", "width"),
+        LENGTH,
+    ),
     "mathcolor": re.compile(r"[a-z]+|#[0-9a-fA-F]{3,6}"),
     "scriptlevel": re.compile(r"[0-2]"),
 }
 AS_LATEX2MATHML_HAS_THEM = {
     **dict.fromkeys(("align", "align*", "aligned", "eqnarray", "eqnarray*", "split"), "align*"),
-    **dict.fromkeys(("equation", "equation*", "gather", "gather*", "gathered", "multline", "multline*"), "matrix"),
-    **{name: name for name in "array bmatrix cases matrix pmatrix smallmatrix vmatrix Vmatrix".split()},
+    **dict.fromkeys(
+        ("equation", "equation*", "gather", "gather*", "gathered", "multline", "multline*"),
+        "matrix",
+    ),
+    **{
+        name: name
+        for name in "array bmatrix cases matrix pmatrix smallmatrix vmatrix Vmatrix".split()
+    },
 }
 ENVIRONMENT = re.compile(r"\\(begin|end)\{([a-z]+\*?)\}")
 DEFINES = re.compile(r"\\(?:re|provide)?new|\\[gex]?def\b|\\let\b|\\DeclareMath")
@@ -47,7 +59,9 @@ MOST_LENGTH = 2000
 MOST_DEPTH = 30
 """How deep braces, growing brackets, and environments may be nested."""
 MOST_ON_A_PAGE = 20_000
-"""Characters of formulas on one page that a student may have written; each takes some 25 microseconds."""
+"""Characters of formulas on one page that a student may have written; each takes some 25
+microseconds.
+"""
 MOST_GROWTH = 100
 """The most characters of MathML for each character of a formula."""
 
@@ -105,12 +119,18 @@ def _typeset(text: str, room: Room) -> str:
 
 
 def _found(text: str) -> Iterator[tuple[int, int, str, bool]]:
-    """Yield a text's formulas: where each begins and ends, its LaTeX, and whether it stands in a line."""
+    """Yield a text's formulas: where each begins and ends, its LaTeX, and whether it stands in a
+    line.
+    """
     place, unclosed = 0, set()
     while opening := OPENING.search(text, place):
         place = opening.end()
         name = opening[1]
-        if opening[0] == r"\$" or opening[0] in unclosed or (name and name not in AS_LATEX2MATHML_HAS_THEM):
+        if (
+            opening[0] == r"\$"
+            or opening[0] in unclosed
+            or (name and name not in AS_LATEX2MATHML_HAS_THEM)
+        ):
             continue
         pattern = CLOSING.get(opening[0]) or re.compile(re.escape(f"\\end{{{name}}}"))
         closing = pattern.search(text, place)
@@ -119,7 +139,12 @@ def _found(text: str) -> Iterator[tuple[int, int, str, bool]]:
             continue
         whole = text[opening.start() : closing.end()]
         place = closing.end()
-        yield opening.start(), place, whole if name else text[opening.end() : closing.start()], opening[0] in INLINE
+        yield (
+            opening.start(),
+            place,
+            whole if name else text[opening.end() : closing.start()],
+            opening[0] in INLINE,
+        )
 
 
 @functools.lru_cache(1000)
@@ -158,7 +183,10 @@ def _known(place: re.Match[str]) -> str:
 def _written(element: Any) -> str:
     """Return an element of latex2mathml's as HTML: what is on the lists, and its text escaped."""
     tag, attributes = element.tag, element.attrib
-    inside = "".join(_written_after(before, child) for before, child in zip([None, *element], element, strict=False))
+    inside = "".join(
+        _written_after(before, child)
+        for before, child in zip([None, *element], element, strict=False)
+    )
     # What is on no list leaves its children; so does a row of one.
     if tag not in ELEMENTS or (tag == "mrow" and len(element) == 1):
         return _text(element) + inside
@@ -184,7 +212,12 @@ def _written_after(before: Any, element: Any) -> str:
             return f'<mo form="prefix">{text}</mo>'
         if text.isalpha() and text.isascii():  # a name, as \operatorname gives it
             return f"<mi>{text}</mi>" if text[1:] else f'<mi mathvariant="normal">{text}</mi>'
-    gap = before is not None and before.tag == "mi" and len(_text(before)) > 1 and element.tag not in ("mo", "mspace")
+    gap = (
+        before is not None
+        and before.tag == "mi"
+        and len(_text(before)) > 1
+        and element.tag not in ("mo", "mspace")
+    )
     return THIN_SPACE * gap + _written(element)
 
 

@@ -1,4 +1,6 @@
-"""The cell at the top of a graded notebook, in which the grader states the outcome of the submission."""
+"""The cell at the top of a graded notebook, in which the grader states the outcome of the
+submission.
+"""
 
 import html
 import re
@@ -12,7 +14,9 @@ from autograder.grades import records
 from autograder.grades.results import Kind
 
 SAID = "autograder"
-"""Under this name the cell's metadata have the same as data; nothing of a student's metadata comes so far."""
+"""Under this name the cell's metadata have the same as data; nothing of a student's metadata
+comes so far.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ def cell(said: Said) -> Cell:
 
 
 def of(notebook: Notebook) -> Said | None:
-    """Return the content of a graded notebook's top cell; None if it has none, or one that cannot be read."""
+    """Return the content of a graded notebook's top cell; None if it has none, or one that
+    cannot be read.
+    """
     first = notebook.cells[0] if notebook.cells else None
     if first is None or first.get("id") != OUTCOME_ID:
         return None

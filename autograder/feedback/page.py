@@ -1,7 +1,8 @@
-"""Makes the feedback page of a graded notebook: one file, without a script or a request, by `templates/page.html.j2`.
+"""Makes the feedback page of a graded notebook: one file, without a script or a request, by
+`templates/page.html.j2`.
 
-All pages are made by `render`. Everything that a student wrote passes through `markup`, and nothing of it is trusted:
-even the report that a check cell displays is not taken as HTML, but read as data.
+All pages are made by `render`. Everything that a student wrote passes through `markup`, and nothing
+of it is trusted: even the report that a check cell displays is not taken as HTML, but read as data.
 """
 
 import functools
@@ -36,7 +37,17 @@ from autograder.course.limits import Limits
 from autograder.course.seeds import Origin
 from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.bare_page import disclosed
-from autograder.feedback.values import Card, Finding, Function, Given, Output, Own, Page, Prose, Work
+from autograder.feedback.values import (
+    Card,
+    Finding,
+    Function,
+    Given,
+    Output,
+    Own,
+    Page,
+    Prose,
+    Work,
+)
 from autograder.grades import file_problems, reasons
 from autograder.grades.reasons import named
 from autograder.grades.requests import HEAD
@@ -53,15 +64,20 @@ HEADINGS = re.compile(r"<(/?)h([1-6])\b")
 HEADED = re.compile(r"<h1>(.*)</h1>\s*", re.DOTALL)
 
 OPEN_IT = (
-    "Open your notebook in Jupyter. If it opens, save it and submit it again. If it does not, copy your answers into "
-    "a fresh copy of the exercise and submit that."
+    "Open your notebook in Jupyter. If it opens, save it and submit it again. If it does not, "
+    "copy your answers into a fresh copy of the exercise and submit that."
 )
 HAND_IT_IN = "Submit your notebook again, and do not rename it."
 """The reasons that also say what to do."""
 
 
 def render(
-    notebook: Notebook, saved: Saved, *, assignment: str, student: str, most_mb: float = Limits.graded_mb
+    notebook: Notebook,
+    saved: Saved,
+    *,
+    assignment: str,
+    student: str,
+    most_mb: float = Limits.graded_mb,
 ) -> str:
     """Return the feedback page for a graded notebook, as HTML.
 
@@ -92,7 +108,11 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
     room = formulas.Room()
     functions = [_function(cell, saved, room) for cell in cells if is_graded(cell)]
     as_given = said is not None and said.kind.ungraded
-    texts = (cell for cell in cells if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD)
+    texts = (
+        cell
+        for cell in cells
+        if cell.cell_type == "markdown" and is_locked(cell) and grade_id(cell) != HEAD
+    )
     title = next((_title(cell.source)[0] for cell in texts), "")
     page = Page(
         language=words.language(),
@@ -133,7 +153,9 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(code=code.inline, line=line, number=_number)
-    made.globals.update(_=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown)
+    made.globals.update(
+        _=words.translated, Kind=Kind, Message=Message, counted=words.counted, shown=words.shown
+    )
     made.globals.update(lead=words.lead, gap=words.gap, between=words.between)
     made.globals.update(Origin=Origin)
     made.globals.update(ordered=show.ordered, instead=show.instead, likely=likely, follows=follows)
@@ -168,15 +190,19 @@ def _function(cell: Cell, saved: Saved, room: formulas.Room) -> Function:
         waits=kept.waits,
         pending=_pending(report, pending) if report and pending else None,
         manual=kept.manual,
-        unwritten=report is not None and all(result.status == Status.BLOCKED for result in report.results),
+        unwritten=report is not None
+        and all(result.status == Status.BLOCKED for result in report.results),
         comment=_markdown(kept.comment, {}, room) if kept.comment else "",
         check=is_check(cell),
         report=report,
         ending="" if report else _ending(cell, kept),
         worth=_points(score, most) if most else words.translated(show.WITHOUT_POINTS[standing]),
         left=most - score - pending,
-        holds=score + pending >= most - 1e-9 if most else standing in (Status.PASSED, Status.UNVERIFIED),
-        advised=report is not None and any(result.status == Status.ADVICE for result in report.results),
+        holds=score + pending >= most - 1e-9
+        if most
+        else standing in (Status.PASSED, Status.UNVERIFIED),
+        advised=report is not None
+        and any(result.status == Status.ADVICE for result in report.results),
         share=100 * max(0.0, min(1.0, score / (most or 1))),
     )
 
@@ -185,8 +211,8 @@ def _pending(report: Report, points: float) -> Message:
     """Return a sentence on pending points, and what they are waiting for."""
     needs = sorted({result.on for result in report.results if result.on})
     text = (
-        "{name}: {points} pending (not lost). These checks need a machine with {what}, and this was graded on one "
-        "without it."
+        "{name}: {points} pending (not lost). These checks need a machine with {what}, and this "
+        "was graded on one without it."
     )
     return Message(text, points=_number(points), name=f"`{report.subject}`", what=named(needs))
 
@@ -204,10 +230,16 @@ def _report(cell: Cell) -> Report | None:
 
 
 def _ending(cell: Cell, kept: SavedCell) -> str:
-    """Return how a cell without a report ended: the last line that it left, or what nbgrader says of an answer."""
+    """Return how a cell without a report ended: the last line that it left, or what nbgrader
+    says of an answer.
+    """
     if not is_check(cell):
         return kept.automatic or ""
-    errors = [f"{out.ename}: {out.evalue}" for out in cell.get("outputs", []) if out.output_type == "error"]
+    errors = [
+        f"{out.ename}: {out.evalue}"
+        for out in cell.get("outputs", [])
+        if out.output_type == "error"
+    ]
     lines = "".join(texts(cell)).strip().splitlines()
     return outputs.without_codes((errors or lines[-1:] or [""])[-1])
 
@@ -222,7 +254,9 @@ def _advice(said: outcome_cell.Said | None) -> str:
 
 
 def _dates(standing: Standing) -> list[Message]:
-    """Return a sentence on when the submission was due, and one on how late it was, if there is anything to say."""
+    """Return a sentence on when the submission was due, and one on how late it was, if there is
+    anything to say.
+    """
     found, when = [], reasons.due(standing.deadline)
     if when is not None:
         found.append(when)
@@ -237,7 +271,10 @@ def _request(request: Request) -> Message:
     name = f"`{request.function}`"
     if request.open:
         return Message("Your regrade request on {function} waits for an answer.", function=name)
-    return Message("Your regrade request on {function} is answered: see the comment below its code.", function=name)
+    return Message(
+        "Your regrade request on {function} is answered: see the comment below its code.",
+        function=name,
+    )
 
 
 def _late(standing: Standing) -> Message:
@@ -253,7 +290,9 @@ def _late(standing: Standing) -> Message:
 
 
 def _cards(function: Function) -> Iterator[Card]:
-    """Yield a card for each cause, or each failed check without one, that cost a function points."""
+    """Yield a card for each cause, or each failed check without one, that cost a function
+    points.
+    """
     report = function.report
     if function.left <= 1e-9:
         return
@@ -267,7 +306,9 @@ def _cards(function: Function) -> Iterator[Card]:
             yield replace(lost, message=function.ending or Message("The check did not finish."))
         return
     failed = [result for result in report.results if result.status == Status.FAILED]
-    blocked = [result for result in report.results if result.status == Status.BLOCKED and result.weight]
+    blocked = [
+        result for result in report.results if result.status == Status.BLOCKED and result.weight
+    ]
     if not failed:
         yield replace(lost, message=blocked[0].message if blocked else "")
         return
@@ -302,7 +343,9 @@ def _finding(report: Report, result: Result) -> Finding:
         relation=words.shown(getattr(result, "relation", "") or ""),
         element=show.element(where) if where else "",
         lead=str(where["lead"]) if where.get("lead") else "",
-        matrices=[(name, _matrix(where, name)) for name in show.SIDES] if "got_matrix" in where else [],
+        matrices=[(name, _matrix(where, name)) for name in show.SIDES]
+        if "got_matrix" in where
+        else [],
         label=label,
         hint=hint,
     )
@@ -312,7 +355,10 @@ def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
     """Return a part of an array as rows of numbers, and whether each is to be marked as wrong."""
     rows = zip(where[f"{name}_matrix"], where["wrong_matrix"], strict=True)
     return [
-        [(show.number(value), bool(bad) and name == "got") for value, bad in zip(row, wrong, strict=True)]
+        [
+            (show.number(value), bool(bad) and name == "got")
+            for value, bad in zip(row, wrong, strict=True)
+        ]
         for row, wrong in rows
     ]
 
@@ -321,9 +367,15 @@ def _matrix(where: dict[str, Any], name: str) -> list[list[tuple[str, bool]]]:
 
 
 def _stretches(
-    cells: list[Cell], functions: list[Function], saved: Saved, said: outcome_cell.Said | None, room: formulas.Room
+    cells: list[Cell],
+    functions: list[Function],
+    saved: Saved,
+    said: outcome_cell.Said | None,
+    room: formulas.Room,
 ) -> Iterator[Prose | Given | Work]:
-    """Yield the course's texts, its code, and stretches of the student's cells with what they are worth."""
+    """Yield the course's texts, its code, and stretches of the student's cells with what they
+    are worth.
+    """
     by_id = {function.id: function for function in functions}
     stops = {cell for cell, _ in said.stops} if said else set()
     work: list[Own] = []
@@ -367,7 +419,12 @@ def _own(cell: Cell, saved: Saved, stops: set[str], room: formulas.Room) -> Own:
     if is_code(cell):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         shown = list(_outputs(cell, room))
-        if lines and not shown and not is_answer(cell) and all(line.startswith("#") for line in lines):
+        if (
+            lines
+            and not shown
+            and not is_answer(cell)
+            and all(line.startswith("#") for line in lines)
+        ):
             folded = lines[0].lstrip("# ")[:LINES_OF_GIVEN]
         code_text = Markup(_code(printed(cell.source)))
     elif cell.cell_type == "markdown":
@@ -405,9 +462,15 @@ def _displayed(data: dict[str, Any], room: formulas.Room) -> Output | None:
         if mime in data:
             address = f"data:{mime};base64,{''.join(data[mime].split())}"
             if markup.PICTURE.fullmatch(address):
-                return Output(html=Markup('<img alt="{}" src="{}">').format(words.translated(PICTURE), address))
+                return Output(
+                    html=Markup('<img alt="{}" src="{}">').format(
+                        words.translated(PICTURE), address
+                    )
+                )
     if "image/svg+xml" in data:
-        return Output(html=Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"]))))
+        return Output(
+            html=Markup(markup.as_picture("image/svg+xml", markup.as_base64(data["image/svg+xml"])))
+        )
     if "text/markdown" in data:
         return Output(html=_markdown(data["text/markdown"], {}, room))
     if "text/latex" in data:
@@ -421,7 +484,9 @@ def _displayed(data: dict[str, Any], room: formulas.Room) -> Output | None:
 
 
 def _title(source: str) -> tuple[str, str]:
-    """Return the heading that a text begins with, and the rest; without one, its first line is both."""
+    """Return the heading that a text begins with, and the rest; without one, its first line is
+    both.
+    """
     found = HEADING.match(source)
     if found:
         return found["title"], source[found.end() :]
@@ -458,7 +523,9 @@ def _markdown(text: str, attachments: dict[str, Any], room: formulas.Room) -> Ma
 
 @pass_context
 def markdown2html(context: Any, source: str) -> Markup:
-    """Return Markdown as nbgrader's formgrader shows it; replaces nbconvert's filter of the same name."""
+    """Return Markdown as nbgrader's formgrader shows it; replaces nbconvert's filter of the same
+    name.
+    """
     cell = context.get("cell") or {}
     clean = markdown.inert_markdown(source, cell.get("attachments"))[0]
     return Markup(formulas.with_formulas(clean, formulas.Room()))

@@ -16,7 +16,10 @@ Text = str | Message
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of one check. `matrices` has a name and rows of numbers, each with a mark if wrong."""
+    """The finding of one check.
+
+    `matrices` has a name and rows of numbers, each with a mark if wrong.
+    """
 
     id: str
     title: str
@@ -34,9 +37,9 @@ class Finding:
 class Function:
     """One graded cell: its name, its points, and the findings of its checks.
 
-    It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could be tried. `worth`
-    is its points in words, `left` what is lost, `share` per cent of what it could have; it `holds` if none is lost.
-    `advised` tells whether there is advice, which costs nothing.
+    It `waits` for a person, or one gave its points (`manual`); it is `unwritten` if no check could
+    be tried. `worth` is its points in words, `left` what is lost, `share` per cent of what it could
+    have; it `holds` if none is lost. `advised` tells whether there is advice, which costs nothing.
     `ending` is what there is to say of a cell without a report.
     """
 
@@ -62,7 +65,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Card:
-    """One cause that cost a function points, by what its first check found; without a finding, by a message."""
+    """One cause that cost a function points, by what its first check found; without a finding,
+    by a message.
+    """
 
     id: str
     name: str
@@ -107,7 +112,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Own:
-    """A cell that is the student's to write: text or code, which is folded below `folded` if that says something."""
+    """A cell that is the student's to write: text or code, which is folded below `folded` if
+    that says something.
+    """
 
     id: str
     stop: bool
@@ -120,7 +127,9 @@ class Own:
 
 @dataclass(frozen=True)
 class Work:
-    """Cells of the student, next to their points; `source` is the check's code if it left no report."""
+    """Cells of the student, next to their points; `source` is the check's code if it left no
+    report.
+    """
 
     kind: ClassVar[str] = "work"
     work: list[Own]
@@ -133,10 +142,11 @@ class Work:
 class Page:
     """All of a page.
 
-    `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission, `advice` what to do
-    about one that could not be graded. `dates` and `requests` are sentences on when it was due and on its regrade
-    requests; `can_ask` tells whether its notebook has a place for these.
-    `disclosure` is what a student needs to recompute the grade, once that is public; `recompute` is the same as data.
+    `made_of` is the digest of what the gradebook has, `said` is the outcome of the submission,
+    `advice` what to do about one that could not be graded. `dates` and `requests` are sentences on
+    when it was due and on its regrade requests; `can_ask` tells whether its notebook has a place
+    for these. `disclosure` is what a student needs to recompute the grade, once that is public;
+    `recompute` is the same as data.
     """
 
     language: str

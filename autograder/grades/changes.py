@@ -1,4 +1,6 @@
-"""Grades before and after: whose changed, by how much, because of which check, and the sums for a class."""
+"""Grades before and after: whose changed, by how much, because of which check, and the sums for
+a class.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -22,7 +24,9 @@ RESUBMITTED = Message("resubmitted")
 
 
 class Step(NamedTuple):
-    """A check, a cell or something else with a new result, how it changed, and the points gained or lost."""
+    """A check, a cell or something else with a new result, how it changed, and the points gained
+    or lost.
+    """
 
     name: str
     how: str
@@ -30,12 +34,18 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         how = ARROW.join(translated(part) for part in self.how.split(ARROW))
-        return str(Message("{name}: {how}", name=translated(self.name), how=how)) if how else translated(self.name)
+        return (
+            str(Message("{name}: {how}", name=translated(self.name), how=how))
+            if how
+            else translated(self.name)
+        )
 
 
 @dataclass(frozen=True)
 class Change:
-    """A changed grade: the record before, None if there was none, and after; `when` is the time of that grading."""
+    """A changed grade: the record before, None if there was none, and after; `when` is the time
+    of that grading.
+    """
 
     before: Record | None
     after: Record
@@ -56,7 +66,9 @@ class Change:
         if self.before is None:
             return []
         if self.before.kind.ungraded or self.after.kind.ungraded:
-            return [Step(self.after.kind, f"{self.before.kind} → {self.after.kind}", self.difference)]
+            return [
+                Step(self.after.kind, f"{self.before.kind} → {self.after.kind}", self.difference)
+            ]
         found = []
         for name in dict.fromkeys([*self.after.cells, *self.before.cells]):
             found += _steps(name, self.before.cells.get(name), self.after.cells.get(name))
@@ -72,7 +84,9 @@ def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[S
     was, is_now = (cell.points if cell else 0.0 for cell in (then, now))
     subject = next((cell.subject for cell in (now, then) if cell and cell.subject), name)
     if not (then and now and then.checks and now.checks):
-        shown = [f"{cell.points:g}" if cell else other for cell, other in ((then, NEW), (now, GONE))]
+        shown = [
+            f"{cell.points:g}" if cell else other for cell, other in ((then, NEW), (now, GONE))
+        ]
         return [Step(subject, ARROW.join(shown), is_now - was)] if abs(is_now - was) > LEAST else []
     before, after = _earned(then), _earned(now)
     steps, unlike = [], []
@@ -89,7 +103,10 @@ def _steps(name: str, then: CellResult | None, now: CellResult | None) -> list[S
         return [*steps, Step(subject, f"{was:g} → {is_now:g}", rest)]
     # A new check makes the others worth less, and a removed one more: the rest is its effect.
     share = rest / sum(unlike)
-    return [step._replace(points=step.points + share * other) for step, other in zip(steps, unlike, strict=True)]
+    return [
+        step._replace(points=step.points + share * other)
+        for step, other in zip(steps, unlike, strict=True)
+    ]
 
 
 def _earned(cell: CellResult) -> dict[str, tuple[str, float]]:
@@ -106,17 +123,26 @@ def _earned(cell: CellResult) -> dict[str, tuple[str, float]]:
 
 def _differ(before: Record, after: Record) -> bool:
     return (
-        abs(before.score - after.score) > LEAST / 10 or before.pending != after.pending or before.kind != after.kind
+        abs(before.score - after.score) > LEAST / 10
+        or before.pending != after.pending
+        or before.kind != after.kind
     )
 
 
 def between(before: dict[tuple[str, str], Record], after: Iterable[Record]) -> list[Change]:
     """Return the grades that changed or are new: the largest loss first, new ones last."""
     found = [Change(before.get((record.student, record.assignment)), record) for record in after]
-    other = [change for change in found if change.before is None or _differ(change.before, change.after)]
+    other = [
+        change for change in found if change.before is None or _differ(change.before, change.after)
+    ]
     return sorted(
         other,
-        key=lambda change: (change.before is None, change.difference, change.after.student, change.after.assignment),
+        key=lambda change: (
+            change.before is None,
+            change.difference,
+            change.after.student,
+            change.after.assignment,
+        ),
     )
 
 
@@ -127,7 +153,11 @@ def latest(record: Record) -> Change | None:
     """
     if not record.history:
         return None
-    earlier = [one for raw in record.history if (one := records.parsed(raw)) and one.kind != Kind.INFRASTRUCTURE]
+    earlier = [
+        one
+        for raw in record.history
+        if (one := records.parsed(raw)) and one.kind != Kind.INFRASTRUCTURE
+    ]
     for before, after in reversed(list(pairwise([*earlier, record]))):
         if _differ(before, after):
             return Change(before, record, after.graded_at)
@@ -147,17 +177,35 @@ class Sum(NamedTuple):
         parts: list[str | Message] = []
         if self.gain:
             points = _points(self.gained)
-            parts.append(counted("{count} gains {points}", "{count} gain {points} in all", self.gain, points=points))
+            parts.append(
+                counted(
+                    "{count} gains {points}",
+                    "{count} gain {points} in all",
+                    self.gain,
+                    points=points,
+                )
+            )
         if self.lose:
             points = _points(self.lost)
-            parts.append(counted("{count} loses {points}", "{count} lose {points} in all", self.lose, points=points))
+            parts.append(
+                counted(
+                    "{count} loses {points}",
+                    "{count} lose {points} in all",
+                    self.lose,
+                    points=points,
+                )
+            )
         effect = joined("{left}, {right}", parts) if parts else Message("no one gains or loses")
         return str(Message("{name}: {effect}", name=self.name, effect=effect))
 
 
 def _points(points: float) -> Message:
     number = f"{round(points, 2):g}"
-    return Message("{number} point", number=number) if number == "1" else Message("{number} points", number=number)
+    return (
+        Message("{number} point", number=number)
+        if number == "1"
+        else Message("{number} points", number=number)
+    )
 
 
 def _sum(name: str, points: Sequence[float]) -> Sum:
@@ -166,7 +214,8 @@ def _sum(name: str, points: Sequence[float]) -> Sum:
 
 
 def sums(changes: Iterable[Change]) -> list[Sum]:
-    """Return the sums of a class's changed grades, in words: in total, for resubmissions, and for each check.
+    """Return the sums of a class's changed grades, in words: in total, for resubmissions, and for
+    each check.
 
     Checks count where the submission is the same. The one that costs the most points is first.
     """
@@ -185,5 +234,6 @@ def sums(changes: Iterable[Change]) -> list[Sum]:
             through[name].append(points)
     checks = [_sum(name, points) for name, points in through.items()]
     return found + sorted(
-        (one for one in checks if one.gain or one.lose), key=lambda one: (one.gained - one.lost, one.name)
+        (one for one in checks if one.gain or one.lose),
+        key=lambda one: (one.gained - one.lost, one.name),
     )

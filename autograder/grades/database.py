@@ -12,21 +12,27 @@ from autograder.course.config import UserError, masked
 CONNECT_SECONDS = 10
 """How long a server may take to answer, if its URL sets no `connect_timeout`."""
 
-BROKEN = "Restore a backup, or move the file away and grade again, which loses points given by hand."
+BROKEN = (
+    "Restore a backup, or move the file away and grade again, which loses points given by hand."
+)
 FIXES = {
     "file is not a database": BROKEN,
     "database disk image is malformed": BROKEN,
-    "password authentication failed": "Check the user name and the password, as in ~/.pgpass or PGPASSWORD.",
+    "password authentication failed": "Check the user name and the password, as in ~/.pgpass or "
+    "PGPASSWORD.",
     "no password supplied": "Give the password in ~/.pgpass or PGPASSWORD.",
     'database "': "Make it with createdb, or correct its name.",
     'role "': "Make it with createuser, or correct its name.",
-    "permission denied for schema": "Its owner can run: GRANT USAGE, CREATE ON SCHEMA public TO the user.",
+    "permission denied for schema": "Its owner can run: GRANT USAGE, CREATE ON SCHEMA public TO "
+    "the user.",
     "permission denied for table": "The owner of the tables can GRANT the owning role to the user.",
     "connection failed": "Check the host and the port, and that the server is running.",
     "connection timeout": "Check the host and the port, and that the server is running.",
     "failed to resolve host": "Check the host name.",
 }
-"""What fixes an error, by a part of the message from the server or the network; the first match counts."""
+"""What fixes an error, by a part of the message from the server or the network; the first match
+counts.
+"""
 
 
 def reason(error: Exception) -> str:
@@ -52,9 +58,10 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
     ----------
     url : str
     waiting : callable, optional
-        Called with the holder of the database's lock, if this process has to wait for it. If given, each connection
-        to a server holds that lock until the connection ends. A writer whose connection dropped takes the lock again
-        with the next connection, or gets an error that names the new holder.
+        Called with the holder of the database's lock, if this process has to wait for it. If given,
+        each connection to a server holds that lock until the connection ends. A writer whose
+        connection dropped takes the lock again with the next connection, or gets an error that
+        names the new holder.
     options
         For `sqlalchemy.create_engine`.
 
@@ -68,11 +75,14 @@ def engine(url: str, waiting: Callable[[str], None] | None = None, **options: An
     except ImportError as error:
         raise UserError(
             f"{masked(url)} needs the package {error.name}, which is not installed. "
-            'In the course folder, run: python -m pip install ".[postgres]"; the URL then begins with '
+            'In the course folder, run: python -m pip install ".[postgres]"; the URL then begins '
+            "with "
             "postgresql+psycopg://"
         ) from error
     except ValueError as error:  # a port that is no number
-        raise UserError(f"{masked(url)} is not the URL of a database: {masked(str(error))}.") from error
+        raise UserError(
+            f"{masked(url)} is not the URL of a database: {masked(str(error))}."
+        ) from error
     if not is_server(url):
         return made
     lock = locks.OnServer(waiting) if waiting else None

@@ -1,4 +1,7 @@
-"""Reads and writes nbgrader's gradebook, with a single writer at a time. All SQL goes through nbgrader's own API."""
+"""Reads and writes nbgrader's gradebook, with a single writer at a time.
+
+All SQL goes through nbgrader's own API.
+"""
 
 import contextlib
 import difflib
@@ -53,7 +56,9 @@ NO_RESPONSE = "No response."
 """nbgrader's comment on an answer that was left as it was given."""
 
 PAUSES = (0.0, 1.0, 2.0, 4.0)
-"""Seconds before each retry of a write after a dropped connection: a server takes a while to restart."""
+"""Seconds before each retry of a write after a dropped connection: a server takes a while to
+restart.
+"""
 
 Done = TypeVar("Done")
 
@@ -70,8 +75,9 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
     ----------
     course : Course
     waiting : callable, optional
-        Given by a process that grades into it. With every database, only one such process runs at a time: another
-        waits until it ends, and calls this once with a line that names it. Readers and manual graders do not wait.
+        Given by a process that grades into it. With every database, only one such process runs at a
+        time: another waits until it ends, and calls this once with a line that names it. Readers
+        and manual graders do not wait.
 
     Raises
     ------
@@ -87,7 +93,9 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
         with contextlib.ExitStack() as held:
             if waiting and not database.is_server(course.db_url):
                 held.enter_context(locks.held(_lock_of(course), wait))
-            gradebook = held.enter_context(_open(course.db_url, course.course_id, wait if waiting else None))
+            gradebook = held.enter_context(
+                _open(course.db_url, course.course_id, wait if waiting else None)
+            )
             foreign = sorted({a.course_id for a in gradebook.assignments} - {course.course_id})
             if foreign:
                 raise UserError(
@@ -143,7 +151,8 @@ def _check_version(connection: Connection, url: str) -> None:
     if found == scripts.get_current_head():
         return
     if found is None or found in {script.revision for script in scripts.walk_revisions()}:
-        # Its last migration adds a column that may not be NULL, and gives the rows there are no value but in SQLite.
+        # Its last migration adds a column that may not be NULL, and gives the rows there are no
+        # value but in SQLite.
         fix = (
             "nbgrader cannot upgrade that on a server: keep it, and name a new database with --db."
             if database.is_server(url)
@@ -152,7 +161,8 @@ def _check_version(connection: Connection, url: str) -> None:
         raise UserError(f"The gradebook {masked(url)} was made by an older nbgrader. {fix}")
     raise UserError(
         f"The gradebook {masked(url)} was made by a newer nbgrader than this one "
-        f"({nbgrader.__version__}). Install the newer nbgrader, or name another gradebook with --db."
+        f"({nbgrader.__version__}). Install the newer nbgrader, or name another gradebook with "
+        "--db."
     )
 
 
@@ -182,7 +192,8 @@ def copy(source: str, target: str) -> int:
     Parameters
     ----------
     source, target : str
-        Their URLs, of any databases. The first is only read; on a server, in one consistent snapshot.
+        Their URLs, of any databases. The first is only read; on a server, in one consistent
+        snapshot.
 
     Raises
     ------
@@ -197,7 +208,9 @@ def copy(source: str, target: str) -> int:
                 stack.callback(engine.dispose)
             theirs = stack.enter_context(engines[0].connect())
             if database.is_server(source):
-                theirs = theirs.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                theirs = theirs.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
             if not inspect(theirs).has_table(Student.__tablename__):
                 return 0
             _check_version(theirs, source)
@@ -222,13 +235,20 @@ def copy(source: str, target: str) -> int:
 
 
 def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
-    """Write an exercise's cells and points into the gradebook, so that submissions can refer to them."""
+    """Write an exercise's cells and points into the gradebook, so that submissions can refer to
+    them.
+    """
     released = nbformat.read(exercise.notebook, as_version=4)
     gradebook.update_or_create_assignment(exercise.name, course_id=course.course_id)
     if _is_registered(gradebook, exercise.name, released):
         return
     resources = {
-        "nbgrader": {"assignment": exercise.name, "notebook": exercise.name, "student": None, "db_url": course.db_url}
+        "nbgrader": {
+            "assignment": exercise.name,
+            "notebook": exercise.name,
+            "student": None,
+            "db_url": course.db_url,
+        }
     }
     _fit_cells(gradebook, exercise.name, released)
     gradebook.db.rollback()  # nbgrader writes through another connection
@@ -237,27 +257,39 @@ def register(course: Course, gradebook: Gradebook, exercise: Exercise) -> None:
             SaveCells(config=course.config, log=QUIET).preprocess(released, resources)
     except RuntimeError:
         raise UserError(
-            f"{course.database} has grades for another version of {exercise.name}, with different cells. "
-            "Keep that gradebook for that version, and name a new one with --db."
+            f"{course.database} has grades for another version of {exercise.name}, with different "
+            "cells. Keep that gradebook for that version, and name a new one with --db."
         ) from None
     gradebook.db.expire_all()
 
 
 def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
-    """Give an exercise that has submissions the cells of a newer release, which nbgrader refuses to do.
+    """Give an exercise that has submissions the cells of a newer release, which nbgrader refuses to
+    do.
 
-    A new cell gets a row for each submission, without points yet. A removed text cell is deleted. If a removed cell
-    has points or an answer, nothing is changed.
+    A new cell gets a row for each submission, without points yet. A removed text cell is deleted.
+    If a removed cell has points or an answer, nothing is changed.
     """
     try:
         notebook = gradebook.find_notebook(name, name)
     except MissingEntry:
         return
-    cells = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if cell.metadata.get("nbgrader")}
+    cells = {
+        cell.metadata.nbgrader.grade_id: cell
+        for cell in released.cells
+        if cell.metadata.get("nbgrader")
+    }
     graded = {key for key, cell in cells.items() if is_grade(cell)}
     answers = {key for key, cell in cells.items() if is_solution(cell)}
-    had_graded, had_answers = ({cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells))
-    if not notebook.submissions or had_graded - graded or had_answers - answers or notebook.task_cells:
+    had_graded, had_answers = (
+        {cell.name for cell in own} for own in (notebook.grade_cells, notebook.solution_cells)
+    )
+    if (
+        not notebook.submissions
+        or had_graded - graded
+        or had_answers - answers
+        or notebook.task_cells
+    ):
         return
     db, texts = gradebook.db, {cell.name: cell for cell in notebook.source_cells}
     for key, cell in cells.items():
@@ -270,14 +302,18 @@ def _fit_cells(gradebook: Gradebook, name: str, released: Any) -> None:
             db.add_all([new, *(Grade(cell=new, notebook=own) for own in notebook.submissions)])
         if key in answers - had_answers:
             answer = SolutionCell(name=key, notebook=notebook)
-            db.add_all([answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)])
+            db.add_all(
+                [answer, *(Comment(cell=answer, notebook=own) for own in notebook.submissions)]
+            )
     for key in texts.keys() - cells.keys():
         db.delete(texts[key])
     db.commit()
 
 
 def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
-    """Tell whether the gradebook has exactly the cells of a released notebook, with their points and texts."""
+    """Tell whether the gradebook has exactly the cells of a released notebook, with their points
+    and texts.
+    """
     try:
         found = gradebook.find_notebook(name, name)
     except MissingEntry:
@@ -295,8 +331,8 @@ def _is_registered(gradebook: Gradebook, name: str, released: Any) -> bool:
 class Writer:
     """Writes submissions into an open gradebook, and reads their state.
 
-    It uses the tables of nbgrader's API directly, and looks up the cells of each exercise once: through its objects,
-    nbgrader makes about thirty queries for each submission.
+    It uses the tables of nbgrader's API directly, and looks up the cells of each exercise once:
+    through its objects, nbgrader makes about thirty queries for each submission.
     """
 
     def __init__(self, course: Course, gradebook: Gradebook):
@@ -305,7 +341,9 @@ class Writer:
         self._rule = late.Rule(course)
 
     def set_dates(self) -> None:
-        """Give nbgrader's tables the due dates of `deadlines.toml`, and the extensions for these exercises."""
+        """Give nbgrader's tables the due dates of `deadlines.toml`, and the extensions for these
+        exercises.
+        """
         db, dates = self.gradebook.db, self._rule.dates
         for exercise in self.gradebook.assignments:
             if exercise.name not in dates.due:
@@ -317,19 +355,25 @@ class Writer:
         self._exercises.clear()
 
     def last_due(self, name: str) -> datetime | None:
-        """Return when an exercise is due for the student with the longest extension; None if it has no due date."""
+        """Return when an exercise is due for the student with the longest extension; None if it
+        has no due date.
+        """
         due = self._exercise(name).due
-        asked = select(SUBMISSIONS.c.extension).where(SUBMISSIONS.c.assignment_id == self._exercise(name).assignment)
+        asked = select(SUBMISSIONS.c.extension).where(
+            SUBMISSIONS.c.assignment_id == self._exercise(name).assignment
+        )
         longest = [one for one in self.gradebook.db.execute(asked).scalars() if one]
         longest += [one.time for one in self._rule.dates.in_force() if one.exercise == name]
         self.gradebook.db.rollback()
         return (due + max(longest, default=timedelta())).replace(tzinfo=UTC) if due else None
 
-    def saved(self, name: str, student: str, comment: Callable[[Saved], str] | None = None) -> Saved | None:
+    def saved(
+        self, name: str, student: str, comment: Callable[[Saved], str] | None = None
+    ) -> Saved | None:
         """Return a submission's present grades, including manual ones, or None if it is not graded.
 
-        The late penalty is the stored one. With `comment`, it is recomputed for the present due date, and so is the
-        automatic comment for what a person graded since; both are stored.
+        The late penalty is the stored one. With `comment`, it is recomputed for the present due
+        date, and so is the automatic comment for what a person graded since; both are stored.
         """
 
         def read() -> Saved | None:
@@ -370,9 +414,9 @@ class Writer:
     ) -> Saved:
         """Write a submission's points, time stamp and late penalty, all or nothing.
 
-        A manual grade is kept. It is marked for review, as nbgrader does, unless the cell is among the `unchanged`
-        answers, or its checks give the points that they gave. A submission that our own fault left without an outcome
-        has no points: it needs a person.
+        A manual grade is kept. It is marked for review, as nbgrader does, unless the cell is among
+        the `unchanged` answers, or its checks give the points that they gave. A submission that our
+        own fault left without an outcome has no points: it needs a person.
 
         `comment` returns the automatic comment, given what the gradebook then says.
 
@@ -400,10 +444,10 @@ class Writer:
     def _whole(self, name: str, student: str, work: Callable[[], Done]) -> Done:
         """Make one transaction of what is done; leave none open.
 
-        If the connection drops, all of it is repeated with a new one. That is safe even if it dropped after the
-        database wrote everything and before it could confirm: the values depend only on the outcome and on manual
-        grades, so the second write changes nothing. The new connection takes the lock again, so that still no other
-        process grades.
+        If the connection drops, all of it is repeated with a new one. That is safe even if it
+        dropped after the database wrote everything and before it could confirm: the values depend
+        only on the outcome and on manual grades, so the second write changes nothing. The new
+        connection takes the lock again, so that still no other process grades.
         """
         pauses, dropped = list(PAUSES), False
         while True:
@@ -464,8 +508,8 @@ class Writer:
         found = _Submission(exercise, student, row.id, row.notebook, row.timestamp, row.extension)
         found.penalty = row.late_submission_penalty
         found.deadline = self._deadline(found)
-        # With their cells, though the notebook alone would do: the tables' indices begin with these, and without one
-        # each submission would look through the whole class.
+        # With their cells, though the notebook alone would do: the tables' indices begin with
+        # these, and without one each submission would look through the whole class.
         for table, rows, cells in (
             (GRADES, found.grades, exercise.graded),
             (COMMENTS, found.comments, exercise.commented),
@@ -483,14 +527,25 @@ class Writer:
             db.execute(insert(STUDENTS).values(id=student))
         extension = self._rule.dates.extension(student, name)
         added = _Submission(exercise, student, new_uuid(), new_uuid(), extension=extension)
-        values = {"id": added.id, "assignment_id": exercise.assignment, "student_id": student, "extension": extension}
+        values = {
+            "id": added.id,
+            "assignment_id": exercise.assignment,
+            "student_id": student,
+            "extension": extension,
+        }
         db.execute(insert(SUBMISSIONS).values(values))
-        db.execute(insert(NOTEBOOKS).values(id=added.notebook, assignment_id=added.id, notebook_id=exercise.notebook))
+        db.execute(
+            insert(NOTEBOOKS).values(
+                id=added.notebook, assignment_id=added.id, notebook_id=exercise.notebook
+            )
+        )
         for table, rows, cells in (
             (GRADES, added.grades, exercise.graded),
             (COMMENTS, added.comments, exercise.commented),
         ):
-            entries = [{"id": new_uuid(), "cell_id": cell, "notebook_id": added.notebook} for cell in cells]
+            entries = [
+                {"id": new_uuid(), "cell_id": cell, "notebook_id": added.notebook} for cell in cells
+            ]
             if entries:
                 db.execute(insert(table), entries)
             rows.update({entry["cell_id"]: entry for entry in entries})
@@ -499,16 +554,25 @@ class Writer:
     def _written(self, found: "_Submission") -> None:
         """Write the changes to a submission's rows."""
         db = self.gradebook.db
-        db.execute(update(SUBMISSIONS).where(SUBMISSIONS.c.id == found.id).values(timestamp=found.timestamp))
+        db.execute(
+            update(SUBMISSIONS)
+            .where(SUBMISSIONS.c.id == found.id)
+            .values(timestamp=found.timestamp)
+        )
         self._write_penalty(found)
         for table, rows, names in (
             (GRADES, found.grades, ("auto_score", "needs_manual_grade")),
             (COMMENTS, found.comments, ("auto_comment",)),
         ):
-            changes = [{"key": row["id"], **{name: row.get(name) for name in names}} for row in rows.values()]
+            changes = [
+                {"key": row["id"], **{name: row.get(name) for name in names}}
+                for row in rows.values()
+            ]
             if changes:
                 statement = update(table).where(table.c.id == bindparam("key"))
-                db.connection().execute(statement.values({name: bindparam(name) for name in names}), changes)
+                db.connection().execute(
+                    statement.values({name: bindparam(name) for name in names}), changes
+                )
 
     def _write_penalty(self, found: "_Submission") -> None:
         row = update(NOTEBOOKS).where(NOTEBOOKS.c.id == found.notebook)
@@ -520,28 +584,41 @@ class Writer:
         return self._rule.has_free_days
 
     def _deadline(self, found: "_Submission") -> Deadline:
-        """Return when a submission was due, and the free days that it uses beside its student's other ones."""
+        """Return when a submission was due, and the free days that it uses beside its student's
+        other ones.
+        """
         return self._rule.deadlines_of([*self._others(found), found.hand_in()])[found.exercise.name]
 
     def _others(self, found: "_Submission") -> list[late.HandIn]:
         """Return what decides how late the other submissions of the same student are."""
         names = dict(self.gradebook.db.execute(select(Assignment.id, Assignment.name)).all())
         others = self.gradebook.db.execute(
-            select(SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension, Assignment.duedate)
+            select(
+                SUBMISSIONS.c.assignment_id,
+                SUBMISSIONS.c.timestamp,
+                SUBMISSIONS.c.extension,
+                Assignment.duedate,
+            )
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
             .where(
                 SUBMISSIONS.c.assignment_id.in_(names.keys() - {found.exercise.assignment}),
                 SUBMISSIONS.c.student_id == found.student,
             )
         )
-        return [late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension) for one in others]
+        return [
+            late.HandIn(names[one.assignment_id], one.timestamp, one.duedate, one.extension)
+            for one in others
+        ]
 
     def _settle_others(self, found: "_Submission") -> None:
-        """Store the penalties of the student's other late submissions again: all of them share the free days."""
+        """Store the penalties of the student's other late submissions again: all of them share
+        the free days.
+        """
         for one in self._others(found) if self.has_free_days else ():
             if not one.seconds_late:
                 continue
-            with contextlib.suppress(MissingEntry):  # an exercise of which only nbgrader has a submission
+            # an exercise of which only nbgrader has a submission
+            with contextlib.suppress(MissingEntry):
                 other = self._found(one.exercise, found.student)
                 if other is not None and other.penalty != (penalty := self._penalty(other)):
                     other.penalty = penalty
@@ -597,7 +674,9 @@ class _Submission:
                 row["needs_manual_grade"] = True
         for cell, row in self.comments.items():
             result = outcome.cells.get(self.exercise.commented.get(cell, ""))
-            row["auto_comment"] = NO_RESPONSE if result and result.manual and str(result.error) else None
+            row["auto_comment"] = (
+                NO_RESPONSE if result and result.manual and str(result.error) else None
+            )
 
     @property
     def automatic(self) -> str:
@@ -613,12 +692,16 @@ class _Submission:
             first["auto_comment"] = comment or None
 
     def _first(self) -> dict[str, Any] | None:
-        return next((self.comments[cell] for cell in self.exercise.commented if cell in self.comments), None)
+        return next(
+            (self.comments[cell] for cell in self.exercise.commented if cell in self.comments), None
+        )
 
     def is_graded(self) -> bool:
         """Tell whether each cell has points, or needs a manual grade."""
         return all(
-            row["auto_score"] is not None or row["manual_score"] is not None or row["needs_manual_grade"]
+            row["auto_score"] is not None
+            or row["manual_score"] is not None
+            or row["needs_manual_grade"]
             for row in self.grades.values()
         )
 
@@ -648,7 +731,9 @@ class _Submission:
         for cell, row in self.grades.items():
             name, most = self.exercise.graded[cell]
             manual = row.get("manual_score") is not None
-            cells.setdefault(name, {}).update(score=_score(row), points=most, waits=_waits(row), manual=manual)
+            cells.setdefault(name, {}).update(
+                score=_score(row), points=most, waits=_waits(row), manual=manual
+            )
         for cell, row in self.comments.items():
             cells.setdefault(self.exercise.commented[cell], {}).update(
                 comment=row.get("manual_comment"), automatic=row.get("auto_comment")
@@ -665,7 +750,8 @@ def _score(row: Mapping[str, Any]) -> float:
 def _waits(row: Mapping[str, Any]) -> bool:
     """Tell whether a grade's row needs a person.
 
-    A marked row that has points from the checks, and no manual points, has pending points: it needs a machine.
+    A marked row that has points from the checks, and no manual points, has pending points: it needs
+    a machine.
     """
     only_pending = row.get("auto_score") is not None and row.get("manual_score") is None
     return bool(row["needs_manual_grade"]) and not only_pending
@@ -679,8 +765,8 @@ def enroll(course: Course, people: Mapping[str, Mapping[str, str]]) -> int:
     course : Course
         The course.
     people : mapping
-        The `first_name`, `last_name` and `email` of each student, by id. What is "" stays unchanged, and so do
-        students who are not here.
+        The `first_name`, `last_name` and `email` of each student, by id. What is "" stays
+        unchanged, and so do students who are not here.
     """
     changed = 0
     with opened(course) as gradebook:
@@ -700,9 +786,14 @@ def enroll(course: Course, people: Mapping[str, Mapping[str, str]]) -> int:
 
 
 def check_student(course: Course, student: str) -> None:
-    """Raise `UserError` unless the gradebook or the folder of submissions has a student of this id."""
+    """Raise `UserError` unless the gradebook or the folder of submissions has a student of this
+    id.
+    """
     if not course.has_gradebook and not course.submitted.is_dir():
-        raise UserError("There are no students yet. Collect their submissions first: python -m autograder collect")
+        raise UserError(
+            "There are no students yet. Collect their submissions first: python -m "
+            "autograder collect"
+        )
     known = {folder.name for folder in course.submitted.glob("*/")}
     if course.has_gradebook:
         with opened(course) as gradebook:
@@ -711,7 +802,8 @@ def check_student(course: Course, student: str) -> None:
         close = difflib.get_close_matches(student, known, n=1)
         meant = f"Did you mean {close[0]}? " if close else ""
         raise UserError(
-            f"There is no student {student!r}. {meant}Students are those in the gradebook and in {course.submitted}."
+            f"There is no student {student!r}. {meant}Students are those in the gradebook and in "
+            f"{course.submitted}."
         )
 
 
@@ -721,18 +813,20 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     Returns
     -------
     list of tuple
-        The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still needs a person;
-        and what `Writer.saved` returns for it, without automatic comments.
+        The grade under nbgrader's own names, where `needs_manual_grade` says whether a cell still
+        needs a person; and what `Writer.saved` returns for it, without automatic comments.
     """
     rule = late.Rule(course)
     with opened(course) as gradebook:
         db = gradebook.db
         most = dict(db.execute(select(Assignment.id, Assignment.max_score)).all())
-        # As columns and at once: of nbgrader's objects each asks the database for its own part, a dozen times.
+        # As columns and at once: of nbgrader's objects each asks the database for its own part, a
+        # dozen times.
         cells: dict[str, list[Any]] = {}
         for cell in db.execute(
             select(
-                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score, GRADES.c.manual_score,
+                NOTEBOOKS.c.assignment_id, BaseCell.name, GRADES.c.auto_score,
+                GRADES.c.manual_score,
                 GRADES.c.extra_credit, GRADES.c.needs_manual_grade,
             )
             .join(GRADES, GRADES.c.notebook_id == NOTEBOOKS.c.id)
@@ -748,13 +842,17 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
         ):
             comments.setdefault(key, {})[name] = comment
         penalties: dict[str, float] = {}
-        for key, penalty in db.execute(select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)):
+        for key, penalty in db.execute(
+            select(NOTEBOOKS.c.assignment_id, NOTEBOOKS.c.late_submission_penalty)
+        ):
             penalties[key] = penalties.get(key, 0.0) + (penalty or 0.0)
         found = db.execute(
             select(
-                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp, SUBMISSIONS.c.extension,
+                SUBMISSIONS.c.id, SUBMISSIONS.c.assignment_id, SUBMISSIONS.c.timestamp,
+                SUBMISSIONS.c.extension,
                 SUBMISSIONS.c.student_id,
-                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name, Assignment.duedate,
+                STUDENTS.c.last_name, STUDENTS.c.first_name, STUDENTS.c.email, Assignment.name,
+                Assignment.duedate,
             )
             .join(STUDENTS, STUDENTS.c.id == SUBMISSIONS.c.student_id)
             .join(Assignment, Assignment.id == SUBMISSIONS.c.assignment_id)
@@ -766,7 +864,8 @@ def rows(course: Course) -> list[tuple[dict[str, Any], Saved]]:
     # Sorted here: databases put letters in orders of their own.
     return [
         _row(
-            one, cells.get(one.id, []), comments.get(one.id, {}), penalties.get(one.id, 0.0), most[one.assignment_id],
+            one, cells.get(one.id, []), comments.get(one.id, {}), penalties.get(one.id, 0.0),
+            most[one.assignment_id],
             due[one.student_id][one.name],
         )
         for one in sorted(found, key=lambda one: (one.name, one.student_id))
@@ -778,7 +877,12 @@ def _hand_in(found: Any) -> late.HandIn:
 
 
 def _row(
-    found: Any, cells: list[Any], comments: dict[str, str], penalty: float, most: float, deadline: Deadline
+    found: Any,
+    cells: list[Any],
+    comments: dict[str, str],
+    penalty: float,
+    most: float,
+    deadline: Deadline,
 ) -> tuple[dict[str, Any], Saved]:
     score = sum(_score(cell) for cell in cells)
     row = {
@@ -796,10 +900,17 @@ def _row(
         "needs_manual_grade": any(_waits(cell) for cell in cells),
     }
     standing = Standing(
-        row["score"], most, penalty, _hand_in(found).seconds_late, row["needs_manual_grade"], deadline
+        row["score"],
+        most,
+        penalty,
+        _hand_in(found).seconds_late,
+        row["needs_manual_grade"],
+        deadline,
     )
     saved = {
-        cell["name"]: SavedCell(_score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None)
+        cell["name"]: SavedCell(
+            _score(cell), waits=_waits(cell), manual=cell["manual_score"] is not None
+        )
         for cell in cells
     }
     for name, comment in comments.items():

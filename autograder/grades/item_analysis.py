@@ -1,4 +1,5 @@
-"""Item analysis: which checks separate strong from weak work, how many submissions a pass took, and another class.
+"""Item analysis: which checks separate strong from weak work, how many submissions a pass took, and
+another class.
 
 A check is known by its cell and its name. Advice is worth no points, and is left out.
 """
@@ -16,12 +17,19 @@ from autograder.grades.results import CellResult, CheckResult, Kind, Record
 LEAST_STUDENTS = 20
 """For how many students a check has to be run, so that its discrimination means something."""
 LEAST_EACH = 3
-"""How many of them have to pass it, and how many to fail it: otherwise the number is about one or two people."""
+"""How many of them have to pass it, and how many to fail it: otherwise the number is about one
+or two people.
+"""
 LOW = 0.2
-"""A discrimination below this one is pointed out. It is a rule of thumb: R. L. Ebel, *Essentials of Educational
-Measurement* (1972), calls items below 0.2 poor, and means the difference between the best and the worst 27%."""
+"""A discrimination below this one is pointed out.
+
+It is a rule of thumb: R. L. Ebel, *Essentials of Educational Measurement* (1972), calls items below
+0.2 poor, and means the difference between the best and the worst 27%.
+"""
 DIGITS = 6
-"""Shares of points are compared to this many digits: sums of the same points in another order differ in the last."""
+"""Shares of points are compared to this many digits: sums of the same points in another order
+differ in the last.
+"""
 
 
 class Item(NamedTuple):
@@ -33,7 +41,9 @@ class Item(NamedTuple):
 
 
 class Discrimination(NamedTuple):
-    """How well a check separates strong from weak work, and from how many students that is known."""
+    """How well a check separates strong from weak work, and from how many students that is
+    known.
+    """
 
     item: Item
     correlation: float
@@ -42,7 +52,9 @@ class Discrimination(NamedTuple):
 
 
 class Attempts(NamedTuple):
-    """The median number of submissions until a check passed, and from how many students that is known."""
+    """The median number of submissions until a check passed, and from how many students that is
+    known.
+    """
 
     item: Item
     median: float
@@ -77,14 +89,18 @@ class Pair(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        """By how much the share of students who fail it is higher here; None if one of the shares is unknown."""
+        """By how much the share of students who fail it is higher here; None if one of the
+        shares is unknown.
+        """
         here, there = self.here and self.here.share, self.there and self.there.share
         return None if here is None or there is None else here - there
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An exercise in this class and in another one; first the check with the largest increase of failures."""
+    """An exercise in this class and in another one; first the check with the largest increase of
+    failures.
+    """
 
     here: Mean
     there: Mean
@@ -102,14 +118,15 @@ Key = tuple[str, str]
 def discriminations(graded: Sequence[Record]) -> list[Discrimination]:
     """Return the discrimination of each check of an exercise, the lowest first.
 
-    It is the corrected item-total correlation: Pearson's correlation between passing the check (1 or 0) and the share
-    of the exercise's other points, with the check's own points taken out of the total, as otherwise a check would
-    correlate with itself (S. Henrysson, "Correction of item-total correlations in item analysis", *Psychometrika* 28
-    (1963), 211-218). Only submissions count on which the check was run, so a blocked or pending check is no failure.
-    Penalties for late work are no part of the total.
+    It is the corrected item-total correlation: Pearson's correlation between passing the check (1
+    or 0) and the share of the exercise's other points, with the check's own points taken out of the
+    total, as otherwise a check would correlate with itself (S. Henrysson, "Correction of item-total
+    correlations in item analysis", *Psychometrika* 28 (1963), 211-218). Only submissions count on
+    which the check was run, so a blocked or pending check is no failure. Penalties for late work
+    are no part of the total.
 
-    A check has none if it was run for fewer than `LEAST_STUDENTS`, if fewer than `LEAST_EACH` passed or failed it, or
-    if all have the same share of the other points.
+    A check has none if it was run for fewer than `LEAST_STUDENTS`, if fewer than `LEAST_EACH`
+    passed or failed it, or if all have the same share of the other points.
     """
     items = _items(graded)
     results: dict[Key, list[tuple[bool, float]]] = {key: [] for key in items}
@@ -122,15 +139,18 @@ def discriminations(graded: Sequence[Record]) -> list[Discrimination]:
         enough = len(pairs) >= LEAST_STUDENTS and min(passed, len(pairs) - passed) >= LEAST_EACH
         if enough and len({share for _, share in pairs}) > 1:
             correlation = statistics.correlation(*zip(*pairs, strict=True))
-            found.append(Discrimination(items[key], round(correlation, 2) + 0.0, passed, len(pairs)))
+            found.append(
+                Discrimination(items[key], round(correlation, 2) + 0.0, passed, len(pairs))
+            )
     return sorted(found, key=lambda one: one.correlation)
 
 
 def attempts(graded: Iterable[Record]) -> list[Attempts]:
     """Return how many submissions it took to pass each check, the most first.
 
-    Counted are students who passed the check in the end and whose submissions were graded with it more than once. A
-    submission graded several times counts once, with its last grading; what our own fault interrupted does not count.
+    Counted are students who passed the check in the end and whose submissions were graded with it
+    more than once. A submission graded several times counts once, with its last grading; what our
+    own fault interrupted does not count.
     """
     graded = list(graded)
     items = _items(graded)
@@ -145,7 +165,9 @@ def attempts(graded: Iterable[Record]) -> list[Attempts]:
             own = [one.get(key) for one in statuses[first:]]
             if check.status == Status.PASSED and len(own) > 1:
                 took.setdefault(key, []).append(own.index(Status.PASSED) + 1)
-    found = [Attempts(items[key], statistics.median(counts), len(counts)) for key, counts in took.items()]
+    found = [
+        Attempts(items[key], statistics.median(counts), len(counts)) for key, counts in took.items()
+    ]
     return sorted(found, key=lambda one: -one.median)
 
 
@@ -158,7 +180,9 @@ def compared(here: Sequence[Record], there: Sequence[Record]) -> Comparison:
 
 
 def _by_change(pair: Pair) -> tuple[int, float]:
-    """Sort by the increase of failures; what is only in this class is next to last, what is only there is last."""
+    """Sort by the increase of failures; what is only in this class is next to last, what is only
+    there is last.
+    """
     if pair.here is None or pair.there is None:
         return (2 if pair.here else 3), 0.0
     return (1, 0.0) if pair.difference is None else (0, -pair.difference)
@@ -195,14 +219,18 @@ def _tallies(graded: Iterable[Record]) -> dict[Key, Tally]:
 
 
 def _mean(graded: Sequence[Record]) -> Mean:
-    return Mean(statistics.mean(record.score / (record.max_score or 1) for record in graded), len(graded))
+    return Mean(
+        statistics.mean(record.score / (record.max_score or 1) for record in graded), len(graded)
+    )
 
 
 def _with_rest(record: Record) -> Iterator[tuple[Key, bool, float]]:
-    """Yield each check that was run, whether it passed, and the share of the exercise's other points.
+    """Yield each check that was run, whether it passed, and the share of the exercise's other
+    points.
 
-    Points that are pending, or that a person still has to give, are not in the share. If a person gave the points of
-    a check's cell, nobody knows the part of one check, so the whole cell is left out.
+    Points that are pending, or that a person still has to give, are not in the share. If a person
+    gave the points of a check's cell, nobody knows the part of one check, so the whole cell is left
+    out.
     """
     decided = {name: _decided(cell) for name, cell in record.cells.items()}
     earned, possible = (sum(pair[part] for pair in decided.values()) for part in (0, 1))
@@ -229,8 +257,13 @@ def _decided(cell: CellResult) -> tuple[float, float]:
 
 
 def _submissions(record: Record) -> list[Record]:
-    """Return the last grading of each of a student's submissions, in the order in which they were submitted."""
-    if all(isinstance(raw, dict) and raw.get("submission") == record.submission for raw in record.history):
+    """Return the last grading of each of a student's submissions, in the order in which they
+    were submitted.
+    """
+    if all(
+        isinstance(raw, dict) and raw.get("submission") == record.submission
+        for raw in record.history
+    ):
         return [record]
     earlier = (records.parsed(raw) for raw in record.history)
     last: dict[str, Record] = {}

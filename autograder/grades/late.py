@@ -1,4 +1,6 @@
-"""Late work: a rule by name for nbgrader's plugin, the free days of a student, and the rule that a course has."""
+"""Late work: a rule by name for nbgrader's plugin, the free days of a student, and the rule that
+a course has.
+"""
 
 import contextlib
 import difflib
@@ -21,19 +23,26 @@ PLUGIN = "autograder.grades.late.PerDay"
 
 
 class PerDay(LateSubmissionPlugin):
-    """A rule for late work: each day that has begun costs a percentage of the points that were earned."""
+    """A rule for late work: each day that has begun costs a percentage of the points that were
+    earned.
+    """
 
-    percent = Float(0.0, min=0.0, max=100.0, help="Per cent of the earned points, for each day that has begun.").tag(
-        config=True
-    )
-    at_most = Integer(
-        None, min=0, allow_none=True, help="Days that may be late; later work gets no points. Default: any number."
+    percent = Float(
+        0.0, min=0.0, max=100.0, help="Per cent of the earned points, for each day that has begun."
     ).tag(config=True)
-    free_days = Integer(0, min=0, help="Days that each student may be late in the whole course without a loss.").tag(
-        config=True
-    )
+    at_most = Integer(
+        None,
+        min=0,
+        allow_none=True,
+        help="Days that may be late; later work gets no points. Default: any number.",
+    ).tag(config=True)
+    free_days = Integer(
+        0, min=0, help="Days that each student may be late in the whole course without a loss."
+    ).tag(config=True)
 
-    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
+    def late_submission_penalty(
+        self, student_id: str, score: float, total_seconds_late: float
+    ) -> float:
         """Return the points that a submission loses.
 
         Parameters
@@ -50,9 +59,11 @@ class PerDay(LateSubmissionPlugin):
         return score * min(1.0, self.percent / 100 * days)
 
     def free_days_used(self, seconds_late: Sequence[float]) -> list[int]:
-        """Return how many free days each submission of a student uses, given how late they are, by due date.
+        """Return how many free days each submission of a student uses, given how late they are, by
+        due date.
 
-        They are used as soon as possible, but not for a submission that would get no points even with them.
+        They are used as soon as possible, but not for a submission that would get no points even
+        with them.
         """
         left, used = self.free_days, []
         for seconds in seconds_late:
@@ -71,7 +82,9 @@ def _days(seconds: float) -> int:
 
 @dataclass(frozen=True)
 class HandIn:
-    """What decides how late a submission is; times are UTC without a zone, as the gradebook has them."""
+    """What decides how late a submission is; times are UTC without a zone, as the gradebook has
+    them.
+    """
 
     exercise: str
     handed_in: datetime | None
@@ -83,7 +96,9 @@ class HandIn:
         """How late it is, given the due date and the student's extension."""
         if self.handed_in is None or self.due is None:
             return 0.0
-        return max(0.0, (self.handed_in - self.due - (self.extension or timedelta())).total_seconds())
+        return max(
+            0.0, (self.handed_in - self.due - (self.extension or timedelta())).total_seconds()
+        )
 
 
 class Rule:
@@ -92,7 +107,8 @@ class Rule:
     Raises
     ------
     UserError
-        If the configuration has an unknown setting of `PerDay`, one without an effect, or one that is not valid.
+        If the configuration has an unknown setting of `PerDay`, one without an effect, or one that
+        is not valid.
     """
 
     def __init__(self, course: Course):
@@ -110,14 +126,20 @@ class Rule:
         return isinstance(self._plugin, PerDay) and self._plugin.free_days > 0
 
     def deadlines_of(self, hand_ins: Sequence[HandIn]) -> dict[str, Deadline]:
-        """Return when all submissions of one student were due, by exercise, and the free days that they use.
+        """Return when all submissions of one student were due, by exercise, and the free days that
+        they use.
 
         Free days are used in the order of the due dates, without extensions.
         """
-        dated = sorted((one for one in hand_ins if one.due), key=lambda one: (one.due, one.exercise))
+        dated = sorted(
+            (one for one in hand_ins if one.due), key=lambda one: (one.due, one.exercise)
+        )
         left, used = 0, [0] * len(dated)
         if isinstance(self._plugin, PerDay):
-            left, used = self._plugin.free_days, self._plugin.free_days_used([one.seconds_late for one in dated])
+            left, used = (
+                self._plugin.free_days,
+                self._plugin.free_days_used([one.seconds_late for one in dated]),
+            )
         found = dict.fromkeys((one.exercise for one in hand_ins), Deadline())
         for one, days in zip(dated, used, strict=True):
             left -= days
@@ -132,8 +154,11 @@ class Rule:
         due = due.astimezone(named.tzinfo) if named else due
         return Deadline(due.isoformat(timespec="minutes"), extension.total_seconds(), used, left)
 
-    def penalty(self, student: str, score: float, seconds_late: float, free_days: int) -> float | None:
-        """Return the points that a submission loses; None if it is not late, or if the rule takes none.
+    def penalty(
+        self, student: str, score: float, seconds_late: float, free_days: int
+    ) -> float | None:
+        """Return the points that a submission loses; None if it is not late, or if the rule takes
+        none.
 
         Raises
         ------
@@ -158,7 +183,10 @@ def _check_settings(settings: Mapping[str, Any], has_effect: bool) -> None:
             close = difflib.get_close_matches(name, known, n=1)
             meant = f"Did you mean {close[0]}? " if close else ""
             names = "percent, at_most, free_days"
-            raise UserError(f"{CONFIG} has c.PerDay.{name}, but there is no such setting. {meant}There are: {names}.")
+            raise UserError(
+                f"{CONFIG} has c.PerDay.{name}, but there is no such setting. "
+                f"{meant}There are: {names}."
+            )
     if settings and not has_effect:
         raise UserError(
             f"{CONFIG}: c.PerDay has no effect while another rule is set. "

@@ -12,12 +12,13 @@ from autograder.grades.results import CellResult, Deadline, Outcome, Record
 MOST_MESSAGE = 160
 
 NOT_INSTALLED = (
-    "`{package}` is neither installed where this was graded nor submitted with the notebook, so code that uses it "
-    "fails. It is imported in: {cells}."
+    "`{package}` is neither installed where this was graded nor submitted with the notebook, so "
+    "code that uses it fails. It is imported in: {cells}."
 )
 TO_READ = "A person grades {cell}; until then it has 0 points."
 TO_CONFIRM = (
-    "A person gave {given} of {points} points for {cell}, and has to confirm them: it was graded again since."
+    "A person gave {given} of {points} points for {cell}, and has to confirm them: it was graded "
+    "again since."
 )
 LATE = Message("late")
 BY_A_PERSON = Message("graded by a person")
@@ -25,21 +26,31 @@ NOT_FINISHED = Message("the check did not finish")
 
 
 def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
-    """Return a line for each cell that lost points or has pending ones, and for one tested with the course's own."""
+    """Return a line for each cell that lost points or has pending ones, and for one tested with
+    the course's own.
+    """
     lines: list[str] = []
     if str(result.reason):
-        lines.append(str(Message("{kind}: {reason}", kind=translated(result.kind), reason=result.reason)))
+        lines.append(
+            str(Message("{kind}: {reason}", kind=translated(result.kind), reason=result.reason))
+        )
     if not result.kind.ungraded:
         for grade_id, cell in result.cells.items():
             lost = cell.lost()
             if lost > 1e-9 and (cell.checks or cell.given is not None or not str(result.reason)):
-                values = {"name": cell.subject or grade_id, "points": f"{lost:g}", "reason": lost_to(cell)}
+                values = {
+                    "name": cell.subject or grade_id,
+                    "points": f"{lost:g}",
+                    "reason": lost_to(cell),
+                }
                 lines.append(str(Message("{name} −{points}: {reason}", **values)))
             if cell.pending:
                 lines.append(str(pending(cell.subject or grade_id, cell.pending, cell.waits_for())))
             if cell.instead:
                 lines.append(str(tested_with(cell.subject or grade_id, cell.instead)))
-    lines += [str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None]
+    lines += [
+        str(line) for line in map(waiting, result.cells, result.cells.values()) if line is not None
+    ]
     if penalty:
         lines.append(f"{LATE} −{penalty:g}")
     return lines + [str(line) for line in result.repairs]
@@ -48,14 +59,23 @@ def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
 def waiting(name: str, cell: CellResult) -> Message | None:
     """Return a sentence on what a person still has to do with a cell, or None."""
     if cell.waits and cell.given is not None:
-        return Message(TO_CONFIRM, cell=cell.subject or name, given=f"{cell.given:g}", points=f"{cell.max_points:g}")
-    return Message(TO_READ, cell=name) if cell.waits and cell.manual and not str(cell.error) else None
+        return Message(
+            TO_CONFIRM,
+            cell=cell.subject or name,
+            given=f"{cell.given:g}",
+            points=f"{cell.max_points:g}",
+        )
+    return (
+        Message(TO_READ, cell=name) if cell.waits and cell.manual and not str(cell.error) else None
+    )
 
 
 def lost_to(cell: CellResult) -> str:
-    """Return in one line why a check cell lost points: the first check that failed, and why it failed.
+    """Return in one line why a check cell lost points: the first check that failed, and why it
+    failed.
 
-    The student reads the same reason: the likely cause, or else how the result differs from the expected one.
+    The student reads the same reason: the likely cause, or else how the result differs from the
+    expected one.
     """
     if cell.given is not None:
         return str(BY_A_PERSON)
@@ -66,9 +86,16 @@ def lost_to(cell: CellResult) -> str:
         related = [check for check in failed if str(check.relation)]
         title = shown(failed[0].title).rstrip(FULL_STOPS)
         if named:
-            cause = str(Message("likely cause: {label}", label=Message(named[0].label or words_of(named[0].cause))))
+            cause = str(
+                Message(
+                    "likely cause: {label}",
+                    label=Message(named[0].label or words_of(named[0].cause)),
+                )
+            )
         else:
-            cause = str(related[0].relation if related else failed[0].message)[:MOST_MESSAGE].rstrip(FULL_STOPS)
+            cause = str(related[0].relation if related else failed[0].message)[
+                :MOST_MESSAGE
+            ].rstrip(FULL_STOPS)
         if len(failed) > 1:
             text = "{cause}; failed: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
@@ -85,21 +112,30 @@ def pending(name: str, points: float, needs: Sequence[str]) -> Message:
 
 
 def tested_with(name: str, helpers: Sequence[str]) -> Message:
-    """Return a sentence that names the functions for which the course's own answered in a function's checks."""
+    """Return a sentence that names the functions for which the course's own answered in a
+    function's checks.
+    """
     names = joined("{left}, {right}", [f"`{helper}`" for helper in helpers])
     return Message("{name}: tested with the course's own {helpers}", name=name, helpers=names)
 
 
 def packages_missed(record: Record) -> list[str]:
-    """Return the packages that a submission imports and that were not installed where it was graded."""
+    """Return the packages that a submission imports and that were not installed where it was
+    graded.
+    """
     return [str(note.values["package"]) for note in record.repairs if note.text == NOT_INSTALLED]
 
 
 def in_all(outcome: Outcome) -> Message:
     """Return a sentence on the points from checks, and those that a person still has to give."""
     checks = [cell for cell in outcome.cells.values() if not cell.manual]
-    values = {"score": sum(cell.points for cell in checks), "points": sum(cell.max_points for cell in checks)}
-    earned = Message("{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()})
+    values = {
+        "score": sum(cell.points for cell in checks),
+        "points": sum(cell.max_points for cell in checks),
+    }
+    earned = Message(
+        "{score} of {points} points", **{name: f"{value:g}" for name, value in values.items()}
+    )
     manual = sum(cell.max_points for cell in outcome.cells.values() if cell.manual)
     text = "{earned}, and {manual} more from the person who reads what you wrote"
     return Message(text, earned=earned, manual=f"{manual:g}") if manual else earned
@@ -118,16 +154,24 @@ def words_of(name: str) -> str:
 
 
 def of_cells(cells: list[Any]) -> Iterator[str]:
-    """Yield what a terminal shows of a graded notebook: errors of cells, and the feedback of checks."""
+    """Yield what a terminal shows of a graded notebook: errors of cells, and the feedback of
+    checks.
+    """
     for cell in cells:
         outputs = cell.get("outputs", [])
         if not is_check(cell):
             for output in outputs:
                 if output["output_type"] == "error":
                     ended = "The cell {cell} raised {kind}: {text}\n"
-                    yield str(Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"]))
+                    yield str(
+                        Message(ended, cell=cell["id"], kind=output["ename"], text=output["evalue"])
+                    )
             continue
-        shown = [output["data"]["text/plain"] for output in outputs if output["output_type"] == "display_data"]
+        shown = [
+            output["data"]["text/plain"]
+            for output in outputs
+            if output["output_type"] == "display_data"
+        ]
         printed = [output["text"] for output in outputs if output["output_type"] == "stream"]
         yield "\n".join(shown or printed) + "\n"
 
@@ -144,13 +188,17 @@ def duration(seconds: float) -> Message:
     largest = next((place for place, (count, _) in enumerate(units) if count), None)
     if largest is None:
         return Message("less than a minute")
-    found = joined("{left}, {right}", [words for count, words in units[largest : largest + 2] if count])
+    found = joined(
+        "{left}, {right}", [words for count, words in units[largest : largest + 2] if count]
+    )
     assert isinstance(found, Message)
     return found
 
 
 def due(deadline: Deadline) -> Message | None:
-    """Return the sentence that says when a submission was due, with its student's extension; None without a date."""
+    """Return the sentence that says when a submission was due, with its student's extension;
+    None without a date.
+    """
     if not deadline.due:
         return None
     when = moment(deadline.due)
@@ -172,4 +220,9 @@ def free_days(deadline: Deadline) -> Message | None:
     used, left = deadline.free_days_used, deadline.free_days_left
     if not used:
         return None
-    return counted("{count} free day used; {left} left.", "{count} free days used; {left} left.", used, left=left)
+    return counted(
+        "{count} free day used; {left} left.",
+        "{count} free days used; {left} left.",
+        used,
+        left=left,
+    )

@@ -16,18 +16,23 @@ from autograder.grades import reasons
 from autograder.grades.results import Record
 
 SCHEMA = 8
-"""The version of `grade.json`; all versions are read. The first had no number, and texts in place of messages; up to
-the third, a blocked check was called waiting; up to the fourth, no check was advice; up to the fifth, none had a
-relation; up to the sixth, none followed from another one or measured, no cell said in place of which functions the
-course's own answered, and the repairs named what a person still had to grade; up to the seventh, none said when it
-was due and with which versions it was graded, or had regrade requests."""
+"""The version of `grade.json`; all versions are read.
+
+The first had no number, and texts in place of messages; up to the third, a blocked check was called
+waiting; up to the fourth, no check was advice; up to the fifth, none had a relation; up to the
+sixth, none followed from another one or measured, no cell said in place of which functions the
+course's own answered, and the repairs named what a person still had to grade; up to the seventh,
+none said when it was due and with which versions it was graded, or had regrade requests.
+"""
 
 CODEC = Converter(detailed_validation=False)
 """Converts between our dataclasses and JSON's types."""
 
 
 def _only(*taken: type) -> None:
-    """Let `CODEC` accept only values of these types for the first; by itself it would convert anything."""
+    """Let `CODEC` accept only values of these types for the first; by itself it would convert
+    anything.
+    """
 
     def structure(value: Any, kind: type) -> Any:
         if type(value) not in (*taken, kind):
@@ -53,9 +58,14 @@ CODEC.register_unstructure_hook(Message, words.to_dict)
 
 
 def to_text(record: Record) -> str:
-    """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten times as long."""
+    """Return the text of `grade.json`, a line for each part: with an indent, `json` takes ten
+    times as long.
+    """
     parts = CODEC.unstructure(record) | {"schema": SCHEMA, "pending": record.pending}
-    lines = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in parts.items())
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}"
+        for name, part in parts.items()
+    )
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -68,7 +78,9 @@ def from_text(text: str) -> Record | None:
 
 
 def parsed(raw: Any) -> Record | None:
-    """Return the record in a parsed `grade.json`, or in an entry of a history; None if it is not a record."""
+    """Return the record in a parsed `grade.json`, or in an entry of a history; None if it is not
+    a record.
+    """
     try:
         record: Record = CODEC.structure(raw, Record)
         record.repairs = [note for note in record.repairs if note.text != reasons.TO_READ]
@@ -117,10 +129,11 @@ def numbered(students: Iterable[str]) -> dict[str, str]:
 
 
 def rows(course: Course) -> list[dict[str, Any]]:
-    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's names.
+    """Return every grade in the gradebook as a dict, by exercise and student, under nbgrader's
+    names.
 
-    `needs_manual_grade` says whether a cell still needs a person; `pending` is how many points are pending until a
-    machine has what their checks need. Either may raise the score.
+    `needs_manual_grade` says whether a cell still needs a person; `pending` is how many points are
+    pending until a machine has what their checks need. Either may raise the score.
     """
     return [row for row, _ in _joined(course)]
 
@@ -131,13 +144,16 @@ def open_requests(course: Course) -> list[Record]:
 
 
 def all_of(course: Course) -> list[Record]:
-    """Return the records of all graded submissions, with the scores that the gradebook has for them now."""
+    """Return the records of all graded submissions, with the scores that the gradebook has for
+    them now.
+    """
     found = _joined(course) if course.has_gradebook else []
     return [record for _, record in found if record]
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
-    from autograder.grades import gradebook  # nbgrader takes seconds to load, and reading one record does not need it
+    # nbgrader takes seconds to load, and reading one record does not need it
+    from autograder.grades import gradebook
 
     found = []
     for row, saved in gradebook.rows(course):

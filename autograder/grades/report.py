@@ -38,12 +38,14 @@ SCREEN = 50
 NAMED = 6
 """How many students are named next to a misconception; more are folded."""
 SIGNS = {
-    "passed": ("p", "✓"), "failed": ("f", "✗"), "blocked": ("w", "…"), "unverified": ("u", "◌"), "advice": ("a", "i"),
+    "passed": ("p", "✓"), "failed": ("f", "✗"), "blocked": ("w", "…"), "unverified": ("u", "◌"),
+    "advice": ("a", "i"),
     "open": ("o", "?"),
 }  # fmt: skip
 """By a mark: its letter in the page's data, and its sign."""
 MARKS = {
-    "passed": "passed", "failed": "failed", "blocked": "waits", "unverified": "pending", "advice": "advice",
+    "passed": "passed", "failed": "failed", "blocked": "waits", "unverified": "pending",
+    "advice": "advice",
     "open": "needs a manual grade",
 }  # fmt: skip
 """By a mark: what it is called."""
@@ -93,16 +95,20 @@ class Lost(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A sentence on the packages that students import and that were not installed; and who these students are."""
+    """A sentence on the packages that students import and that were not installed; and who these
+    students are.
+    """
 
     said: str
     who: list[str]
 
 
 class Met(NamedTuple):
-    """A misconception about a function, in the words that students read, how many students have it, and which.
+    """A misconception about a function, in the words that students read, how many students have it,
+    and which.
 
-    It is a listed one, with its hint, or a relation between the result and the expected one, as `label`.
+    It is a listed one, with its hint, or a relation between the result and the expected one, as
+    `label`.
     """
 
     function: str
@@ -117,7 +123,8 @@ class Met(NamedTuple):
 class Asked:
     """A regrade request that nobody has answered, with the failed checks of its function.
 
-    A check has its title and what it found; `explain` is the command that shows its inputs and what was returned.
+    A check has its title and what it found; `explain` is the command that shows its inputs and what
+    was returned.
     """
 
     student: str
@@ -130,9 +137,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Row:
-    """One submission; `marks` is empty where nothing of it was tried. A mark is a status, `open`, or nothing.
+    """One submission; `marks` is empty where nothing of it was tried.
 
-    `change` is how its grade last became another, if it ever did; `late` says how late it was, if it was.
+    A mark is a status, `open`, or nothing.
+
+    `change` is how its grade last became another, if it ever did; `late` says how late it was, if
+    it was.
     """
 
     student: str
@@ -153,10 +163,11 @@ class Row:
 class Assignment:
     """The report on one exercise.
 
-    `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages that were not
-    installed; `sums` summarize changed grades; `dates` are sentences on the due date, on late submissions and on
-    extensions; `requests` are the open regrade requests, which a report without names only counts. `comparison`
-    is with the same exercise in another class, if the report names one that has it.
+    `hard` and `never` are the columns that nearly all or no students failed; `missed` are packages
+    that were not installed; `sums` summarize changed grades; `dates` are sentences on the due date,
+    on late submissions and on extensions; `requests` are the open regrade requests, which a report
+    without names only counts. `comparison` is with the same exercise in another class, if the
+    report names one that has it.
     """
 
     name: str
@@ -185,7 +196,9 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Beside:
-    """The other class of a report: the folder of its grades, and the exercises that only one of the classes has."""
+    """The other class of a report: the folder of its grades, and the exercises that only one of
+    the classes has.
+    """
 
     folder: Path
     only_here: list[str]
@@ -209,7 +222,8 @@ class Page:
 
 
 def write(course: Course, path: Path, anonymous: bool = False, beside: Path | None = None) -> Page:
-    """Write the report on all graded submissions to `path` in the grader's language; return what it says in English.
+    """Write the report on all graded submissions to `path` in the grader's language; return what it
+    says in English.
 
     Parameters
     ----------
@@ -233,26 +247,41 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     page = _page(course, path, graded, names, other)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogues.for_graders(course.root):
-        own = page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
+        own = (
+            page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
+        )
         path.write_text(_html(own, base), encoding="utf-8")
     return page
 
 
 def _grades_of_another(course: Course, folder: Path) -> list[Record]:
-    """Return the records of the class whose grades are in a folder; raise `UserError` if that is no other class."""
+    """Return the records of the class whose grades are in a folder; raise `UserError` if that is
+    no other class.
+    """
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}. With --beside, name the --into folder of another class.")
+        raise UserError(
+            f"There is no folder {folder}. With --beside, name the --into folder of another class."
+        )
     other = Course(root=course.root, into=folder.resolve())
     if other.into == course.into.resolve() or other.db_url == course.db_url:
-        raise UserError(f"{folder} has the grades of this class. Name the folder of another class with --beside.")
+        raise UserError(
+            f"{folder} has the grades of this class. Name the folder of another class "
+            "with --beside."
+        )
     if not other.has_gradebook:
-        raise UserError(f"There is no gradebook in {folder}. With --beside, name the --into folder of another class.")
+        raise UserError(
+            f"There is no gradebook in {folder}. With --beside, name the --into "
+            "folder of another class."
+        )
     try:
         graded = records.all_of(other)
     except UserError as error:
         raise UserError(f"{folder} cannot be compared with. {error}") from error
     if not graded:
-        raise UserError(f"Nothing is graded in {folder}. With --beside, name the --into folder of a graded class.")
+        raise UserError(
+            f"Nothing is graded in {folder}. With --beside, name the --into folder of "
+            "a graded class."
+        )
     return graded
 
 
@@ -265,7 +294,11 @@ def _page(
 ) -> Page:
     """Return what a report says, in the language in use."""
     ours, theirs = _by_exercise(graded), _by_exercise(other[1] if other else [])
-    beside = Beside(other[0].resolve(), sorted(ours.keys() - theirs), sorted(theirs.keys() - ours)) if other else None
+    beside = (
+        Beside(other[0].resolve(), sorted(ours.keys() - theirs), sorted(theirs.keys() - ours))
+        if other
+        else None
+    )
     return Page(
         assignments=[
             _assignment(course, path, name, handed_in, names, theirs.get(name))
@@ -292,8 +325,12 @@ def _html(page: Page, base: str) -> str:
         loader=PackageLoader("autograder"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["code"] = code.inline
-    environment.globals.update(_=translated, counted=counted, lead=words.lead, between=words.between, gap=words.gap)
-    environment.globals.update(shown=shown, Message=Message, screen=SCREEN, named=NAMED, analysis=item_analysis)
+    environment.globals.update(
+        _=translated, counted=counted, lead=words.lead, between=words.between, gap=words.gap
+    )
+    environment.globals.update(
+        shown=shown, Message=Message, screen=SCREEN, named=NAMED, analysis=item_analysis
+    )
     environment.filters["signed"] = _signed
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     script = SCRIPT.read_text(encoding="utf-8")
@@ -332,7 +369,8 @@ def _link(to: Path, page: Path) -> str:
     return quote(os.path.relpath(to, page.resolve().parent).replace(os.sep, "/"))
 
 
-# The rows, as the page's script has them. All of them as elements would be more than a browser likes to hold.
+# The rows, as the page's script has them. All of them as elements would be more than a browser
+# likes to hold.
 
 
 class _Texts:
@@ -346,7 +384,9 @@ class _Texts:
 
 
 def _data(page: Page, base: str) -> dict[str, Any]:
-    """Return what report.js draws: `parts` with a row for each submission, and the texts that rows refer to."""
+    """Return what report.js draws: `parts` with a row for each submission, and the texts that
+    rows refer to.
+    """
     students = sorted({row.student for own in page.assignments for row in own.rows}, key=_natural)
     numbers = {student: number for number, student in enumerate(students)}
     texts = _Texts()
@@ -356,11 +396,14 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         for row in own.rows:
             marks = "".join(SIGNS[mark][0] if mark else "." for mark, _ in row.marks)
             tags = [translated("needs a manual grade")] * row.manual
-            tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(row.earlier)
+            tags += [str(counted("graded once", "graded {count} times", row.earlier + 1))] * bool(
+                row.earlier
+            )
             tags += [str(row.late)] if row.late else []
             rows.append(
                 [
-                    numbers[row.student], row.score, row.pending, translated(row.kind), marks, texts.of(tags),
+                    numbers[row.student], row.score, row.pending, translated(row.kind), marks,
+                    texts.of(tags),
                     texts.of(row.reasons), texts.of(row.evidence), _changed(row.change, texts),
                 ]
             )  # fmt: skip
@@ -368,18 +411,28 @@ def _data(page: Page, base: str) -> dict[str, Any]:
         parts.append({"name": own.name, "columns": columns, "rows": rows})
     signs = {letter: [sign, translated(MARKS[mark])] for mark, (letter, sign) in SIGNS.items()}
     return {
-        "base": base, "screen": SCREEN, "signs": signs, "students": students, "texts": list(texts.numbers),
-        "parts": parts, "words": {own: said for own in texts_of_script() if (said := translated(own)) != own},
+        "base": base, "screen": SCREEN, "signs": signs, "students": students,
+        "texts": list(texts.numbers),
+        "parts": parts,
+        "words": {own: said for own in texts_of_script() if (said := translated(own)) != own},
     }  # fmt: skip
 
 
 def _changed(change: Change | None, texts: _Texts) -> list[Any]:
-    """Return points before, points after, their difference, through what, and when; nothing without a change."""
+    """Return points before, points after, their difference, through what, and when; nothing
+    without a change.
+    """
     if change is None or change.before is None:
         return []
     through = [str(changes.RESUBMITTED)] * change.anew + [str(step) for step in change.through()]
     when = change.when[:16].replace("T", " ")
-    return [change.before.score, change.after.score, change.difference, texts.of(through), *texts.of([when])]
+    return [
+        change.before.score,
+        change.after.score,
+        change.difference,
+        texts.of(through),
+        *texts.of([when]),
+    ]
 
 
 def _assignment(
@@ -407,13 +460,18 @@ def _assignment(
         links={row.student: row.link for row in rows},
         pending=sum(record.pending > 0 for record in handed_in),
         columns=columns,
-        functions=[(name, len(list(group))) for name, group in groupby(column.function for column in columns)],
+        functions=[
+            (name, len(list(group)))
+            for name, group in groupby(column.function for column in columns)
+        ],
         hard=hard,
         never=never,
         missed=_missed(handed_in, names),
         sums=changes.sums(changed) if changed else [],
         dates=_dates(handed_in, names),
-        requests=[] if names else [asked for record in handed_in for asked in _asked(course, path, record)],
+        requests=[]
+        if names
+        else [asked for record in handed_in for asked in _asked(course, path, record)],
         open_requests=sum(request.open for record in handed_in for request in record.requests),
         discriminations=item_analysis.discriminations(handed_in),
         attempts=item_analysis.attempts(handed_in),
@@ -427,7 +485,9 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
     for request in record.requests:
         if not request.open:
             continue
-        cell = next((cell for cell in record.cells.values() if cell.subject == request.function), None)
+        cell = next(
+            (cell for cell in record.cells.values() if cell.subject == request.function), None
+        )
         failed = [check for check in cell.checks if check.status == Status.FAILED] if cell else []
         yield Asked(
             student=record.student,
@@ -435,8 +495,9 @@ def _asked(course: Course, path: Path, record: Record) -> Iterator[Asked]:
             text=text.block(request.text),
             link=_link(place.page, path),
             checks=[(shown(check.title), text.line(str(check.message))) for check in failed],
-            explain=f"python -m autograder explain {shlex.quote(os.path.relpath(place.record, course.root))} "
-            f"--check {request.function}",
+            explain="python -m autograder explain "
+            f"{shlex.quote(os.path.relpath(place.record, course.root))} --check "
+            f"{request.function}",
         )
 
 
@@ -451,20 +512,33 @@ def _dates(records: list[Record], names: Mapping[str, str]) -> list[Message]:
     due = {_without_extension(record.deadline) for record in dated}
     late = sum(record.seconds_late > 0 for record in dated)
     found = [
-        Message("Due on {when}.", when=words.joined("{left}, {right}", [reasons.moment(one) for one in sorted(due)]))
+        Message(
+            "Due on {when}.",
+            when=words.joined("{left}, {right}", [reasons.moment(one) for one in sorted(due)]),
+        )
     ]
     found.append(counted("{count} submission was late.", "{count} submissions were late.", late))
     extended = [record for record in dated if record.deadline.extension]
     if extended and names:
         found.append(
-            counted("{count} student has an extension.", "{count} students have an extension.", len(extended))
+            counted(
+                "{count} student has an extension.",
+                "{count} students have an extension.",
+                len(extended),
+            )
         )
     elif extended:
         who = [
-            Message("{student} ({time})", student=record.student, time=reasons.duration(record.deadline.extension))
+            Message(
+                "{student} ({time})",
+                student=record.student,
+                time=reasons.duration(record.deadline.extension),
+            )
             for record in sorted(extended, key=lambda record: _natural(record.student))
         ]
-        found.append(Message("Extensions: {students}.", students=words.joined("{left}, {right}", who)))
+        found.append(
+            Message("Extensions: {students}.", students=words.joined("{left}, {right}", who))
+        )
     return found
 
 
@@ -473,8 +547,11 @@ def _without_extension(deadline: Deadline) -> str:
     return due.isoformat(timespec="minutes")
 
 
-def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})) -> tuple[list[Lost], list[Met]]:
-    """Return what cost a class most: points lost by check (of what is worth any), and what was misunderstood.
+def costs(
+    records: list[Record], names: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Lost], list[Met]]:
+    """Return what cost a class most: points lost by check (of what is worth any), and what was
+    misunderstood.
 
     Both are sorted by cost; `names` has what students are called in place of their names.
     """
@@ -498,7 +575,11 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
                     key, told = _told(check)
                     found.add((cell.subject, key))
                     if said.setdefault((cell.subject, key), told)[0] != told[0]:
-                        said[cell.subject, key] = (said[cell.subject, key][0], translated(OTHER_NUMBERS), "relation")
+                        said[cell.subject, key] = (
+                            said[cell.subject, key][0],
+                            translated(OTHER_NUMBERS),
+                            "relation",
+                        )
             for one in found:
                 who[one].append(names.get(record.student, record.student))
     most_first = sorted(lost.items(), key=lambda item: item[1], reverse=True)
@@ -512,17 +593,25 @@ def costs(records: list[Record], names: Mapping[str, str] = MappingProxyType({})
 
 
 def _missed(records: list[Record], names: Mapping[str, str]) -> Missed | None:
-    """Return the packages that a class imports and that were not installed, most first; None without any.
+    """Return the packages that a class imports and that were not installed, most first; None
+    without any.
 
-    If students have no names here, a package that only one of them imports has none either: it may be called after
-    its author.
+    If students have no names here, a package that only one of them imports has none either: it may
+    be called after its author.
     """
-    who = {names.get(record.student, record.student): reasons.packages_missed(record) for record in records}
+    who = {
+        names.get(record.student, record.student): reasons.packages_missed(record)
+        for record in records
+    }
     who = {student: packages for student, packages in who.items() if packages}
     if not who:
         return None
     count = Counter(package for packages in who.values() for package in packages)
-    named = [f"`{package}` ({number})" for package, number in count.most_common(NAMED) if number > bool(names)]
+    named = [
+        f"`{package}` ({number})"
+        for package, number in count.most_common(NAMED)
+        if number > bool(names)
+    ]
     said = counted(
         "{count} student imports packages that are not installed here: {packages}.",
         "{count} students import packages that are not installed here: {packages}.",
@@ -554,10 +643,13 @@ def _columns(records: list[Record]) -> list[Column]:
         for grade_id, cell in record.cells.items():
             columns = found.setdefault(grade_id, {})
             if cell.manual:
-                columns.setdefault("", Column(grade_id, "", grade_id, translated("by a person"), str(BY_A_PERSON)))
+                columns.setdefault(
+                    "", Column(grade_id, "", grade_id, translated("by a person"), str(BY_A_PERSON))
+                )
             for check in cell.checks:
                 name = reasons.words_of(check.name.removeprefix(f"{cell.subject}_"))
-                if not cell.max_points:  # its heading is one column wide, too narrow for the function's name
+                # its heading is one column wide, too narrow for the function's name
+                if not cell.max_points:
                     name = str(Message(WITHOUT_POINTS, name=reasons.words_of(cell.subject)))
                 made = Column(grade_id, check.name, cell.subject, name, shown(check.title))
                 column = columns.setdefault(check.name, made)
@@ -573,7 +665,9 @@ def _telling(columns: list[Column], records: list[Record]) -> tuple[list[Column]
     tried = sum(any(cell.checks for cell in record.cells.values()) for record in records)
     checks = [column for column in columns if column.check and tried > 1]
     hard = [column for column in checks if column.failed >= NEARLY_ALL * tried]
-    met = [column.failed or column.blocked or column.unverified or column.advised for column in checks]
+    met = [
+        column.failed or column.blocked or column.unverified or column.advised for column in checks
+    ]
     return hard, [column for column, anybody in zip(checks, met, strict=True) if not anybody]
 
 
@@ -600,7 +694,10 @@ def _histogram(shares: list[float]) -> list[Bar]:
         counts[min(int(share * BINS), BINS - 1)] += 1
     width = 100 // BINS
     most = max(counts)
-    return [Bar(f"{i * width}–{(i + 1) * width}%", count, 100 * count / most) for i, count in enumerate(counts)]
+    return [
+        Bar(f"{i * width}–{(i + 1) * width}%", count, 100 * count / most)
+        for i, count in enumerate(counts)
+    ]
 
 
 def _rows(
@@ -617,7 +714,9 @@ def _rows(
                 link="" if names else link,
                 score=record.score,
                 pending=record.pending,
-                marks=_marks(record, columns) if any(cell.checks for cell in record.cells.values()) else [],
+                marks=_marks(record, columns)
+                if any(cell.checks for cell in record.cells.values())
+                else [],
                 kind=record.kind,
                 manual=record.needs_manual_grade,
                 reasons=[text.line(reason) for reason in reasons.of(nameless, record.penalty)],

@@ -1,7 +1,8 @@
-"""Regrade requests: what students write below the last cell of a notebook about checks that they think are wrong.
+"""Regrade requests: what students write below the last cell of a notebook about checks that they
+think are wrong.
 
-A request begins with the name of a function and a colon, and goes on until the next one begins. Its answer is
-nbgrader's comment on the cell of that function: a request is open until there is one.
+A request begins with the name of a function and a colon, and goes on until the next one begins. Its
+answer is nbgrader's comment on the cell of that function: a request is open until there is one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,9 @@ from autograder.grades.results import Request, SavedCell
 from autograder.sanitize import text
 
 HEAD, CELL = "ask_regrade", "regrade"
-"""The grade id of the locked cell that asks for requests, and the id of the cell in which they are written."""
+"""The grade id of the locked cell that asks for requests, and the id of the cell in which they
+are written.
+"""
 MOST, MOST_TEXT = 3, 2_000
 """How many requests of a submission are kept, and how many characters of each."""
 MOST_READ, MOST_NAME = 20_000, 200
@@ -22,23 +25,28 @@ BEFORE_A_NAME, AROUND_A_NAME = " \t>*+-.)0123456789", " \t`*_"
 """What Markdown may have there: a quotation, a list, code, and emphasis."""
 TOO_MANY = "Only the first {count} regrade requests were kept."
 NAMELESS = (
-    "A regrade request was not kept, because it does not begin with the name of a function and a colon. The "
-    "functions are: {names}."
+    "A regrade request was not kept, because it does not begin with the name of a function and a "
+    "colon. The functions are: {names}."
 )
 
 
 def found_in(cells: Iterable[Cell]) -> tuple[list[Request], list[Message]]:
     """Return the regrade requests in a restored notebook, and notes for its student.
 
-    They are in the cell of that name; a program that gives cells other ids has added one after the locked cell.
+    They are in the cell of that name; a program that gives cells other ids has added one after the
+    locked cell.
     """
     cells = list(cells)
     heads = [place for place, cell in enumerate(cells) if grade_id(cell) == HEAD]
     if not heads:
         return [], []
-    after = [cell for cell in cells[heads[-1] :] if cell.cell_type == "markdown" and not is_locked(cell)]
+    after = [
+        cell for cell in cells[heads[-1] :] if cell.cell_type == "markdown" and not is_locked(cell)
+    ]
     own = next((cell.source for cell in after if cell.id == CELL), "")
-    return parsed(own if own.strip() else "\n".join(cell.source for cell in after), answers_in(cells))
+    return parsed(
+        own if own.strip() else "\n".join(cell.source for cell in after), answers_in(cells)
+    )
 
 
 def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], list[Message]]:
@@ -71,12 +79,15 @@ def parsed(written: str, answers: Mapping[str, str]) -> tuple[list[Request], lis
 
 
 def _begun_by(line: str) -> tuple[str, str]:
-    """Return what a line has before its first colon, as a name, and after it; "" and the line if it has none."""
+    """Return what a line has before its first colon, as a name, and after it; "" and the line if
+    it has none.
+    """
     places = [place for sign in ":：" if (place := line.find(sign, 0, MOST_NAME)) >= 0]
     if not places:
         return "", line
     before, rest = line[: min(places)], line[min(places) + 1 :]
-    if before.count("`") == 1 and rest.rstrip().endswith("`"):  # code around all of it, as in the example
+    # code around all of it, as in the example
+    if before.count("`") == 1 and rest.rstrip().endswith("`"):
         rest = rest.rstrip()[:-1]
     return before.lstrip(BEFORE_A_NAME).strip(AROUND_A_NAME), rest
 
@@ -93,7 +104,9 @@ def answers_in(cells: Iterable[Cell]) -> dict[str, str]:
     return found
 
 
-def begun(requests: Iterable[Request], earlier: Iterable[Request], saved: Mapping[str, SavedCell]) -> list[Request]:
+def begun(
+    requests: Iterable[Request], earlier: Iterable[Request], saved: Mapping[str, SavedCell]
+) -> list[Request]:
     """Return requests with the comments that were there before them: those are no answers.
 
     Parameters
@@ -109,7 +122,10 @@ def begun(requests: Iterable[Request], earlier: Iterable[Request], saved: Mappin
     return [
         replace(
             request,
-            before=known.get((request.function, request.text), saved.get(request.answer, SavedCell()).comment or ""),
+            before=known.get(
+                (request.function, request.text),
+                saved.get(request.answer, SavedCell()).comment or "",
+            ),
         )
         for request in requests
     ]

@@ -14,7 +14,9 @@ from autograder.course.seeds import Origin
 
 
 class Kind(StrEnum):
-    """The outcome of a submission: whether points were lost, or why it could not be graded as submitted."""
+    """The outcome of a submission: whether points were lost, or why it could not be graded as
+    submitted.
+    """
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -33,9 +35,9 @@ class Kind(StrEnum):
 class CheckResult:
     """The finding of one check on one function. For an unverified one, `on` names what it needs.
 
-    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows` names another failed
-    check with the same cause.
-    `measured` is true if it takes the word of the student's process, such as for how much memory a function held.
+    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows`
+    names another failed check with the same cause. `measured` is true if it takes the word of the
+    student's process, such as for how much memory a function held.
     """
 
     name: str
@@ -56,9 +58,10 @@ class CheckResult:
 class CellResult:
     """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
 
-    `pending` points are neither earned nor lost, until a machine can run their checks. `given` are the points that a
-    person gave instead of all these. `instead` names the functions that the course's own answered for in its checks.
-    `waits` says that a person still has to give points, or to confirm them.
+    `pending` points are neither earned nor lost, until a machine can run their checks. `given` are
+    the points that a person gave instead of all these. `instead` names the functions that the
+    course's own answered for in its checks. `waits` says that a person still has to give points, or
+    to confirm them.
     """
 
     points: float
@@ -85,8 +88,8 @@ class CellResult:
 class Request:
     """A regrade request: what a student writes about the checks of a function.
 
-    `answer` is the grade id of the cell on which it is answered. `before` is the comment that was there when it was
-    written, and `reply` the one that answers it; "" if there is none.
+    `answer` is the grade id of the cell on which it is answered. `before` is the comment that was
+    there when it was written, and `reply` the one that answers it; "" if there is none.
     """
 
     function: str
@@ -101,7 +104,9 @@ class Request:
         return not self.reply
 
     def with_reply(self, saved: "Mapping[str, SavedCell]") -> "Request":
-        """Return this request with the comment that the gradebook has now on its answer, if that is a new one."""
+        """Return this request with the comment that the gradebook has now on its answer, if that
+        is a new one.
+        """
         comment = saved.get(self.answer, SavedCell()).comment or ""
         return dataclasses.replace(self, reply=comment if comment != self.before else "")
 
@@ -149,7 +154,9 @@ class Outcome:
 
     @property
     def pending(self) -> float:
-        """The pending points: they wait for a machine that can run their checks, or for a person."""
+        """The pending points: they wait for a machine that can run their checks, or for a
+        person.
+        """
         return _pending(self.cells)
 
 
@@ -160,8 +167,8 @@ class Deadline:
     Attributes
     ----------
     due : str
-        The due date with the student's extension, as ISO 8601 has it: in the time zone of the class, or UTC. "" if
-        there is none.
+        The due date with the student's extension, as ISO 8601 has it: in the time zone of the
+        class, or UTC. "" if there is none.
     extension : float
         The student's extension, in seconds.
     free_days_used, free_days_left : int
@@ -178,8 +185,9 @@ class Deadline:
 class Standing:
     """A submission's score in the gradebook: with manual grades, and minus the late penalty.
 
-    `seconds_late` is counted from the due date with the student's extension, and includes free days.
-    `needs_manual_grade` is about points that only a person can give, not about those that wait for a machine.
+    `seconds_late` is counted from the due date with the student's extension, and includes free
+    days. `needs_manual_grade` is about points that only a person can give, not about those that
+    wait for a machine.
     """
 
     score: float
@@ -194,8 +202,8 @@ class Standing:
 class SavedCell:
     """The gradebook's data on one cell.
 
-    A graded cell has its `score` of `points`, whether it `waits` for a person, and whether one gave its score
-    (`manual`); an answer has a person's `comment` and nbgrader's `automatic` one.
+    A graded cell has its `score` of `points`, whether it `waits` for a person, and whether one gave
+    its score (`manual`); an answer has a person's `comment` and nbgrader's `automatic` one.
     """
 
     score: float = 0.0
@@ -208,7 +216,8 @@ class SavedCell:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """All that a student needs to recompute a grade; a page has it once the exercise's key is public.
+    """All that a student needs to recompute a grade; a page has it once the exercise's key is
+    public.
 
     Attributes
     ----------
@@ -257,8 +266,8 @@ class Disclosure:
 class Saved:
     """The gradebook's data on a submission: its score, and the data on each cell, by grade id.
 
-    Two parts are not from there: `requests` are the student's regrade requests, and `disclosure` is what the page
-    shows of the draws, once these are public.
+    Two parts are not from there: `requests` are the student's regrade requests, and `disclosure` is
+    what the page shows of the draws, once these are public.
     """
 
     standing: Standing
@@ -267,7 +276,9 @@ class Saved:
     disclosure: Disclosure | None = None
 
     def digest(self) -> str:
-        """Return a digest that changes when someone changes a score or a comment in the gradebook, or at a reveal."""
+        """Return a digest that changes when someone changes a score or a comment in the
+        gradebook, or at a reveal.
+        """
         parts = dataclasses.asdict(self)
         if self.disclosure is None:  # so that a page from before there were any is still up to date
             del parts["disclosure"]
@@ -277,7 +288,9 @@ class Saved:
 
 @dataclass
 class Record:
-    """One submission's grade as it is kept in `grade.json`, earlier ones in `history` as they were written."""
+    """One submission's grade as it is kept in `grade.json`, earlier ones in `history` as they
+    were written.
+    """
 
     student: str
     assignment: str
@@ -303,7 +316,9 @@ class Record:
 
     @property
     def pending(self) -> float:
-        """The pending points: they wait for a machine that can run their checks, or for a person."""
+        """The pending points: they wait for a machine that can run their checks, or for a
+        person.
+        """
         return _pending(self.cells)
 
     def waits_for(self) -> list[str]:
@@ -311,17 +326,27 @@ class Record:
         return sorted({what for cell in self.cells.values() for what in cell.waits_for()})
 
     def with_saved(self, saved: Saved) -> "Record":
-        """Return this record as the gradebook has it now; points that a person gave are no longer pending."""
+        """Return this record as the gradebook has it now; points that a person gave are no
+        longer pending.
+        """
         requests = [request.with_reply(saved.cells) for request in self.requests]
-        return dataclasses.replace(self.settled(saved.cells), requests=requests, **vars(saved.standing))
+        return dataclasses.replace(
+            self.settled(saved.cells), requests=requests, **vars(saved.standing)
+        )
 
     def settled(self, saved: Mapping[str, SavedCell]) -> "Record":
-        """Return this record with the points that a person gave, by cell; these cells have no pending points."""
+        """Return this record with the points that a person gave, by cell; these cells have no
+        pending points.
+        """
         return dataclasses.replace(self, cells=settled(self.cells, saved))
 
 
-def settled(cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]) -> dict[str, CellResult]:
-    """Return the results of cells with what the gradebook says that a person did, or still has to do."""
+def settled(
+    cells: Mapping[str, CellResult], saved: Mapping[str, SavedCell]
+) -> dict[str, CellResult]:
+    """Return the results of cells with what the gradebook says that a person did, or still has
+    to do.
+    """
     found = {}
     for name, cell in cells.items():
         now = saved.get(name, SavedCell())

@@ -1,1 +1,3 @@
-"""One run over a class: finding submissions, restoring, running and judging them, and writing the results."""
+"""One run over a class: finding submissions, restoring, running and judging them, and writing
+the results.
+"""

@@ -1,11 +1,12 @@
 """Where workers run. A batch knows only `Backend`: jobs go in, answers come out, in any order.
 
-`Local` runs each worker in a process of this machine. Any other class that keeps the same three promises, such as a
-cluster's client, can replace it:
+`Local` runs each worker in a process of this machine. Any other class that keeps the same three
+promises, such as a cluster's client, can replace it:
 
 * `submit(job)` accepts a job whenever `free()` says that there is room;
 * `result()` waits, and returns one job with its answer, or with the exception that it raised;
-* if a worker dies, the answer to its job is `WorkerDied`, and the backend continues with another worker.
+* if a worker dies, the answer to its job is `WorkerDied`, and the backend continues with another
+  worker.
 """
 
 import contextlib
@@ -36,12 +37,16 @@ MOST_EXTRA_MEMORY = 1500 << 20
 """Memory that a guest can make a judge use, beyond its initial memory."""
 EXIT_SECONDS = 5
 MOST_EXTRA_WITH_GPU = 16 << 30
-"""The same if checks may put tensors on a GPU: CUDA reserves gigabytes of addresses that it does not fill."""
+"""The same if checks may put tensors on a GPU: CUDA reserves gigabytes of addresses that it does
+not fill.
+"""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a worker's method, such as `grade` or `page`, with plain values; `key` says what it is for."""
+    """One call of a worker's method, such as `grade` or `page`, with plain values; `key` says
+    what it is for.
+    """
 
     key: int
     method: str
@@ -53,7 +58,9 @@ class WorkerDied(Exception):
 
 
 class JudgeOverran(WorkerDied):
-    """The kernel ended the worker: a submission kept its judge computing, and nothing else could end that."""
+    """The kernel ended the worker: a submission kept its judge computing, and nothing else could
+    end that.
+    """
 
 
 class Backend(Protocol):
@@ -66,7 +73,9 @@ class Backend(Protocol):
         """Take a job."""
 
     def result(self) -> tuple[Job, Any]:
-        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+        """Wait for a job to be done; return it with its answer, or with the exception in its
+        place.
+        """
 
     def close(self) -> None:
         """End all workers, and forget what is under way."""
@@ -74,7 +83,9 @@ class Backend(Protocol):
 
 @dataclass
 class _Process:
-    """One worker process, this end of the pipe to it, its jobs, and the core that it is pinned to, if any."""
+    """One worker process, this end of the pipe to it, its jobs, and the core that it is pinned
+    to, if any.
+    """
 
     process: multiprocessing.process.BaseProcess
     pipe: multiprocessing.connection.Connection
@@ -85,11 +96,13 @@ class _Process:
 class Local:
     """Worker processes of this machine.
 
-    Each has its own pipe: if one is killed, even in the middle of an answer, its pipe reports an end of file, and no
-    other worker is held up. Each has one running job and one waiting, so that it need not wait for this process.
+    Each has its own pipe: if one is killed, even in the middle of an answer, its pipe reports an
+    end of file, and no other worker is held up. Each has one running job and one waiting, so that
+    it need not wait for this process.
 
-    If there is a worker for each core, it is pinned to that core together with its guests: a worker and its guest
-    work in turn, a hundred times per submission, and on one core neither has to be woken from another.
+    If there is a worker for each core, it is pinned to that core together with its guests: a worker
+    and its guest work in turn, a hundred times per submission, and on one core neither has to be
+    woken from another.
 
     Parameters
     ----------
@@ -129,7 +142,9 @@ class Local:
             worker.pipe.send((job.method, job.arguments))
 
     def result(self) -> tuple[Job, Any]:
-        """Wait for a job to be done; return it with its answer, or with the exception in its place."""
+        """Wait for a job to be done; return it with its answer, or with the exception in its
+        place.
+        """
         while not self.done:
             pipes = {worker.pipe: worker for worker in self.workers if worker.jobs}
             for pipe in multiprocessing.connection.wait(list(pipes)):
@@ -156,7 +171,9 @@ class Local:
         overran = worker.process.exitcode == -getattr(signal, "SIGXCPU", 0)
         _end(worker)
         died = (
-            JudgeOverran("the judge computed for too long") if overran else WorkerDied("the grading process crashed")
+            JudgeOverran("the judge computed for too long")
+            if overran
+            else WorkerDied("the grading process crashed")
         )
         self.done.append((worker.jobs.popleft(), died))
         self.workers[self.workers.index(worker)] = fresh = self._started(worker.core)
@@ -185,14 +202,18 @@ def _end(worker: _Process) -> None:
 
 
 def preload(root: Path, exercises: Sequence[str]) -> None:
-    """Start loading what workers need, once for all of them, while this process does other things."""
+    """Start loading what workers need, once for all of them, while this process does other
+    things.
+    """
     if not hasattr(os, "fork"):
         return
     modules = ["autograder.grading.forkserver_preload"]
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
             with contextlib.suppress(OSError, SyntaxError):  # the worker gives a better message
-                statements = imports.of([{"source": (root / name / file).read_text(encoding="utf-8")}])
+                statements = imports.of(
+                    [{"source": (root / name / file).read_text(encoding="utf-8")}]
+                )
                 modules += ["torch"] if any(" torch" in line for line in statements) else []
     forkserver.set_forkserver_preload(list(dict.fromkeys(modules)))
     try:
@@ -202,14 +223,16 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
         if "too long" not in str(error):
             raise
         raise UserError(
-            f"The folder for temporary files, {tempfile.gettempdir()}, has a name that is too long for a socket. "
-            "Set TMPDIR to a shorter one, such as /tmp."
+            f"The folder for temporary files, {tempfile.gettempdir()}, has a name that is too "
+            "long for a socket. Set TMPDIR to a shorter one, such as /tmp."
         ) from None
 
 
 @contextlib.contextmanager
 def deaf() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: this process ends them, and they print nothing about it."""
+    """Start processes that ignore Ctrl-C: this process ends them, and they print nothing about
+    it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -234,7 +257,8 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if core is not None:
         cores.keep_to(core)
-    if not setting.uses_gpu():  # torch's threads for a GPU would keep this process from being forked
+    # torch's threads for a GPU would keep this process from being forked
+    if not setting.uses_gpu():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     _bound_memory(MOST_EXTRA_WITH_GPU if setting.uses_gpu() else MOST_EXTRA_MEMORY)
     Judge.expendable = sys.platform == "linux"
@@ -255,7 +279,9 @@ def _serve(
             os._exit(1)
 
 
-def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]") -> None:
+def _receive_jobs(
+    pipe: multiprocessing.connection.Connection, jobs: "queue.SimpleQueue[Any]"
+) -> None:
     """Take jobs as they come, so that the sender never waits for an answer to be read.
 
     The process ends with its parent, no matter how that one ends.
@@ -268,7 +294,9 @@ def _receive_jobs(pipe: multiprocessing.connection.Connection, jobs: "queue.Simp
 
 
 def _bound_memory(extra: int) -> None:
-    """Limit the memory, so that computations for a guest raise a MemoryError instead of stopping the machine."""
+    """Limit the memory, so that computations for a guest raise a MemoryError instead of stopping
+    the machine.
+    """
     if sys.platform != "linux":
         return
     import resource

@@ -1,8 +1,11 @@
-"""Grades a class in two passes: first every submission, then every feedback page. No submission can stop it.
+"""Grades a class in two passes: first every submission, then every feedback page.
 
-Workers do both, wherever the backend runs them (`autograder.grading.backends`). This process distributes the work,
-and is the only writer of the gradebook and of the files. A submission's record is the last part of its grade to be
-written: if it exists, the grade is complete, and a killed run continues from there.
+No submission can stop it.
+
+Workers do both, wherever the backend runs them (`autograder.grading.backends`). This process
+distributes the work, and is the only writer of the gradebook and of the files. A submission's
+record is the last part of its grade to be written: if it exists, the grade is complete, and a
+killed run continues from there.
 """
 
 import dataclasses
@@ -50,7 +53,9 @@ PAGE_DIED = "the process that made the page crashed"
 
 @dataclass
 class Options:
-    """How a batch grades: `force` also grades valid grades again, `redraw` draws new inputs, `pages` makes pages."""
+    """How a batch grades: `force` also grades valid grades again, `redraw` draws new inputs,
+    `pages` makes pages.
+    """
 
     force: bool = False
     redraw: bool = False
@@ -71,9 +76,13 @@ class _Task:
     prints: Fingerprints | None = None
 
     def lighten(self) -> None:
-        """Free what only grading needs: the notebooks and files of a class would fill the memory."""
+        """Free what only grading needs: the notebooks and files of a class would fill the
+        memory.
+        """
         self.unit.data = None
-        self.unit.files = {name: data for name, data in self.unit.files.items() if name == EXCHANGED}
+        self.unit.files = {
+            name: data for name, data in self.unit.files.items() if name == EXCHANGED
+        }
 
 
 @dataclass
@@ -119,7 +128,8 @@ class Batch:
         Yields
         ------
         tuple
-            `graded` or `page`; the submission's record; and whether it is an earlier one that was kept.
+            `graded` or `page`; the submission's record; and whether it is an earlier one that was
+            kept.
         """
         try:
             tasks = []
@@ -140,8 +150,8 @@ class Batch:
     def _graded(self, submissions: Sequence[Submission]) -> Iterator[_Task]:
         """Yield each submission once it has a grade.
 
-        What a worker died of is tried again before others begin, up to `TRIES` times; what kept the judge computing
-        is not run again, but gets its grade as one that was stopped.
+        What a worker died of is tried again before others begin, up to `TRIES` times; what kept the
+        judge computing is not run again, but gets its grade as one that was stopped.
         """
         waiting, retries = deque(submissions), deque[_Task]()
         while waiting or retries or self.jobs:
@@ -159,13 +169,18 @@ class Batch:
             if not self.jobs:
                 continue
             task, answer = self._result()
-            if isinstance(answer, JudgeOverran) and not task.overran:  # which is a `WorkerDied`, too
+            # which is a `WorkerDied`, too
+            if isinstance(answer, JudgeOverran) and not task.overran:
                 task.overran, task.tries = True, 0
             if isinstance(answer, WorkerDied) and task.tries < TRIES:
                 retries.append(task)
                 continue
             if isinstance(answer, Exception):
-                fault = str(Message(DIED, tries=TRIES)) if isinstance(answer, WorkerDied) else str(answer)
+                fault = (
+                    str(Message(DIED, tries=TRIES))
+                    if isinstance(answer, WorkerDied)
+                    else str(answer)
+                )
                 released = nbformat.read(task.submission.exercise.notebook, as_version=4)
                 answer = worker.ungraded(released, fault)
             self._keep(task, answer)
@@ -181,7 +196,9 @@ class Batch:
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
-        unit.seed, unit.guest_seed = self.seeds.of(unit.assignment, unit.digest, self._seed_of_grade(unit))
+        unit.seed, unit.guest_seed = self.seeds.of(
+            unit.assignment, unit.digest, self._seed_of_grade(unit)
+        )
         if self.options.redraw:
             unit.seed = seeds.fresh_seed()
         if unit.assignment in self.seeds.revealed:
@@ -189,7 +206,8 @@ class Batch:
         return task
 
     def _keep_time(self, unit: Unit) -> None:
-        """Let a submission that only adds a regrade request to the graded one keep the time at which that was made.
+        """Let a submission that only adds a regrade request to the graded one keep the time at
+        which that was made.
 
         Students ask after they have read their feedback, which is after the due date.
         """
@@ -197,7 +215,9 @@ class Batch:
         if record is None or record.submission == unit.digest or not unit.request.strip():
             return
         try:
-            stamp = self.course.graded(unit.student, unit.assignment).stamp.read_text(encoding="utf-8")
+            stamp = self.course.graded(unit.student, unit.assignment).stamp.read_text(
+                encoding="utf-8"
+            )
         except (OSError, ValueError):
             return
         graded, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
@@ -211,19 +231,28 @@ class Batch:
         return self._seed_of_grade(task.unit) is not None, task.kept
 
     def _seed_of_grade(self, unit: Unit) -> int | None:
-        """Return the seed with which this very submission was graded last; None if it has no grade."""
+        """Return the seed with which this very submission was graded last; None if it has no
+        grade.
+        """
         record = record_of(self.course, unit.student, unit.assignment)
         return record.seed if record and record.submission == unit.digest else None
 
     def _current(self, submission: Submission, unit: Unit) -> tuple[Record | None, Saved | None]:
-        """Return the record of a submission that need not be graded again, and its present data in the gradebook."""
+        """Return the record of a submission that need not be graded again, and its present data
+        in the gradebook.
+        """
         record = record_of(self.course, submission.student, submission.exercise.name)
         if record is None or record.kind == Kind.INFRASTRUCTURE:
             return None, None
-        if (record.submission, record.exercise) != (unit.digest, self._version(submission.exercise)):
+        if (record.submission, record.exercise) != (
+            unit.digest,
+            self._version(submission.exercise),
+        ):
             return None, None
         with self.timer("database"):
-            now = self.writer.saved(submission.exercise.name, submission.student, functools.partial(_comment, record))
+            now = self.writer.saved(
+                submission.exercise.name, submission.student, functools.partial(_comment, record)
+            )
         if now is None:
             return None, None
         record = self._asked(submission, unit, record, now).with_saved(now)
@@ -231,14 +260,18 @@ class Batch:
         return record, now
 
     def _asked(self, submission: Submission, unit: Unit, record: Record, saved: Saved) -> Record:
-        """Return a record with the regrade requests that its submission has now, and write it if these are others."""
+        """Return a record with the regrade requests that its submission has now, and write it if
+        these are others.
+        """
         if not unit.request.strip():
             return record
         name = submission.exercise.name
         if name not in self.answers:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.answers[name] = requests.answers_in(released.cells)
-        found = requests.begun(requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells)
+        found = requests.begun(
+            requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells
+        )
         if found != record.requests:
             record = dataclasses.replace(record, requests=found)
             write(self.course.graded(unit.student, name).record, records.to_text(record))
@@ -250,7 +283,9 @@ class Batch:
         return self.versions[exercise.name]
 
     def _keep(self, task: _Task, outcome: Outcome) -> None:
-        """Write an outcome: points to the gradebook, then the graded notebook, and finally the record."""
+        """Write an outcome: points to the gradebook, then the graded notebook, and finally the
+        record.
+        """
         unit = task.unit
         timestamp, unread = read_stamp(unit.stamp)
         outcome.repairs += unread
@@ -263,10 +298,12 @@ class Batch:
             place = self.course.graded(unit.student, unit.assignment)
             for folder in (place.folder, place.pages):
                 folder.mkdir(parents=True, exist_ok=True)
-            place.page.unlink(missing_ok=True)  # a page of an earlier grade; the second pass makes the new one
+            # a page of an earlier grade; the second pass makes the new one
+            place.page.unlink(missing_ok=True)
             if unit.stamp is not None:
                 write(place.stamp, unit.stamp)
-            if EXCHANGED in unit.files:  # for nbgrader's generate_feedback, which copies it from here
+            # for nbgrader's generate_feedback, which copies it from here
+            if EXCHANGED in unit.files:
                 write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             write(place.notebook, outcome.notebook)
             write(place.record, records.to_text(task.record))
@@ -280,7 +317,9 @@ class Batch:
         unchanged = _unchanged(self.course.graded(unit.student, unit.assignment).notebook, outcome)
         comment = functools.partial(_comment, outcome)
         try:
-            return self.writer.save(unit.assignment, unit.student, outcome, timestamp, comment, unchanged)
+            return self.writer.save(
+                unit.assignment, unit.student, outcome, timestamp, comment, unchanged
+            )
         except gradebook.Refused as error:  # only this submission; only its record says so
             outcome.kind, outcome.reason = (
                 Kind.INFRASTRUCTURE,
@@ -313,14 +352,22 @@ class Batch:
         )
 
     def _reread(self, tasks: list[_Task]) -> None:
-        """Read late submissions again: what another one of the same student used of the free days is known now."""
+        """Read late submissions again: what another one of the same student used of the free
+        days is known now.
+        """
         for task in tasks:
-            if task.saved and task.record and task.saved.standing.seconds_late and self.writer.has_free_days:
+            if (
+                task.saved
+                and task.record
+                and task.saved.standing.seconds_late
+                and self.writer.has_free_days
+            ):
                 now = self.writer.saved(task.submission.exercise.name, task.submission.student)
                 if now:
                     now.requests = task.saved.requests
                     task.saved = now
-                    vars(task.record).update(vars(task.record.with_saved(now)))  # in place: it was given out already
+                    # in place: it was given out already
+                    vars(task.record).update(vars(task.record.with_saved(now)))
 
     # The second pass.
 
@@ -328,7 +375,9 @@ class Batch:
         for task in tasks:
             if task.saved and task.record and task.prints:
                 task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
-        waiting = deque(task for task in tasks if task.saved and not self._is_current(task, task.saved))
+        waiting = deque(
+            task for task in tasks if task.saved and not self._is_current(task, task.saved)
+        )
         self.pages = len(waiting)
         for task in waiting:
             task.tries = 0
@@ -357,7 +406,9 @@ class Batch:
             yield task
 
     def _for_exchange(self, task: _Task) -> None:
-        """Put the files for nbgrader's `release_feedback` next to a page, if the submission came by its exchange."""
+        """Put the files for nbgrader's `release_feedback` next to a page, if the submission came
+        by its exchange.
+        """
         folder, unit = self._place(task).page.parent, task.unit
         if EXCHANGED in unit.files:
             write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
@@ -372,7 +423,9 @@ class Batch:
             return False
 
     def _page_begun(self, task: _Task) -> Any:
-        """Give a page to a worker and return None; if no worker runs, return the page, or the exception it raised."""
+        """Give a page to a worker and return None; if no worker runs, return the page, or the
+        exception it raised.
+        """
         try:
             notebook = self._place(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
@@ -422,10 +475,15 @@ class Batch:
 def _comment(result: Outcome | Record, saved: Saved) -> str:
     """Return the automatic comment in the gradebook: why the checks gave no more points.
 
-    It does not repeat what a person still has to do: the gradebook says so next to it, and it changes there.
+    It does not repeat what a person still has to do: the gradebook says so next to it, and it
+    changes there.
     """
     cells = settled(result.cells, saved.cells)
-    checked = {name: dataclasses.replace(cell, waits=False) for name, cell in cells.items() if not cell.manual}
+    checked = {
+        name: dataclasses.replace(cell, waits=False)
+        for name, cell in cells.items()
+        if not cell.manual
+    }
     shown = dataclasses.replace(result, cells=checked)
     return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
 
@@ -437,7 +495,8 @@ def _unchanged(path: Path, outcome: Outcome) -> set[str]:
         return set()
     try:
         before = _answers(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or someone changed it
+    # none, or someone changed it
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
     now = _answers(outcome.notebook)
     return {name for name in by_hand if name in before and before[name] == now[name]}
@@ -452,14 +511,19 @@ def _answers(notebook: str) -> dict[str, tuple[str, Any]]:
 
 
 def prepare(
-    course: Course, exercises: Sequence[Exercise], submissions: Sequence[Submission], submitted: Path
+    course: Course,
+    exercises: Sequence[Exercise],
+    submissions: Sequence[Submission],
+    submitted: Path,
 ) -> None:
-    """Check before grading: there is something to grade, outputs can be written, the gradebook is ours."""
+    """Check before grading: there is something to grade, outputs can be written, the gradebook
+    is ours.
+    """
     if not submissions:
         names = ", ".join(exercise.name for exercise in exercises)
         raise UserError(
-            f"Nothing to grade: {submitted} has no folder STUDENT/EXERCISE for {names}. "
-            f"Put each notebook at {submitted}/STUDENT/{exercises[0].name}/{exercises[0].name}.ipynb."
+            f"Nothing to grade: {submitted} has no folder STUDENT/EXERCISE for {names}. Put each "
+            f"notebook at {submitted}/STUDENT/{exercises[0].name}/{exercises[0].name}.ipynb."
         )
     try:
         for folder in (course.autograded, course.feedback):
@@ -470,8 +534,8 @@ def prepare(
         seeds.course_secret(course)
     except OSError as error:
         raise UserError(
-            f"Cannot write to {error.filename}: {error.strerror}. Grades are written below {course.into}; "
-            "make it writable, or name another folder with --into."
+            f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
+            f"{course.into}; make it writable, or name another folder with --into."
         ) from error
 
 

@@ -1,8 +1,9 @@
-"""A process of the judge's own that computes the course's answers for guests, and can be ended at any time.
+"""A process of the judge's own that computes the course's answers for guests, and can be ended at
+any time.
 
-It is forked from the judge, so it has the answers already. One call of NumPy or torch may take minutes, and nothing
-in the same process can interrupt it: this process is killed instead. It lives on for later calls, and ends with the
-judge.
+It is forked from the judge, so it has the answers already. One call of NumPy or torch may take
+minutes, and nothing in the same process can interrupt it: this process is killed instead. It lives
+on for later calls, and ends with the judge.
 """
 
 import ctypes
@@ -49,7 +50,8 @@ class Died(Exception):
 def can_fork() -> bool:
     """Tell whether a process like this one can be forked, and computes as this one does.
 
-    Where torch sees a GPU it has threads that a fork does not have, and refuses to differentiate there.
+    Where torch sees a GPU it has threads that a fork does not have, and refuses to differentiate
+    there.
     """
     if sys.platform != "linux":
         return False
@@ -63,7 +65,8 @@ class Child:
     Parameters
     ----------
     answer : callable
-        `answer(message, blobs)` returns the frame with the reply to a guest's call. It is called in the child.
+        `answer(message, blobs)` returns the frame with the reply to a guest's call. It is called in
+        the child.
     memory : int
         Bytes that the child may use beyond what it begins with; more is a `MemoryError`.
     """
@@ -88,7 +91,9 @@ class Child:
             self.close()
         return self.close.alive
 
-    def ask(self, message: dict[str, Any], blobs: list[memoryview], seconds: float) -> tuple[bytes, float]:
+    def ask(
+        self, message: dict[str, Any], blobs: list[memoryview], seconds: float
+    ) -> tuple[bytes, float]:
         """Return the frame with the reply to a guest's call, and the CPU seconds that it took.
 
         Raises
@@ -146,7 +151,9 @@ def _end(pid: int, connection: socket.socket) -> None:
 
 
 def _serve(
-    connection: socket.socket, answer: Callable[[dict[str, Any], list[memoryview]], bytes], parent: int
+    connection: socket.socket,
+    answer: Callable[[dict[str, Any], list[memoryview]], bytes],
+    parent: int,
 ) -> None:
     """Be the child: answer until the parent is gone."""
     import resource
@@ -158,7 +165,8 @@ def _serve(
     for number in (signal.SIGINT, signal.SIGPROF):
         signal.signal(number, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))  # it lives longer than the check in which it was forked
+    # it lives longer than the check in which it was forked
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     _keep_only(connection.fileno())  # a guest's connection must end when the judge closes it
     torch = sys.modules.get("torch")
     if torch is not None:

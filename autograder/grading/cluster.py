@@ -1,10 +1,13 @@
-"""Grading on a Dask cluster: `Cluster` here distributes jobs, and a `Station` in each Dask worker does them.
+"""Grading on a Dask cluster: `Cluster` here distributes jobs, and a `Station` in each Dask worker
+does them.
 
-A station has what this machine has when it grades by itself: a warm parent in its sandbox, and judges in processes of
-their own (`backends.Local`). It gets its part of the course as one archive, identified by its digest. This process
-decides which worker has which job, as `Local` does: Dask transports jobs and answers, and reports lost workers.
+A station has what this machine has when it grades by itself: a warm parent in its sandbox, and
+judges in processes of their own (`backends.Local`). It gets its part of the course as one archive,
+identified by its digest. This process decides which worker has which job, as `Local` does: Dask
+transports jobs and answers, and reports lost workers.
 
-Answers are JSON and are read as strictly as a record. `distributed` is imported when a cluster is named.
+Answers are JSON and are read as strictly as a record. `distributed` is imported when a cluster is
+named.
 """
 
 import asyncio
@@ -47,9 +50,13 @@ HERE = "local:"
 GPU = "GPU"
 """The Dask resource that a worker with a GPU declares: `dask worker ... --resources GPU=1`."""
 PRIVATE = "--host ITS-ADDRESS --dashboard-address 127.0.0.1"
-"""Options of a scheduler or worker: without them, its web server listens on all addresses, for anyone."""
+"""Options of a scheduler or worker: without them, its web server listens on all addresses, for
+anyone.
+"""
 COMPARED = ("numpy", "torch", "distributed")
-"""Packages that must have the same version on a worker as here; of `2.13.0+cpu`, the part before the plus."""
+"""Packages that must have the same version on a worker as here; of `2.13.0+cpu`, the part before
+the plus.
+"""
 SETTING = "setting.json"
 PATIENCE = "autograder.wait-for-workers"
 """The key of Dask's configuration for how long to wait for a worker, if there is none."""
@@ -68,7 +75,9 @@ LEANER = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
 }
-"""Settings that make our own Dask workers leaner: each job has its worker, and leaves nothing there."""
+"""Settings that make our own Dask workers leaner: each job has its worker, and leaves nothing
+there.
+"""
 KEPT = "Grades so far are kept; the same command continues from there."
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CANCELLED = (
@@ -95,17 +104,22 @@ class Station:
 
     def __init__(self, folder: Path, jobs: int, each: Sequence[int | None] | None = None):
         hidden = (str(folder), str(config.ROOT))
-        told = CODEC.structure(json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig)
+        told = CODEC.structure(
+            json.loads((folder / SETTING).read_text(encoding="utf-8")), WorkerConfig
+        )
         told = dataclasses.replace(told, root=str(folder), hidden=hidden)
         self.setting = tried(told)
         self.resting, self.used = False, time.monotonic()
-        # A worker that Dask's nanny started may have no children of its own, unless it says that it does.
+        # A worker that Dask's nanny started may have no children of its own, unless it says that it
+        # does.
         multiprocessing.current_process().daemon = False
         backends.preload(folder / "exercises", told.exercises)
         self.pool = self.setting.pool() if told.sandbox else None
         if self.pool:
             self.pool.start()
-        self.all = [Local(1, self.setting, self.pool, [core]) for core in each or cores.shared_out(jobs)]
+        self.all = [
+            Local(1, self.setting, self.pool, [core]) for core in each or cores.shared_out(jobs)
+        ]
         self.idle: queue.SimpleQueue[Local] = queue.SimpleQueue()
         for local in self.all:
             self.idle.put(local)
@@ -162,7 +176,9 @@ def as_text(answer: Any) -> str:
 
 
 async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
-    """Return the facts about a Dask worker: its host, versions, what it has, and what it lacks for a sandbox."""
+    """Return the facts about a Dask worker: its host, versions, what it has, and what it lacks
+    for a sandbox.
+    """
     return {
         "host": socket.gethostname(),
         "versions": versions(),
@@ -172,8 +188,12 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
     }
 
 
-async def equip(digest: str, archive: bytes | None, pin: bool, dask_worker: Any = None) -> dict[str, Any]:
-    """Make the station of a digest, if there is none. If that needs the archive and none is given, say so.
+async def equip(
+    digest: str, archive: bytes | None, pin: bool, dask_worker: Any = None
+) -> dict[str, Any]:
+    """Make the station of a digest, if there is none.
+
+    If that needs the archive and none is given, say so.
 
     With `pin`, it is pinned to the core of the Dask worker's number.
     """
@@ -205,7 +225,9 @@ def _equip(
 
 
 async def rest(digest: str) -> None:
-    """End everything that the station of a digest started; its exercises stay until the Dask worker ends."""
+    """End everything that the station of a digest started; its exercises stay until the Dask
+    worker ends.
+    """
     station = _stations.pop(digest, None)
     if station:
         await asyncio.to_thread(station.rest)
@@ -230,13 +252,17 @@ def _engine() -> str:
     sha = hashlib.sha256()
     for path in sorted(own.rglob("*.py")):
         if path.relative_to(own).parts[0] not in ("corpus", "authoring"):
-            sha.update(path.relative_to(own).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+            sha.update(
+                path.relative_to(own).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
+            )
     sha.update((bubblewrap.PROGRAM / "syscalls.txt").read_bytes())
     return sha.hexdigest()[:12]
 
 
 def packed(setting: WorkerConfig) -> bytes:
-    """Return an archive with what a station needs: the released exercises, and the setting without its paths."""
+    """Return an archive with what a station needs: the released exercises, and the setting
+    without its paths.
+    """
     told = dataclasses.replace(setting, root="", hidden=(), faults=())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
@@ -263,7 +289,9 @@ def _contents(setting: WorkerConfig, told: str) -> Iterator[tuple[str, bytes]]:
 
 @dataclass
 class _Worker:
-    """One Dask worker as it is seen from here: its name in messages, its threads, and its jobs in order."""
+    """One Dask worker as it is seen from here: its name in messages, its threads, and its jobs
+    in order.
+    """
 
     address: str
     said: str
@@ -279,13 +307,15 @@ class _Worker:
 class Cluster:
     """A Dask cluster as the place where submissions are graded, and as the backend of its batch.
 
-    Each worker has one running job and one waiting job for each of its threads. A lost worker can only have been
-    killed by a running job: those are answered with `WorkerDied`, and the others silently go to another worker.
+    Each worker has one running job and one waiting job for each of its threads. A lost worker can
+    only have been killed by a running job: those are answered with `WorkerDied`, and the others
+    silently go to another worker.
 
     Parameters
     ----------
     address : str
-        Of a running scheduler, such as `tcp://10.0.0.5:8786`; or `local:4`, for four workers on this machine.
+        Of a running scheduler, such as `tcp://10.0.0.5:8786`; or `local:4`, for four workers on
+        this machine.
     warn : callable
         Takes lines for the user of the command.
 
@@ -325,7 +355,9 @@ class Cluster:
     # The place.
 
     def has(self, what: str) -> bool:
-        """Tell whether its workers have what a check's `on=` names: one of them for a GPU, all for the rest."""
+        """Tell whether its workers have what a check's `on=` names: one of them for a GPU, all
+        for the rest.
+        """
         workers = self.workers.values()
         if what in ("gpu", "bf16"):
             return any(worker.gpus and (what == "gpu" or what in worker.has) for worker in workers)
@@ -337,7 +369,9 @@ class Cluster:
     def settle(
         self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
     ) -> WorkerConfig:
-        """Return the setting with a sandbox, if it is wanted; refuse workers that cannot have one."""
+        """Return the setting with a sandbox, if it is wanted; refuse workers that cannot have
+        one.
+        """
         self.sandbox = wanted
         if not wanted:
             warn(UNSANDBOXED.format(because=""))
@@ -349,8 +383,8 @@ class Cluster:
             self.on_gpus = set(gpu)
         elif gpu:
             warn(
-                f"{', '.join(gpu)} may need a GPU, but no worker declares one (--resources {GPU}=1): "
-                "the points of checks that need one will be pending."
+                f"{', '.join(gpu)} may need a GPU, but no worker declares one (--resources "
+                f"{GPU}=1): the points of checks that need one will be pending."
             )
         return dataclasses.replace(setting, sandbox=wanted)
 
@@ -362,7 +396,9 @@ class Cluster:
             self._equip(self.workers)
 
     def backend(self, jobs: int) -> "Cluster":
-        """Return this cluster; it takes two jobs for each thread of its workers, one running and one waiting."""
+        """Return this cluster; it takes two jobs for each thread of its workers, one running and
+        one waiting.
+        """
         self._equip(self.workers)
         return self
 
@@ -377,11 +413,15 @@ class Cluster:
         self._look()
         if not self.workers:
             self._await_workers()
-        room = sum(Local.AHEAD * worker.threads - len(worker.jobs) for worker in self.workers.values())
+        room = sum(
+            Local.AHEAD * worker.threads - len(worker.jobs) for worker in self.workers.values()
+        )
         return room - len(self.homeless)
 
     def submit(self, job: Job) -> None:
-        """Give a job to the worker with the fewest per thread, among those that have what the job may need."""
+        """Give a job to the worker with the fewest per thread, among those that have what the
+        job may need.
+        """
         unit = job.arguments[0]
         if not self.workers:
             self.homeless.append(job)
@@ -392,20 +432,26 @@ class Cluster:
         if asks:
             if not gpu and not self.gpus_are_gone:
                 self.warn(
-                    "The last worker with a GPU is gone: points that need one are pending until `grade --pending`."
+                    "The last worker with a GPU is gone: points that need one are pending until "
+                    "`grade --pending`."
                 )
             self.gpus_are_gone = not gpu
         # Of two with equally few, the one without a GPU: the other's GPU may soon be needed.
-        worker = min(fitting or self.workers.values(), key=lambda candidate: (candidate.load(), candidate.gpus))
+        worker = min(
+            fitting or self.workers.values(),
+            key=lambda candidate: (candidate.load(), candidate.gpus),
+        )
         worker.jobs.append(job)
         self.number += 1
         try:
             future = self.client.submit(
                 work, self.digest, job.method, job.arguments, key=f"{self.client.id}-{self.number}",
-                workers=[worker.address], allow_other_workers=False, resources={GPU: 1} if gpu else None,
+                workers=[worker.address], allow_other_workers=False,
+                resources={GPU: 1} if gpu else None,
                 priority=-self.number, pure=False,
             )  # fmt: skip
-        except Exception as error:  # the client is closed, or its connection: the next look will say
+        # the client is closed, or its connection: the next look will say
+        except Exception as error:
             self.warn(text.line(str(error)))
             self._take_back(worker)
             return
@@ -413,7 +459,9 @@ class Cluster:
         future.add_done_callback(self.finished.put)
 
     def result(self) -> tuple[Job, Any]:
-        """Wait for a finished job; return it with its answer, or with the exception that it raised."""
+        """Wait for a finished job; return it with its answer, or with the exception that it
+        raised.
+        """
         while not self.done:
             self._look()
             if not self.workers:
@@ -425,13 +473,21 @@ class Cluster:
         return self.done.popleft()
 
     def close(self) -> None:
-        """End what stations started, forget running jobs, and leave the cluster; end it if it is our own."""
+        """End what stations started, forget running jobs, and leave the cluster; end it if it is
+        our own.
+        """
         client, self.client = self.client, None
         if client is not None:
             with contextlib.suppress(Exception):  # whatever is gone needs no end
                 if client.status == "running" and self.digest:
                     client.cancel([future for _, _, future in self.given.values()], force=True)
-                    client.sync(client.run, rest, self.digest, on_error="ignore", callback_timeout=FETCH_SECONDS)
+                    client.sync(
+                        client.run,
+                        rest,
+                        self.digest,
+                        on_error="ignore",
+                        callback_timeout=FETCH_SECONDS,
+                    )
             with contextlib.suppress(Exception):
                 client.close(timeout=2)
         self.given.clear()
@@ -500,17 +556,24 @@ class Cluster:
             return
         self.next_look = time.monotonic() + LOOK_SECONDS
         try:
-            known = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=FETCH_SECONDS)
+            known = self.client.sync(
+                self.client.scheduler.identity, n_workers=-1, callback_timeout=FETCH_SECONDS
+            )
         except Exception:
             self._reconnect()
             return
-        if known["id"] != self.scheduler:  # another one at the same address: its workers ended with it
+        # another one at the same address: its workers ended with it
+        if known["id"] != self.scheduler:
             for worker in list(self.workers.values()):
                 self._take_back(worker)
             self.scheduler = known["id"]
         for address in set(self.workers) - set(known["workers"]):
             self._lost(self.workers[address])
-        new = {address: told for address, told in known["workers"].items() if address not in self.workers}
+        new = {
+            address: told
+            for address, told in known["workers"].items()
+            if address not in self.workers
+        }
         if new:
             self._welcome(new)
 
@@ -520,7 +583,8 @@ class Cluster:
         for address, found in self._run(new, facts, self.sandbox).items():
             if isinstance(found, ModuleNotFoundError):
                 faults.append(
-                    f"The worker {address} cannot import {found.name}: install this course's autograder there."
+                    f"The worker {address} cannot import {found.name}: install this course's "
+                    "autograder there."
                 )
                 continue
             if isinstance(found, Exception):  # it is gone, or will be found by the next look
@@ -530,7 +594,11 @@ class Cluster:
             gpus = int((new[address].get("resources") or {}).get(GPU, 0))
             welcome[address] = _Worker(address, said, found["threads"], gpus, found["has"])
         if faults:
-            more = f" ({len(faults) - 1} more such problem{'s' * (len(faults) > 2)})" if len(faults) > 1 else ""
+            more = (
+                f" ({len(faults) - 1} more such problem{'s' * (len(faults) > 2)})"
+                if len(faults) > 1
+                else ""
+            )
             raise UserError(faults[0] + more)
         if self.digest:
             welcome = self._equip(welcome)
@@ -539,7 +607,11 @@ class Cluster:
     def _equip(self, workers: dict[str, _Worker]) -> dict[str, _Worker]:
         """Let each of these workers make its station; return those that did."""
         told = self._run(workers, equip, self.digest, None, self.pin)
-        lacking = [address for address, found in told.items() if isinstance(found, dict) and found.get("needs")]
+        lacking = [
+            address
+            for address, found in told.items()
+            if isinstance(found, dict) and found.get("needs")
+        ]
         told.update(self._run(lacking, equip, self.digest, self.archive, self.pin))
         equipped = {}
         for address, found in told.items():
@@ -555,12 +627,18 @@ class Cluster:
             equipped[address] = workers[address]
         return equipped
 
-    def _run(self, workers: Iterable[str], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """Call a function in each of these workers; return by address what it returned, or the exception."""
+    def _run(
+        self, workers: Iterable[str], function: Callable[..., Any], *arguments: Any
+    ) -> dict[str, Any]:
+        """Call a function in each of these workers; return by address what it returned, or the
+        exception.
+        """
         addresses = list(workers)
         if not addresses:
             return {}
-        found: dict[str, Any] = self.client.run(function, *arguments, workers=addresses, on_error="return")
+        found: dict[str, Any] = self.client.run(
+            function, *arguments, workers=addresses, on_error="return"
+        )
         return found
 
     def _await_workers(self) -> None:
@@ -575,12 +653,14 @@ class Cluster:
             if self.workers:
                 return
             if not told:
-                self.warn(f"There is no worker at {self.address}; waiting up to {patience:g} s for one.")
+                self.warn(
+                    f"There is no worker at {self.address}; waiting up to {patience:g} s for one."
+                )
                 told = True
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"No worker connected to the scheduler at {self.address} in {patience:g} seconds. "
-                    f"Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
+                    f"No worker connected to the scheduler at {self.address} in {patience:g} "
+                    f"seconds. Start one: dask worker {self.address} {PRIVATE}:0. {KEPT}"
                 )
             if self.own is not None and time.monotonic() > deadline - patience + OWN_SECONDS:
                 self._renew()  # Dask restarts them, but gives up on one that dies while it starts
@@ -594,7 +674,8 @@ class Cluster:
             from distributed import Client, LocalCluster
         except ImportError:
             raise UserError(
-                "Grading on a cluster needs Dask, which is not installed. In the course folder, run: "
+                "Grading on a cluster needs Dask, which is not installed. In the course folder, "
+                "run: "
                 'python -m pip install ".[cluster]"'
             ) from None
         _quiet()
@@ -621,8 +702,8 @@ class Cluster:
             reason = text.line(str(error)) or type(error).__name__
             raise UserError(
                 f"No Dask scheduler can be reached at {self.address} ({reason}). Start one with "
-                f"`dask scheduler {PRIVATE}:8787`, and name the address that it prints, or {HERE}N for N workers on "
-                "this machine."
+                f"`dask scheduler {PRIVATE}:8787`, and name the address that it prints, or "
+                f"{HERE}N for N workers on this machine."
             ) from None
 
     def _reconnect(self) -> None:
@@ -633,12 +714,15 @@ class Cluster:
         patience = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
         for worker in list(self.workers.values()):
             self._take_back(worker)
-        self.warn(f"The scheduler at {self.address} does not answer; waiting up to {patience:g} s for it.")
+        self.warn(
+            f"The scheduler at {self.address} does not answer; waiting up to {patience:g} s for it."
+        )
         try:
             self._renew()
         except UserError:
             raise UserError(
-                f"The scheduler at {self.address} is gone. {KEPT} Start a scheduler and workers, and run it again."
+                f"The scheduler at {self.address} is gone. {KEPT} Start a scheduler and workers, "
+                "and run it again."
             ) from None
 
     def _renew(self) -> None:
@@ -679,8 +763,8 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
             )
     if found["lacks"]:
         yield (
-            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that worker, "
-            "or grade at your own risk with --no-sandbox."
+            f"cannot isolate submissions: {'; '.join(found['lacks'])}. Fix that or stop that "
+            "worker, or grade at your own risk with --no-sandbox."
         )
 
 

@@ -1,4 +1,6 @@
-"""Where a session's submissions are graded: on this machine, or, in `autograder.grading.cluster`, on a cluster."""
+"""Where a session's submissions are graded: on this machine, or, in
+`autograder.grading.cluster`, on a cluster.
+"""
 
 import contextlib
 import dataclasses
@@ -29,7 +31,10 @@ UNSANDBOXED = "Without a sandbox{because}: submissions run with your rights."
 
 
 class Executor(Protocol):
-    """Where submissions are graded. Its methods are called in the order in which they are listed here."""
+    """Where submissions are graded.
+
+    Its methods are called in the order in which they are listed here.
+    """
 
     name: str
     option: str
@@ -44,7 +49,9 @@ class Executor(Protocol):
     def settle(
         self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
     ) -> WorkerConfig:
-        """Return the setting with the sandbox that there can be; where one is wanted and can't be, refuse."""
+        """Return the setting with the sandbox that there can be; where one is wanted and can't
+        be, refuse.
+        """
 
     def open(self, setting: WorkerConfig, soon: bool) -> None:
         """Make ready for work in this setting; `soon` tells whether there will be some for sure."""
@@ -78,7 +85,9 @@ class LocalExecutor:
     def settle(
         self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
     ) -> WorkerConfig:
-        """Return the setting with the sandbox that there can be; where one is wanted and can't be, refuse."""
+        """Return the setting with the sandbox that there can be; where one is wanted and can't
+        be, refuse.
+        """
         lacks = bubblewrap.missing() if wanted else []
         if lacks and not fall_back:
             raise UserError(
@@ -116,14 +125,18 @@ class LocalExecutor:
 
 
 def tried(setting: WorkerConfig) -> WorkerConfig:
-    """Return the setting with what was found where its guests run: what checks need, and whether it works there.
+    """Return the setting with what was found where its guests run: what checks need, and whether it
+    works there.
 
-    Without a trial, a fault of ours would cost students points: a system call that a driver needs and the sandbox
-    refuses, a version of Triton that kernels cannot be watched with. What does not work on a GPU is tried without.
+    Without a trial, a fault of ours would cost students points: a system call that a driver needs
+    and the sandbox refuses, a version of Triton that kernels cannot be watched with. What does not
+    work on a GPU is tried without.
     """
     wanted, found = setting.wants(), dict[str, str]()
     if setting.uses_gpu():
-        found = _trials(setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]])
+        found = _trials(
+            setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]]
+        )
         if found["gpu"]:
             found = dict.fromkeys(("gpu", "bf16"), found["gpu"])
             setting = dataclasses.replace(setting, faults=tuple(found.items()))
@@ -135,7 +148,9 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
 
 
 def unusable(setting: WorkerConfig) -> list[str]:
-    """Return a sentence for each reason why something that is installed does not work for guests."""
+    """Return a sentence for each reason why something that is installed does not work for
+    guests.
+    """
     reasons: dict[str, list[str]] = {}
     for what, reason in setting.faults:
         if reason:
@@ -163,5 +178,7 @@ def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
         with contextlib.suppress(ValueError, TypeError):  # Triton and drivers print what they like
             what, reason = json.loads(line)
             told[what] = text.line(str(reason), MOST_FAULT)
-    fault = next((f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault)
+    fault = next(
+        (f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault
+    )
     return {what: told.get(what, text.line(fault, MOST_FAULT)) for what in wanted}

@@ -1,7 +1,8 @@
-"""Explains a grade: the inputs of each check, the returned values, and which listed wrong answers do the same.
+"""Explains a grade: the inputs of each check, the returned values, and which listed wrong answers
+do the same.
 
-The notebook is graded as by `check`. In addition, each check runs once more on the same inputs, with a judge that
-records every call of the function under test.
+The notebook is graded as by `check`. In addition, each check runs once more on the same inputs,
+with a judge that records every call of the function under test.
 """
 
 import ast
@@ -41,7 +42,10 @@ MOST_NUMBERS = 150
 MOST_WIDTH = 120
 MOST_TEXT = 300
 CHANGED = "The exercise has changed since then, so this may differ from the grade."
-CUT = "The submission is no longer there; this shows the graded notebook, without the files next to it."
+CUT = (
+    "The submission is no longer there; this shows the graded notebook, without the files next "
+    "to it."
+)
 
 
 @dataclass
@@ -59,7 +63,9 @@ class Made:
 
 @dataclass
 class Explained:
-    """One check: what it found, the calls that it made, why it failed, and the listed wrong answers that do alike."""
+    """One check: what it found, the calls that it made, why it failed, and the listed wrong
+    answers that do alike.
+    """
 
     result: Result
     calls: list[Made] = field(default_factory=list)
@@ -69,7 +75,9 @@ class Explained:
 
 @dataclass
 class Explanation:
-    """All the checks of one function that were asked for, the names of its parameters, and those of its `forward`."""
+    """All the checks of one function that were asked for, the names of its parameters, and those
+    of its `forward`.
+    """
 
     report: Report
     parameters: list[str]
@@ -82,7 +90,9 @@ class Recording(Subject):
 
     drawn: list[tuple[Any, ...]]
 
-    def call(self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False) -> Call:
+    def call(
+        self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False
+    ) -> Call:
         """Make a call, and write its arguments down before."""
         twins: dict[int, Any] = {}
         self.drawn.append(tuple(twin(argument, twins) for argument in arguments))
@@ -126,7 +136,10 @@ class Explaining(Judge):
                 if self.wanted in ("", subject, result.name)
             ]
             if explained:
-                names = (_parameters(self.released, subject, method) for method in ("__init__", "forward"))
+                names = (
+                    _parameters(self.released, subject, method)
+                    for method in ("__init__", "forward")
+                )
                 self.found.append(Explanation(checked.report, next(names), explained, next(names)))
         return checked
 
@@ -137,7 +150,8 @@ class Explaining(Judge):
         check = next(check for check in checks.of(report.subject) if check.__name__ == result.name)
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
-        # Another exception than a check's own ends the explanation of this one check, and nothing else.
+        # Another exception than a check's own ends the explanation of this one check, and nothing
+        # else.
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(Exception))
             stack.enter_context(placed(self))
@@ -158,15 +172,25 @@ class Explaining(Judge):
 
 
 def _parameters(released: Notebook, subject: str, method: str = "__init__") -> list[str]:
-    """Return the names of a function's parameters, as the released notebook defines it; of a class, a method's."""
+    """Return the names of a function's parameters, as the released notebook defines it; of a
+    class, a method's.
+    """
     for cell in released.cells:
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == method]
+                    made = [
+                        part
+                        for part in node.body
+                        if isinstance(part, ast.FunctionDef) and part.name == method
+                    ]
                     maker = made[0] if isinstance(node, ast.ClassDef) and made else node
                     if isinstance(maker, ast.FunctionDef):
-                        return [parameter.arg for parameter in maker.args.args if parameter.arg != "self"]
+                        return [
+                            parameter.arg
+                            for parameter in maker.args.args
+                            if parameter.arg != "self"
+                        ]
     return []
 
 
@@ -183,8 +207,8 @@ class Explainer:
     seed : int, optional
         Where the draws come from. Default: the seed of the grade; for a notebook a new one.
     sandbox : bool
-        Whether the cells of a notebook run in a sandbox where there can be one; those of a graded submission, which
-        others have written, run nowhere else unless this is False.
+        Whether the cells of a notebook run in a sandbox where there can be one; those of a graded
+        submission, which others have written, run nowhere else unless this is False.
 
     Raises
     ------
@@ -192,7 +216,14 @@ class Explainer:
         If there is nothing to explain, or no sandbox.
     """
 
-    def __init__(self, course: Course, path: Path, wanted: str = "", seed: int | None = None, sandbox: bool = True):
+    def __init__(
+        self,
+        course: Course,
+        path: Path,
+        wanted: str = "",
+        seed: int | None = None,
+        sandbox: bool = True,
+    ):
         lacks = bubblewrap.missing() if sandbox else []
         self.wanted, self.notes, record = wanted, list[str](), None
         notebook = path
@@ -200,7 +231,9 @@ class Explainer:
             record = _record(path)
             notebook = path.with_name(f"{record.assignment}.ipynb")
             if not notebook.exists():
-                raise UserError(f"The graded notebook is not next to {path.name}: there is no {notebook}.")
+                raise UserError(
+                    f"The graded notebook is not next to {path.name}: there is no {notebook}."
+                )
             if lacks:
                 raise UserError(
                     f"Other people's code cannot be isolated on this machine: {'; '.join(lacks)}. "
@@ -231,7 +264,9 @@ class Explainer:
             unit.data = json.dumps(raw).encode()
         unit.seed = record.seed if seed is None else seed
         if course.secret.exists():
-            unit.guest_seed = seeds.Seeds(course).guest(record.assignment, record.submission, record.seed)
+            unit.guest_seed = seeds.Seeds(course).guest(
+                record.assignment, record.submission, record.seed
+            )
         if record.exercise != seeds.version_of(self.exercise):
             self.notes.append(CHANGED)
 
@@ -249,9 +284,14 @@ class Explainer:
         if not self.judge.found:
             known = list(dict.fromkeys(self.judge.names_known))
             if self.wanted and known:
-                raise UserError(f"No check and no function is called {self.wanted!r}; there are: {', '.join(known)}.")
+                raise UserError(
+                    f"No check and no function is called {self.wanted!r}; there are: "
+                    f"{', '.join(known)}."
+                )
             said = " ".join(self.notes)
-            raise UserError(f"There is nothing to explain: no check of the course ran. {said}".strip())
+            raise UserError(
+                f"There is nothing to explain: no check of the course ran. {said}".strip()
+            )
         return self.judge.found
 
     def __enter__(self) -> "Explainer":
@@ -268,11 +308,15 @@ def _record(path: Path) -> Record:
     except UnicodeDecodeError:
         record = None
     if record is None:
-        raise UserError(f"{path} is not a grade of this course. Name autograded/STUDENT/EXERCISE/grade.json.")
+        raise UserError(
+            f"{path} is not a grade of this course. Name autograded/STUDENT/EXERCISE/grade.json."
+        )
     return record
 
 
-def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limits) -> submissions.Unit | None:
+def _handed_in(
+    course: Course, exercise: Exercise, record: Record, limits: Limits
+) -> submissions.Unit | None:
     """Return the graded submission, if it is still in its folder and has not changed."""
     if not course.submitted.is_dir():
         return None
@@ -287,7 +331,8 @@ def _handed_in(course: Course, exercise: Exercise, record: Record, limits: Limit
 
 
 def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is said of a function's checks, line by line, each with the style that it is shown in.
+    """Yield what is said of a function's checks, line by line, each with the style that it is shown
+    in.
 
     Parameters
     ----------
@@ -299,7 +344,9 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
     yield f"{report.subject}: {show.points(report)}, seed {report.seed}", "bold"
     for explained in explanation.checks:
         result = explained.result
-        style = {Status.PASSED: "green", Status.FAILED: "red", Status.ADVICE: "cyan"}.get(result.status, "dim")
+        style = {Status.PASSED: "green", Status.FAILED: "red", Status.ADVICE: "cyan"}.get(
+            result.status, "dim"
+        )
         yield f"  {result.status}  {result.name}", style
         yield f"    {text.line(str(result.title))}", ""
         if result.message:
@@ -309,7 +356,11 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             what = f": {call.what}" if call.what else ""
             yield from _of_call(explanation, call, f"call {number} of {len(explained.calls)}{what}")
         if len(explained.calls) > len(calls):
-            yield f"    … and {len(explained.calls) - len(calls)} more; --check {result.name} shows all", "dim"
+            yield (
+                f"    … and {len(explained.calls) - len(calls)} more; --check {result.name} "
+                "shows all",
+                "dim",
+            )
         if explained.failure is not None and explained.failure.expected is not None:
             yield "    compared", "bold"
             if result.where:
@@ -317,9 +368,15 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield from _of_value("expected", explained.failure.expected)
             yield from _of_value("got", explained.failure.got)
         if explained.alike and (result.status.does_not_hold or whole):
-            yield f"    does the same here as these listed answers: {'; '.join(explained.alike)}", "cyan"
+            yield (
+                f"    does the same here as these listed answers: {'; '.join(explained.alike)}",
+                "cyan",
+            )
         elif explained.alike:
-            yield f"    {len(explained.alike)} listed wrong answers do the same here and also pass", "dim"
+            yield (
+                f"    {len(explained.alike)} listed wrong answers do the same here and also pass",
+                "dim",
+            )
         elif result.status.does_not_hold:
             yield "    no listed answer does the same here", "cyan"
 
@@ -331,7 +388,10 @@ def _of_call(explanation: Explanation, call: Made, number: str) -> Iterator[tupl
         named = names[place] if place < len(names) else f"argument {place + 1}"
         yield from _of_value(named, value)
     if call.error is not None:
-        yield f"      raised {type(call.error).__name__}: {text.line(str(call.error), MOST_TEXT)}", ""
+        yield (
+            f"      raised {type(call.error).__name__}: {text.line(str(call.error), MOST_TEXT)}",
+            "",
+        )
     else:
         yield from _of_value("returned", call.result)
 
@@ -351,5 +411,7 @@ def _of_value(named: str, value: Any) -> Iterator[tuple[str, str]]:
     kind = "" if isinstance(value, (np.ndarray, np.generic)) else "tensor of "
     yield f"      {named}: {kind}{getattr(value, 'dtype', array.dtype)} {array.shape}", ""
     if array.size <= MOST_NUMBERS:
-        numbers = np.array2string(array, precision=4, suppress_small=True, max_line_width=MOST_WIDTH)
+        numbers = np.array2string(
+            array, precision=4, suppress_small=True, max_line_width=MOST_WIDTH
+        )
         yield from ((f"        {line}", "") for line in numbers.splitlines())

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from autograder.checking.words import Message
 from autograder.course.config import Exercise
-from autograder.grades.file_problems import CONFLICT, HTML, OF_ANOTHER, OTHER_ENCODING, OTHER_FILE, ZIP
+from autograder.grades.file_problems import (
+    CONFLICT,
+    HTML,
+    OF_ANOTHER,
+    OTHER_ENCODING,
+    OTHER_FILE,
+    ZIP,
+)
 
 READ_AS = "{name} is saved as {encoding}; it was read all the same. A notebook should be UTF-8."
 SIGNATURES = {
@@ -27,13 +34,17 @@ MARK_IN_JSON = re.compile(r"^[ \t]*(<{7}|\|{7}|={7}|>{7})(?=[ \r]|$)", re.MULTIL
 
 ID = re.compile(rb'"(?:grade_id|id)" ?: ?"([\w-]{1,80})"')
 SUBJECT = re.compile(rb"checks\.run\(\\?[\"']([\w.]{1,80})")
-"""The marks of one exercise in the bytes of a notebook: cell ids, and the functions that its checks run."""
+"""The marks of one exercise in the bytes of a notebook: cell ids, and the functions that its
+checks run.
+"""
 
 Features = tuple[frozenset[bytes], frozenset[bytes]]
 
 
 def encoding_of(data: bytes) -> str:
-    """Return how a notebook is saved: as its byte-order mark says, or the zeros in its first four bytes."""
+    """Return how a notebook is saved: as its byte-order mark says, or the zeros in its first
+    four bytes.
+    """
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -43,9 +54,15 @@ def encoding_of(data: bytes) -> str:
 
 
 def read_as(data: bytes | None, name: str) -> list[Message]:
-    """Return a sentence on how a notebook is saved, where that is not as it should be; it is read all the same."""
+    """Return a sentence on how a notebook is saved, where that is not as it should be; it is
+    read all the same.
+    """
     encoding = encoding_of(data) if data else "utf-8-sig"
-    return [] if encoding == "utf-8-sig" else [Message(READ_AS, name=name, encoding=encoding[:6].upper())]
+    return (
+        []
+        if encoding == "utf-8-sig"
+        else [Message(READ_AS, name=name, encoding=encoding[:6].upper())]
+    )
 
 
 def no_text(data: bytes, name: str) -> Message:
@@ -69,28 +86,36 @@ def no_json(decoded: str, name: str, line: int) -> Message:
         return Message(ZIP, name=name)
     if start.startswith("%pdf"):
         return Message(OTHER_FILE, name=name, kind=Message(SIGNATURES[b"%PDF"]))
-    conflict = MARK_IN_JSON.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<", "=", ">") else None
+    conflict = (
+        MARK_IN_JSON.search(decoded) if decoded[:200].lstrip()[:1] in ("{", "<", "=", ">") else None
+    )
     if conflict:
         first = decoded.count("\n", 0, conflict.start()) + 1
         return Message(CONFLICT, name=name, line=first, mark=conflict[1])
-    return Message("{name} is not a notebook: it is not valid JSON, line {line}.", name=name, line=line)
+    return Message(
+        "{name} is not a notebook: it is not valid JSON, line {line}.", name=name, line=line
+    )
 
 
 def features(data: bytes, wanted: Features | None = None) -> Features:
-    """Return the ids and subjects in a notebook, of those `wanted`: it only searches bytes, and trusts nothing."""
+    """Return the ids and subjects in a notebook, of those `wanted`: it only searches bytes, and
+    trusts nothing.
+    """
     plain = data.replace(b"\0", b"") if encoding_of(data) != "utf-8-sig" else data
     found = [(match[1] for match in pattern.finditer(plain)) for pattern in (ID, SUBJECT)]
     ids, subjects = (
-        frozenset(one for one in ones if wanted is None or one in wanted[at]) for at, ones in enumerate(found)
+        frozenset(one for one in ones if wanted is None or one in wanted[at])
+        for at, ones in enumerate(found)
     )
     return ids, subjects
 
 
 def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
-    """Return the exercise whose notebook this is by its `features`, those of each exercise `known`; "" where unclear.
+    """Return the exercise whose notebook this is by its `features`, those of each exercise `known`;
+    "" where unclear.
 
-    Where it is called after the exercise `name`, it is that one's, unless nearly nothing of it is there, and most of
-    another one is.
+    Where it is called after the exercise `name`, it is that one's, unless nearly nothing of it is
+    there, and most of another one is.
     """
     wanted = (
         frozenset().union(*(own[0] for own in known.values())),
@@ -113,7 +138,11 @@ def of_which(data: bytes, known: dict[str, Features], name: str = "") -> str:
 
 def known_features(root: Path) -> dict[str, Features]:
     """Return what tells each exercise of a course from the others, for `of_which`."""
-    paths = [path for path in sorted((root / "exercises").glob("*/*.ipynb")) if path.stem == path.parent.name]
+    paths = [
+        path
+        for path in sorted((root / "exercises").glob("*/*.ipynb"))
+        if path.stem == path.parent.name
+    ]
     return {path.stem: _features_of(path, path.stat().st_mtime_ns) for path in paths}
 
 
@@ -123,6 +152,12 @@ def _features_of(path: Path, written: int) -> Features:
 
 
 def of_another(exercise: Exercise, data: bytes, name: str) -> Message | None:
-    """Return a sentence where a file is the notebook of another exercise of the course; None where it is not."""
+    """Return a sentence where a file is the notebook of another exercise of the course; None
+    where it is not.
+    """
     other = of_which(data, known_features(exercise.root), exercise.name)
-    return Message(OF_ANOTHER, name=name, other=other, exercise=exercise.name) if other != exercise.name else None
+    return (
+        Message(OF_ANOTHER, name=name, other=other, exercise=exercise.name)
+        if other != exercise.name
+        else None
+    )

@@ -1,4 +1,7 @@
-"""Loads the modules that worker processes have when they are forked. Only the fork server imports this."""
+"""Loads the modules that worker processes have when they are forked.
+
+Only the fork server imports this.
+"""
 
 from autograder.course import startup
 

@@ -1,7 +1,9 @@
-"""The judge: runs check cells, asks the student's notebook for values, and alone decides what a cell is worth.
+"""The judge: runs check cells, asks the student's notebook for values, and alone decides what a
+cell is worth.
 
-A check cell reads here as it does in a student's Jupyter: a name that the cells before it define is a callable that
-asks the guest. Replies are plain values; nothing that the guest sends can be more than a wrong answer.
+A check cell reads here as it does in a student's Jupyter: a name that the cells before it define is
+a callable that asks the guest. Replies are plain values; nothing that the guest sends can be more
+than a wrong answer.
 """
 
 import ast
@@ -43,14 +45,18 @@ from autograder.sanitize import text
 
 MOST_PIECE = 2000
 MOST_CODE = 200_000
-"""Characters of a notebook's code of which the judge makes a tree: a thousand times as many bytes."""
+"""Characters of a notebook's code of which the judge makes a tree: a thousand times as many
+bytes.
+"""
 MAGIC_LINE = re.compile(r"^([ \t]*)[%!].*", re.M)
 MOST_ERROR = 200
 
 
 @dataclass
 class Checked:
-    """The outcome of one check cell: points, outputs, the checks' report, and why its guest ended, if it did."""
+    """The outcome of one check cell: points, outputs, the checks' report, and why its guest
+    ended, if it did.
+    """
 
     points: float = 0.0
     outputs: list[dict[str, Any]] = field(default_factory=list)
@@ -60,7 +66,9 @@ class Checked:
 
 
 class Names(dict[str, Any]):
-    """The names that a check cell sees: its own, the course's imports, and behind them the guest's."""
+    """The names that a check cell sees: its own, the course's imports, and behind them the
+    guest's.
+    """
 
     def __init__(self, notebook: RemoteNotebook):
         super().__init__(__name__="__main__", __builtins__=builtins)
@@ -73,7 +81,8 @@ class Names(dict[str, Any]):
 
 
 class Judge:
-    """Runs the check cells of one submission at a time; the place where their checks run, as `checking` asks of it.
+    """Runs the check cells of one submission at a time; the place where their checks run, as
+    `checking` asks of it.
 
     `ran` are the cells that have run in guests.
 
@@ -94,9 +103,13 @@ class Judge:
         self.begin(0)
 
     def begin(self, seed: int, clock: PhaseTimer | None = None) -> None:
-        """Start a submission: fresh names, the seed of its draws, and a clock for what its calls take."""
+        """Start a submission: fresh names, the seed of its draws, and a clock for what its calls
+        take.
+        """
         self.seed = seed
-        self.notebook = RemoteNotebook(self._printed_by_guest, clock or PhaseTimer(), self.course_answers)
+        self.notebook = RemoteNotebook(
+            self._printed_by_guest, clock or PhaseTimer(), self.course_answers
+        )
         self.names = Names(self.notebook)
         self.ran: list[Ran] = []
         self.printed = io.StringIO()
@@ -133,8 +146,12 @@ class Judge:
         except Ended as error:
             self._print(str(Message("This check stopped: {reason}", reason=error.message)))
         except Exception as error:
-            if isinstance(error, (ImportError, SyntaxError)) and not getattr(error, "from_guest", False):
-                raise Fault(f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}") from error
+            if isinstance(error, (ImportError, SyntaxError)) and not getattr(
+                error, "from_guest", False
+            ):
+                raise Fault(
+                    f"the check cell {cell.id} cannot run: {type(error).__name__}: {error}"
+                ) from error
             checked.error = _said_of(error, str(cell.id))
             self._print(str(checked.error))
         self._flush()
@@ -158,10 +175,18 @@ class Judge:
             return eval(last, self.names) if last else None  # noqa: S307
 
     def note(self, cell: Cell) -> None:
-        """Remember a cell that has run: a later check may miss what it was to define, or look at its text."""
+        """Remember a cell that has run: a later check may miss what it was to define, or look at
+        its text.
+        """
         errors = [output for output in cell.outputs if output.output_type == "error"]
-        kind_and_text = [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")] if errors else []
-        self.ran.append(Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text))
+        kind_and_text = (
+            [text.line(errors[-1][part], MOST_ERROR) for part in ("ename", "evalue")]
+            if errors
+            else []
+        )
+        self.ran.append(
+            Ran(text.line(grade_id(cell) or cell.id, MOST_ERROR), cell.source, *kind_and_text)
+        )
 
     # What `checking` asks of the place where it runs.
 
@@ -170,15 +195,21 @@ class Judge:
         return self.notebook.find(name, missing=None)
 
     def why_undefined(self, name: str) -> Message | str:
-        """Return why the guest does not have a name: the error or the magic of the cell that was to define it."""
+        """Return why the guest does not have a name: the error or the magic of the cell that was
+        to define it.
+        """
         return why_undefined(name, self.ran)
 
     def instead(self, answers: dict[str, Any]) -> contextlib.AbstractContextManager[set[str]]:
-        """Replace these names with the course's answers within the context; yield those that were called, so far."""
+        """Replace these names with the course's answers within the context; yield those that
+        were called, so far.
+        """
         return self.notebook.instead(answers)
 
     def code_of(self, name: str) -> list[ast.AST] | None:
-        """Return what defines a name in the cells that ran, and what that uses; None if it cannot be known."""
+        """Return what defines a name in the cells that ran, and what that uses; None if it
+        cannot be known.
+        """
         if not self.ran:
             return None
         trees, room = [], MOST_CODE
@@ -186,7 +217,8 @@ class Judge:
             room -= len(cell.source)
             if room < 0:
                 break
-            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # it has defined nothing
+            # it has defined nothing
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                 trees.append(ast.parse(MAGIC_LINE.sub(r"\1pass", cell.source)))
         return definitions(trees, name)
 
@@ -194,7 +226,11 @@ class Judge:
         """Keep a report for the graded notebook."""
         self._flush()
         self.checked.report = report
-        bundle = {"text/plain": show.text(report), "text/html": show.as_html(report), MIME: report.to_dict()}
+        bundle = {
+            "text/plain": show.text(report),
+            "text/html": show.as_html(report),
+            MIME: report.to_dict(),
+        }
         self.checked.outputs.append({"output_type": "display_data", "data": bundle, "metadata": {}})
 
     # Outputs.
@@ -213,16 +249,22 @@ class Judge:
         self.printed.seek(0)
         self.printed.truncate()
         if printed:
-            self.checked.outputs.append({"output_type": "stream", "name": "stdout", "text": printed})
+            self.checked.outputs.append(
+                {"output_type": "stream", "name": "stdout", "text": printed}
+            )
 
 
 @contextlib.contextmanager
 def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
-    """Bound what a guest can make the judge compute: beyond it, the guest is ended and the check is interrupted.
+    """Bound what a guest can make the judge compute: beyond it, the guest is ended and the check is
+    interrupted.
 
     This works only in the main thread of a process, and only where such timers exist.
     """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -230,7 +272,8 @@ def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
         raise guest.fail(Message(TOO_LONG, seconds=f"{seconds:g}"))
 
     before = signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 1)  # again each second: a check may catch what is raised
+    # again each second: a check may catch what is raised
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1)
     try:
         yield
     finally:
@@ -240,15 +283,19 @@ def _at_most(seconds: float, guest: Guest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _killed_after(seconds: float) -> Iterator[None]:
-    """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many seconds.
+    """Let the kernel kill this process, with SIGXCPU, when it computes for more than twice so many
+    seconds.
 
-    `_at_most` has then tried to interrupt it, which works between two steps of Python, but not in one call of NumPy.
+    `_at_most` has then tried to interrupt it, which works between two steps of Python, but not in
+    one call of NumPy.
     """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     most = math.ceil(time.process_time() + 2 * seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
     try:
         yield
     finally:
@@ -260,11 +307,16 @@ _current = ""
 
 
 def _read_checks_from(released: Path) -> None:
-    """Let `import checks` mean the checks in this folder; those of other exercises are put by until needed."""
+    """Let `import checks` mean the checks in this folder; those of other exercises are put by
+    until needed.
+    """
     global _current
     folder = str(released)
-    for name in imports.EXERCISE:  # somebody else's, such as those that an author's tools have loaded
-        if name in sys.modules and not any(_is_in(sys.modules[name], known) for known in (folder, _current)):
+    # somebody else's, such as those that an author's tools have loaded
+    for name in imports.EXERCISE:
+        if name in sys.modules and not any(
+            _is_in(sys.modules[name], known) for known in (folder, _current)
+        ):
             del sys.modules[name]
     if folder == _current:
         return
@@ -302,7 +354,9 @@ def _parsed(source: str, name: str) -> tuple[types.CodeType, types.CodeType | No
 
 
 def _points(value: Any, most: float) -> float:
-    """Return the points of a check cell that finished: its own number, or all if it only asserts."""
+    """Return the points of a check cell that finished: its own number, or all if it only
+    asserts.
+    """
     if value is None or value is True:
         return most
     try:
@@ -315,7 +369,9 @@ def _points(value: Any, most: float) -> float:
 
 
 def _said_of(error: Exception, name: str) -> Message:
-    """Return the message to the student about an exception in a check cell: the error, and its line."""
+    """Return the message to the student about an exception in a check cell: the error, and its
+    line.
+    """
     place = 0
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename == name:
@@ -323,5 +379,7 @@ def _said_of(error: Exception, name: str) -> Message:
     message = text.block(str(error), MOST_PIECE)
     what = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return (
-        Message("{what} (line {line} of the check)", what=what, line=place) if place else Message("{what}", what=what)
+        Message("{what} (line {line} of the check)", what=what, line=place)
+        if place
+        else Message("{what}", what=what)
     )

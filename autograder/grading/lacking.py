@@ -1,7 +1,8 @@
-"""What a submission's cells went on without, as notes for people: packages that are not installed, and more.
+"""What a submission's cells went on without, as notes for people: packages that are not installed,
+and more.
 
-A guest says what that was, and is not trusted: no package is named that is there, and no statement that its cell does
-not have.
+A guest says what that was, and is not trusted: no package is named that is there, and no statement
+that its cell does not have.
 """
 
 import re
@@ -38,7 +39,11 @@ class Lacking:
         name = text.line(grade_id(cell) or cell.id, MOST_NAME)
         code = cell.source[:MOST_CODE].translate(BESIDE_CODE) if entries else ""
         for entry in entries[:MOST_ENTRIES] if isinstance(entries, list) else ():
-            if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
+            if not (
+                isinstance(entry, list)
+                and len(entry) == 2
+                and all(isinstance(part, str) for part in entry)
+            ):
                 continue
             package, statement = (part[: MOST_NAME + 1] for part in entry)
             if package:
@@ -51,7 +56,11 @@ class Lacking:
         for result in report.results:
             values = result.message.values if isinstance(result.message, Message) else {}
             if values.get("kind") == ModuleNotFoundError.__name__:
-                package = str(values.get("error")).removeprefix("No module named ").strip("'")[: MOST_NAME + 1]
+                package = (
+                    str(values.get("error"))
+                    .removeprefix("No module named ")
+                    .strip("'")[: MOST_NAME + 1]
+                )
                 self._add_package(package, report.subject)
 
     def _add_package(self, package: str, cell: str, source: str = "") -> None:
@@ -71,13 +80,21 @@ class Lacking:
     def notes(self) -> list[Message]:
         """Return a sentence for each package, and for each other statement that was left out."""
         return [
-            *(Message(NOT_INSTALLED, package=name, cells=", ".join(cells)) for name, cells in self.packages.items()),
-            *(Message(SKIPPED, statement=line, cells=", ".join(cells)) for line, cells in self.statements.items()),
+            *(
+                Message(NOT_INSTALLED, package=name, cells=", ".join(cells))
+                for name, cells in self.packages.items()
+            ),
+            *(
+                Message(SKIPPED, statement=line, cells=", ".join(cells))
+                for line, cells in self.statements.items()
+            ),
         ]
 
 
 def _is_lacking(package: str) -> bool:
-    return all(part.isidentifier() for part in package.split(".")) and not imports.is_installed(package)
+    return all(part.isidentifier() for part in package.split(".")) and not imports.is_installed(
+        package
+    )
 
 
 def _cut(line: str) -> str:

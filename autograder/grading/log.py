@@ -1,4 +1,6 @@
-"""A line of JSON for each finished submission, to watch a class being graded or to count afterwards."""
+"""A line of JSON for each finished submission, to watch a class being graded or to count
+afterwards.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -19,7 +21,8 @@ class Log:
 
     def __init__(self, path: Path):
         try:
-            self._file = path.open("a", encoding="utf-8", buffering=1)  # each line is there as soon as it is written
+            # each line is there as soon as it is written
+            self._file = path.open("a", encoding="utf-8", buffering=1)
         except OSError as error:
             raise UserError(
                 f"The log {path} cannot be written: {error.strerror}. Name another file with --log."

@@ -38,15 +38,22 @@ CELL_TYPES = ("code", "markdown", "raw")
 
 TWICE = "The cell {cell} appears twice; the first one counts."
 MISSING = "The cell {cell} was missing and has been restored."
-TEXT = "The text {cell} was changed or missing, or comes from an older release, and has been restored."
+TEXT = (
+    "The text {cell} was changed or missing, or comes from an older release, and has been restored."
+)
 CHANGED = "The locked cell {cell} had been changed and has been restored."
-OLDER = "The cell {cell} comes from another release of this notebook; it was replaced by the current one."
+OLDER = (
+    "The cell {cell} comes from another release of this notebook; it was replaced by the "
+    "current one."
+)
 MANY = {
     TWICE: "These cells appear twice; the first of each counts: {cells}.",
     MISSING: "These cells were missing and have been restored: {cells}.",
-    TEXT: "These texts were changed or missing, or come from an older release, and have been restored: {cells}.",
+    TEXT: "These texts were changed or missing, or come from an older release, and have been "
+    "restored: {cells}.",
     CHANGED: "These locked cells had been changed and have been restored: {cells}.",
-    OLDER: "These cells come from another release of this notebook; they were replaced by the current ones: {cells}.",
+    OLDER: "These cells come from another release of this notebook; they were replaced by the "
+    "current ones: {cells}.",
 }
 
 
@@ -59,7 +66,8 @@ class Malformed(Exception):
 
 
 def parse(data: bytes, name: str) -> Notebook:
-    """Return the notebook that `data` holds, in nbformat 4: of each cell its text, id, marks and attachments.
+    """Return the notebook that `data` holds, in nbformat 4: of each cell its text, id, marks and
+    attachments.
 
     Raises
     ------
@@ -77,9 +85,13 @@ def parse(data: bytes, name: str) -> Notebook:
     except json.JSONDecodeError as error:
         raise Malformed(file_kinds.no_json(decoded, name, error.lineno)) from None
     except (ValueError, RecursionError):
-        raise Malformed(Message("{name} is not a notebook: it is not valid JSON.", name=name)) from None
+        raise Malformed(
+            Message("{name} is not a notebook: it is not valid JSON.", name=name)
+        ) from None
     except MemoryError:
-        raise Malformed(Message("{name} is not a notebook: its data do not fit into memory.", name=name)) from None
+        raise Malformed(
+            Message("{name} is not a notebook: its data do not fit into memory.", name=name)
+        ) from None
     try:
         if raw.get("nbformat") != 4:
             raw = nbformat.convert(nbformat.reader.reads(decoded), 4)
@@ -99,11 +111,15 @@ def parse(data: bytes, name: str) -> Notebook:
     except Exception as error:  # whatever nbformat makes of a file that is JSON, but no notebook
         sentence = "{name} is JSON but not a notebook ({kind}: {reason})."
         reason = text.line(str(error), 200)
-        raise Malformed(Message(sentence, name=name, kind=type(error).__name__, reason=reason)) from None
+        raise Malformed(
+            Message(sentence, name=name, kind=type(error).__name__, reason=reason)
+        ) from None
 
 
 def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what counts of a cell, or raise if it has no text: outputs and the rest of its metadata do not."""
+    """Return what counts of a cell, or raise if it has no text: outputs and the rest of its
+    metadata do not.
+    """
     source = raw["source"]
     source = "".join(source) if isinstance(source, list) else source
     if not isinstance(source, str):
@@ -123,7 +139,9 @@ def read_cell(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def editions_of(exercise: Exercise) -> dict[str, Notebook]:
-    """Return the released notebook of an exercise, by language: as `""` the one that decides all but its texts."""
+    """Return the released notebook of an exercise, by language: as `""` the one that decides all
+    but its texts.
+    """
     released: Notebook = nbformat.read(exercise.notebook, as_version=4)
     found = {"": released}
     for path in exercise.editions:
@@ -161,14 +179,20 @@ def is_as_given(exercise: Exercise, data: bytes | None) -> bool:
 @functools.lru_cache(200)
 def _given_answers(path: Path, written: int) -> dict[str, Cell]:
     """Return the answer cells of a released notebook, as it was at a time, by grade id."""
-    return {grade_id(cell) or "": cell for cell in parse(path.read_bytes(), path.name).cells if is_answer(cell)}
+    return {
+        grade_id(cell) or "": cell
+        for cell in parse(path.read_bytes(), path.name).cells
+        if is_answer(cell)
+    }
 
 
 @dataclass
 class Restored:
-    """A notebook to grade, what had to be repaired, and the lines in which locked code had been altered.
+    """A notebook to grade, what had to be repaired, and the lines in which locked code had been
+    altered.
 
-    `as_released` has the ids of the cells that are the course's, or answers that were left as they were given.
+    `as_released` has the ids of the cells that are the course's, or answers that were left as they
+    were given.
     """
 
     notebook: Notebook
@@ -177,19 +201,21 @@ class Restored:
     evidence: list[str] = field(default_factory=list)
 
 
-def restore(submitted: Notebook, released: Notebook, beside: Mapping[str, bytes] | None = None) -> Restored:
+def restore(
+    submitted: Notebook, released: Notebook, beside: Mapping[str, bytes] | None = None
+) -> Restored:
     """Put a student's own cells into the released notebook.
 
-    Locked cells, points and metadata come from `released`; the text of answers, and cells that the student added,
-    come from `submitted`. A cell is found by its grade id; where that is gone, by its cell id. Where both are gone,
-    as some editors do, it is found by its text, and last by standing where it stood. Of the files `beside` it, those
-    that define functions may have answers.
+    Locked cells, points and metadata come from `released`; the text of answers, and cells that the
+    student added, come from `submitted`. A cell is found by its grade id; where that is gone, by
+    its cell id. Where both are gone, as some editors do, it is found by its text, and last by
+    standing where it stood. Of the files `beside` it, those that define functions may have answers.
 
     Returns
     -------
     Restored
-        With a sentence for each locked cell that had been altered, copied or deleted, and for altered code the
-        lines that differ.
+        With a sentence for each locked cell that had been altered, copied or deleted, and for
+        altered code the lines that differ.
     """
     result = Restored(nbformat.NotebookNode(released, cells=[]))
     given, added = _sorted_out(submitted, released, result.repairs)
@@ -200,7 +226,9 @@ def restore(submitted: Notebook, released: Notebook, beside: Mapping[str, bytes]
         cells += [_plain(cell) for cell in added.pop(key, [])]
     result.notebook.cells = _with_ids(cells)
     result.repairs = _gathered(result.repairs)
-    result.repairs += own_cells.elsewhere(result.notebook.cells, result.as_released, released, beside or {})
+    result.repairs += own_cells.elsewhere(
+        result.notebook.cells, result.as_released, released, beside or {}
+    )
     result.repairs += own_cells.unreadable(result.notebook.cells, result.as_released)
     return result
 
@@ -211,7 +239,9 @@ def _gathered(repairs: list[Message]) -> list[Message]:
     for message in repairs:
         alike.setdefault(message.text, {})[str(message.values["cell"])] = message
     return [
-        Message(MANY[text], cells=", ".join(found)) if len(found) > 1 else next(iter(found.values()))
+        Message(MANY[text], cells=", ".join(found))
+        if len(found) > 1
+        else next(iter(found.values()))
         for text, found in alike.items()
     ]
 
@@ -223,7 +253,9 @@ def _key(cell: Cell) -> str:
 def _sorted_out(
     submitted: Notebook, released: Notebook, repairs: list[Message]
 ) -> tuple[dict[str, Cell], dict[str | None, list[Cell]]]:
-    """Return the submitted cells by the released one that each is, and the added ones by the one they follow."""
+    """Return the submitted cells by the released one that each is, and the added ones by the one
+    they follow.
+    """
     locked = {_key(cell) for cell in released.cells if grade_id(cell) and not is_answer(cell)}
     given: dict[str, Cell] = {}
     added: dict[str | None, list[Cell]] = {}
@@ -241,7 +273,9 @@ def _sorted_out(
 
 
 def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
-    """Return a released cell with what a student may have written in it; note what had to be repaired."""
+    """Return a released cell with what a student may have written in it; note what had to be
+    repaired.
+    """
     cell = nbformat.NotebookNode(original, metadata=copy.deepcopy(original.metadata))
     if is_locked(cell):
         result.as_released.add(cell.id)
@@ -250,7 +284,8 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
     if given is None:
         if grade_id(cell) and not is_skipped(cell):  # an older release may have had none
             result.repairs.append(Message(TEXT if _is_text(cell) else MISSING, cell=grade_id(cell)))
-        if is_answer(cell):  # what the student wrote for it may stand elsewhere, and must not be undone
+        # what the student wrote for it may stand elsewhere, and must not be undone
+        if is_answer(cell):
             cell.source = ""
     elif is_answer(cell) or not grade_id(cell):
         attached = "attachments" in given and cell.cell_type == "markdown"
@@ -271,9 +306,11 @@ def _restored(original: Cell, given: Cell | None, result: Restored) -> Cell:
 
 
 def _was_released(given: Cell) -> bool:
-    """Tell whether a locked cell is as nbgrader gave it out in some release: its checksum is that of what it says.
+    """Tell whether a locked cell is as nbgrader gave it out in some release: its checksum is that
+    of what it says.
 
-    It decides nothing: such a cell is replaced all the same. But it was not its student who changed it.
+    It decides nothing: such a cell is replaced all the same. But it was not its student who changed
+    it.
     """
     said = marks(given)
     try:
@@ -287,16 +324,21 @@ def _was_released(given: Cell) -> bool:
 
 
 def _is_text(cell: Cell) -> bool:
-    """Tell whether a locked cell only says something, or is not run; such a cell decides nothing."""
+    """Tell whether a locked cell only says something, or is not run; such a cell decides
+    nothing.
+    """
     return is_locked(cell) and (not is_code(cell) or is_skipped(cell))
 
 
 def _keys(submitted: Notebook, released: Notebook) -> list[str | None]:
-    """Return for each submitted cell the released one that it is, by grade id or cell id; None for an added cell."""
+    """Return for each submitted cell the released one that it is, by grade id or cell id; None
+    for an added cell.
+    """
     by_id = {cell.id: _key(cell) for cell in released.cells}
     grade_ids = {grade_id(cell) for cell in released.cells} - {None}
     keys = [
-        grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", "")) for cell in submitted.cells
+        grade_id(cell) if grade_id(cell) in grade_ids else by_id.get(cell.get("id", ""))
+        for cell in submitted.cells
     ]
     there = set(keys)
     missing = {_key(cell): cell for cell in released.cells if _key(cell) not in there}
@@ -310,13 +352,18 @@ def _find_by_text(submitted: Notebook, keys: list[str | None], missing: dict[str
     for place, cell in enumerate(submitted.cells):
         if keys[place] is None:
             words = without_language(cell.source).strip()
-            found = next((key for key, other in missing.items() if words and other.source.strip() == words), None)
+            found = next(
+                (key for key, other in missing.items() if words and other.source.strip() == words),
+                None,
+            )
             if found:
                 keys[place] = found
                 del missing[found]
 
 
-def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | None], missing: dict[str, Cell]) -> None:
+def _find_by_place(
+    submitted: Notebook, released: Notebook, keys: list[str | None], missing: dict[str, Cell]
+) -> None:
     """Fill in the keys of cells that are between the same neighbors, and are of the same kind."""
     order = [_key(cell) for cell in released.cells]
     for place, cell in enumerate(submitted.cells):
@@ -336,7 +383,9 @@ def _find_by_place(submitted: Notebook, released: Notebook, keys: list[str | Non
 
 
 def _changed(locked: Cell, given: Cell) -> str:
-    """Return the lines in which a locked cell was changed, as a diff; an empty string if it says the same."""
+    """Return the lines in which a locked cell was changed, as a diff; an empty string if it says
+    the same.
+    """
     lines = []
     theirs = marks(given)
     for name in ("points", "grade", "locked", "solution") if theirs else ():
@@ -351,7 +400,9 @@ def _changed(locked: Cell, given: Cell) -> str:
 
 
 def _same_code(locked: Cell, given: Cell) -> bool:
-    """Tell whether two cells have the same code, apart from layout, docstrings and the language of the feedback."""
+    """Tell whether two cells have the same code, apart from layout, docstrings and the language
+    of the feedback.
+    """
     ours, theirs = without_language(locked.source), without_language(given.source)
     if ours.split() == theirs.split():
         return True
@@ -367,14 +418,19 @@ def _bare(source: str) -> str:
     """Return the syntax tree of code without its docstrings, which a release may reword."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             del node.body[0]
     return ast.dump(tree)
 
 
 def _plain(cell: Cell) -> Cell:
     """Return a cell that a student added, without metadata or outputs."""
-    plain = nbformat.NotebookNode(cell_type=cell.cell_type, source=cell.source, metadata=nbformat.NotebookNode())
+    plain = nbformat.NotebookNode(
+        cell_type=cell.cell_type, source=cell.source, metadata=nbformat.NotebookNode()
+    )
     if is_code(cell):
         plain.update(outputs=[], execution_count=None)
     if "attachments" in cell:
@@ -383,7 +439,9 @@ def _plain(cell: Cell) -> Cell:
 
 
 def _with_ids(cells: list[Cell]) -> list[Cell]:
-    """Give added cells ids that follow from their place, so that the same submission makes the same notebook."""
+    """Give added cells ids that follow from their place, so that the same submission makes the
+    same notebook.
+    """
     taken = {cell.id for cell in cells if "id" in cell}
     for place, cell in enumerate(cells):
         if "id" not in cell:

@@ -12,20 +12,25 @@ from autograder.course.cells import Cell, Notebook, grade_id, is_answer, is_code
 from autograder.grading.file_kinds import MARK
 
 MOST_CODE = 1_000_000
-"""Characters that are read as Python: of one cell, and of all that a student added. No one writes more by hand, and
-parsing it takes the judge seconds."""
+"""Characters that are read as Python: of one cell, and of all that a student added.
+
+No one writes more by hand, and parsing it takes the judge seconds.
+"""
 MOST_PLACES = 6
 
 ELSEWHERE = (
-    "These answers are in added cells, and the cells provided for them are empty or unchanged: {names}. "
-    "They count in every check."
+    "These answers are in added cells, and the cells provided for them are empty or unchanged: "
+    "{names}. They count in every check."
 )
 ODD = (
     "Python does not accept the character {character} ({code}) in {places}: "
     "retype it as {plain}. Text copied from a web page or a document often has such characters."
 )
 TAKE_OUT = "Python does not accept the character {character} ({code}) in {places}: delete it."
-IN_CONFLICT = "There is a merge conflict marker in {places}: keep one side of the conflict, and delete the markers."
+IN_CONFLICT = (
+    "There is a merge conflict marker in {places}: keep one side of the conflict, and "
+    "delete the markers."
+)
 PLACE = "line {line} of the cell {cell}"
 BLANK = "a plain space"
 
@@ -66,25 +71,31 @@ def elsewhere(
 ) -> list[Message]:
     """Let answers in other cells than the ones provided count; return a sentence on them.
 
-    A provided cell that was left unchanged would redefine its function as unwritten: if a cell above has written it,
-    the unwritten definition is removed. Where only a cell below its check has, its definition, and what this uses of
-    cells below, is written into the given cell as well, so that all checks see the same.
+    A provided cell that was left unchanged would redefine its function as unwritten: if a cell
+    above has written it, the unwritten definition is removed. Where only a cell below its check
+    has, its definition, and what this uses of cells below, is written into the given cell as well,
+    so that all checks see the same.
     """
     given = {grade_id(cell): cell for cell in released.cells if is_answer(cell) and is_code(cell)}
     empty = {
         place: defined_in(given[grade_id(cell)])
         for place, cell in enumerate(cells)
-        if grade_id(cell) in given and cell.source.strip() in ("", given[grade_id(cell)].source.strip())
+        if grade_id(cell) in given
+        and cell.source.strip() in ("", given[grade_id(cell)].source.strip())
     }
     names = set[str]().union(*empty.values())
     if not names:
         return []
-    theirs = _Theirs(cells, [place for place in _own(cells, as_released) if place not in empty], names, beside)
+    theirs = _Theirs(
+        cells, [place for place in _own(cells, as_released) if place not in empty], names, beside
+    )
     counted = []
     for place, wanted in empty.items():
         cell = cells[place]
         behind = range(place, len(cells))
-        check = next((at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells))
+        check = next(
+            (at for at in behind if is_locked(cells[at]) and is_code(cells[at])), len(cells)
+        )
         for name in sorted(wanted):
             where = theirs.defining[name]
             if not where or any(place < at < check for at in where):
@@ -100,10 +111,14 @@ def elsewhere(
 
 
 def _own(cells: Sequence[Cell], as_released: AbstractSet[str]) -> Iterator[int]:
-    """Yield the places of the cells of code that a student wrote: of so many, the shortest first, as are read."""
+    """Yield the places of the cells of code that a student wrote: of so many, the shortest
+    first, as are read.
+    """
     room = MOST_CODE
     own = [
-        at for at, cell in enumerate(cells) if is_code(cell) and not is_locked(cell) and cell.id not in as_released
+        at
+        for at, cell in enumerate(cells)
+        if is_code(cell) and not is_locked(cell) and cell.id not in as_released
     ]
     for at in sorted(own, key=lambda at: len(cells[at].source)):
         room -= len(cells[at].source)
@@ -126,7 +141,10 @@ class _Code:
     def span(self, node: ast.stmt) -> range:
         """Return the lines of a statement, counted from 0."""
         decorators = getattr(node, "decorator_list", [])
-        return range(min([node.lineno, *(each.lineno for each in decorators)]) - 1, node.end_lineno or node.lineno)
+        return range(
+            min([node.lineno, *(each.lineno for each in decorators)]) - 1,
+            node.end_lineno or node.lineno,
+        )
 
     def text(self, node: ast.stmt) -> str:
         """Return the source of a statement."""
@@ -135,12 +153,18 @@ class _Code:
 
     def without(self, name: str) -> str:
         """Return the code without the definition of a name."""
-        gone = {line for node in self.body if getattr(node, "name", "") == name for line in self.span(node)}
+        gone = {
+            line
+            for node in self.body
+            if getattr(node, "name", "") == name
+            for line in self.span(node)
+        }
         return "\n".join(line for number, line in enumerate(self.lines) if number not in gone)
 
 
 class _Theirs:
-    """The code that a student wrote: in which cells a function is defined, and what such a definition uses.
+    """The code that a student wrote: in which cells a function is defined, and what such a
+    definition uses.
 
     Attributes
     ----------
@@ -148,13 +172,22 @@ class _Theirs:
         The places of the cells that define a function or class, by its name.
     """
 
-    def __init__(self, cells: Sequence[Cell], places: Sequence[int], names: set[str], beside: Mapping[str, bytes]):
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        places: Sequence[int],
+        names: set[str],
+        beside: Mapping[str, bytes],
+    ):
         self.code: dict[int, _Code] = {}
         self.beside = beside
         self.read: dict[str, set[str]] = {}
         self.defining: defaultdict[str, list[int]] = defaultdict(list)
         self.setting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        if not any(name in cells[place].source for place in places for name in names) and not beside:
+        if (
+            not any(name in cells[place].source for place in places for name in names)
+            and not beside
+        ):
             return
         for place in sorted(places):
             self.code[place] = code = _Code(cells[place].source)
@@ -165,7 +198,9 @@ class _Theirs:
                     self.setting[name].append((place, at))
 
     def with_what_it_uses(self, name: str, place: int) -> list[str]:
-        """Return the last definition of a name, after what it uses that no cell above `place` has."""
+        """Return the last definition of a name, after what it uses that no cell above `place`
+        has.
+        """
         last = self.defining[name][-1]
         own = [at for at, node in enumerate(self.code[last].body) if name in self._defined_by(node)]
         chosen, waiting, seen = set[tuple[int, int]](), [(last, own[-1])], set[str]()
@@ -188,7 +223,9 @@ class _Theirs:
         return self.code[here[0]].body[here[1]]
 
     def _defined_by(self, node: ast.stmt) -> set[str]:
-        """Return the names that a statement makes functions or classes: by hand, or out of a file handed in."""
+        """Return the names that a statement makes functions or classes: by hand, or out of a
+        file handed in.
+        """
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return {node.name}
         if isinstance(node, ast.ImportFrom) and not node.level:
@@ -210,12 +247,20 @@ class _Theirs:
             path = f"{module.replace('.', '/')}.py"
             data = self.beside.get(path, b"")
             source = data.decode("utf-8", "replace") if len(data) <= MOST_CODE // 10 else ""
-            self.read[module] = set[str]().union(*map(self._defined_by, _Code(source).body)) if source else set()
+            self.read[module] = (
+                set[str]().union(*map(self._defined_by, _Code(source).body)) if source else set()
+            )
         return self.read[module]
 
     def _set_by(self, node: ast.stmt, place: int) -> set[str]:
-        """Return all names that a statement binds; for an import of everything, a name of its cell."""
-        inside = ast.walk(node) if isinstance(node, (ast.If, ast.Try, ast.Assign, ast.AnnAssign)) else [node]
+        """Return all names that a statement binds; for an import of everything, a name of its
+        cell.
+        """
+        inside = (
+            ast.walk(node)
+            if isinstance(node, (ast.If, ast.Try, ast.Assign, ast.AnnAssign))
+            else [node]
+        )
         found = set[str]()
         for one in inside:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -231,7 +276,9 @@ class _Theirs:
 
 
 def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Message]:
-    """Return a sentence for each character that Python does not accept, and one for merge conflict markers."""
+    """Return a sentence for each character that Python does not accept, and one for merge
+    conflict markers.
+    """
     odd: dict[str, list[Message]] = {}
     for place in sorted(_own(cells, as_released)):
         cell = cells[place]
@@ -239,12 +286,19 @@ def unreadable(cells: Sequence[Cell], as_released: AbstractSet[str]) -> list[Mes
             continue
         fault = _fault_of(cell.source)
         if fault:
-            odd.setdefault(fault[0], []).append(Message(PLACE, line=fault[1], cell=grade_id(cell) or cell.id))
-    return [_said_of(character, joined("{left}, {right}", places[:MOST_PLACES])) for character, places in odd.items()]
+            odd.setdefault(fault[0], []).append(
+                Message(PLACE, line=fault[1], cell=grade_id(cell) or cell.id)
+            )
+    return [
+        _said_of(character, joined("{left}, {right}", places[:MOST_PLACES]))
+        for character, places in odd.items()
+    ]
 
 
 def _fault_of(source: str) -> tuple[str, int] | None:
-    """Return the character that keeps Python from reading code, and its line; "<" for the mark of a conflict."""
+    """Return the character that keeps Python from reading code, and its line; "<" for the mark
+    of a conflict.
+    """
     if OTHER_LANGUAGE.match(source):
         return None
     try:
@@ -269,7 +323,9 @@ def _said_of(character: str, places: Message | str) -> Message:
     name = unicodedata.name(character, "without a name").lower()
     code = f"U+{ord(character):04X}"
     folded = unicodedata.normalize("NFKC", character)
-    plain: Message | str = PLAIN.get(character, folded if folded.isascii() and folded.strip() else "")
+    plain: Message | str = PLAIN.get(
+        character, folded if folded.isascii() and folded.strip() else ""
+    )
     if unicodedata.category(character) in ("Zs", "Zl", "Zp"):
         plain = Message(BLANK)
     if not str(plain):
@@ -278,7 +334,9 @@ def _said_of(character: str, places: Message | str) -> Message:
 
 
 def _parsed(source: str) -> ast.Module:
-    """Return code as Python reads it, with `pass` for each line that is IPython's, if it is not all Python's."""
+    """Return code as Python reads it, with `pass` for each line that is IPython's, if it is not
+    all Python's.
+    """
     try:
         return ast.parse(source)
     except SyntaxError:

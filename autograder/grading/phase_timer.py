@@ -39,6 +39,8 @@ class PhaseTimer:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + took
 
     def summary(self, submissions: int) -> dict[str, Any]:
-        """Return how many submissions were graded, the seconds since this was made, and those by phase in order."""
+        """Return how many submissions were graded, the seconds since this was made, and those by
+        phase in order.
+        """
         wall = time.perf_counter() - self._began
         return {"submissions": submissions, "wall": wall, "phases": dict(self.seconds)}

@@ -5,7 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 from autograder.checking.words import Message
 from autograder.course.config import UserError
-from autograder.grading.submissions import STAMP_MB, UNREAD_STAMP, Submission, notebooks_in, read_file
+from autograder.grading.submissions import (
+    STAMP_MB,
+    UNREAD_STAMP,
+    Submission,
+    notebooks_in,
+    read_file,
+)
 from autograder.sanitize import text
 
 AGO = re.compile(r"(\d{1,6}) ?([mhdw])")
@@ -31,16 +37,19 @@ def moment(said: str, now: datetime | None = None) -> datetime:
             found = datetime.fromisoformat(said.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
         raise UserError(
-            f"--since {text.line(said, 50)} is not a time. Write a date (2026-11-25), a date and time "
-            "(2026-11-25T18:00), or how long ago (90m, 2h, 3d or 1w)."
+            f"--since {text.line(said, 50)} is not a time. Write a date (2026-11-25), a date and "
+            "time (2026-11-25T18:00), or how long ago (90m, 2h, 3d or 1w)."
         ) from None
     if found > now:
-        raise UserError(f"--since {found:%Y-%m-%d %H:%M} is in the future. Give a time in the past.")
+        raise UserError(
+            f"--since {found:%Y-%m-%d %H:%M} is in the future. Give a time in the past."
+        )
     return found
 
 
 def handed_in(submission: Submission) -> datetime:
-    """Return when a submission was submitted: by its `timestamp.txt`, or else when its notebook was last written.
+    """Return when a submission was submitted: by its `timestamp.txt`, or else when its notebook was
+    last written.
 
     Something unreadable counts as submitted now, so that grading it reports why.
     """
@@ -49,14 +58,18 @@ def handed_in(submission: Submission) -> datetime:
     if told:
         return told.replace(tzinfo=UTC)
     try:
-        times = [path.lstat().st_mtime for path in notebooks_in(submission.folder, submission.exercise)]
+        times = [
+            path.lstat().st_mtime for path in notebooks_in(submission.folder, submission.exercise)
+        ]
         return datetime.fromtimestamp(max(times), UTC)
     except (OSError, ValueError, OverflowError):
         return datetime.now(UTC)
 
 
 def read_stamp(stamp: str | None) -> tuple[datetime | None, list[Message]]:
-    """Return the time that a `timestamp.txt` has (UTC, without a zone, as the gradebook wants it), or None."""
+    """Return the time that a `timestamp.txt` has (UTC, without a zone, as the gradebook wants
+    it), or None.
+    """
     from nbgrader.utils import parse_utc
 
     if stamp is None:

@@ -1,4 +1,6 @@
-"""Grades that anyone can recompute: what a page discloses, the reveal of an exercise, and the comparison at home."""
+"""Grades that anyone can recompute: what a page discloses, the reveal of an exercise, and the
+comparison at home.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
     from autograder.grading.self_check import SelfCheck
 
 MOST_PAGE = 4_000_000
-"""How many characters of a page are read: its head has the data, and the files of a submission have names."""
+"""How many characters of a page are read: its head has the data, and the files of a submission
+have names.
+"""
 NOT_RUN = "not run"
 MOST_NAMED = 3
-NOT_A_PAGE = "{name} is not a feedback page of this course. Name the page that you got back, such as 01-qkv.html."
+NOT_A_PAGE = (
+    "{name} is not a feedback page of this course. Name the page that you got back, such "
+    "as 01-qkv.html."
+)
 NOT_REVEALED = (
-    "{name} does not have the seed of its grade. Your course adds it after the due date, unless your submission "
-    "could not be run. Then download the page again."
+    "{name} does not have the seed of its grade. Your course adds it after the due date, unless "
+    "your submission could not be run. Then download the page again."
 )
 
 
@@ -45,7 +52,9 @@ class Fingerprints:
 def fingerprints(unit: Unit) -> Fingerprints:
     """Return the fingerprints of a submission that was just read."""
     files = {name: _sum(data) for name, data in unit.files.items()}
-    return Fingerprints(unit.digest, _sum(unit.data) if unit.data is not None else None, unit.stamp, files)
+    return Fingerprints(
+        unit.digest, _sum(unit.data) if unit.data is not None else None, unit.stamp, files
+    )
 
 
 def _sum(data: bytes) -> str:
@@ -55,7 +64,8 @@ def _sum(data: bytes) -> str:
 def disclosure(own: seeds.Seeds, record: Record, prints: Fingerprints) -> Disclosure | None:
     """Return what the page of a grade shows of its draws, once the exercise's key is public.
 
-    None while it is secret, if nothing of the submission was run, or if the submission is no longer the graded one.
+    None while it is secret, if nothing of the submission was run, or if the submission is no longer
+    the graded one.
     """
     name = record.assignment
     if name not in own.revealed or record.kind.ungraded or record.submission != prints.submission:
@@ -83,7 +93,11 @@ def _points(cells: dict[str, CellResult]) -> dict[str, float]:
 
 
 def _checks(cells: dict[str, CellResult]) -> dict[str, str]:
-    return {f"{name}/{check.name}": str(check.status) for name, cell in cells.items() for check in cell.checks}
+    return {
+        f"{name}/{check.name}": str(check.status)
+        for name, cell in cells.items()
+        for check in cell.checks
+    }
 
 
 # At the course.
@@ -91,7 +105,8 @@ def _checks(cells: dict[str, CellResult]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Revealed:
-    """The result of a reveal: the key, the hash that was published for it, and the number of pages rewritten.
+    """The result of a reveal: the key, the hash that was published for it, and the number of pages
+    rewritten.
 
     `left` is the number of submissions that have to be graded again before they get a page.
     """
@@ -103,9 +118,14 @@ class Revealed:
 
 
 def reveal(
-    course: Course, exercise: Exercise, submitted: Path, undated: bool, waiting: Callable[[str], None]
+    course: Course,
+    exercise: Exercise,
+    submitted: Path,
+    undated: bool,
+    waiting: Callable[[str], None],
 ) -> Revealed:
-    """Make the key of an exercise public, and put the seeds onto the pages of its graded submissions.
+    """Make the key of an exercise public, and put the seeds onto the pages of its graded
+    submissions.
 
     From then on, submissions that have no grade yet draw from another key. No submission is run.
 
@@ -118,19 +138,22 @@ def reveal(
     undated : bool
         Whether an exercise without a due date may be revealed.
     waiting : callable
-        Called with a line if another process grades into the gradebook; this one waits until it ends.
+        Called with a line if another process grades into the gradebook; this one waits until it
+        ends.
 
     Raises
     ------
     UserError
-        If a student still has time, submissions have no grade yet, or the secret could be guessed. Nothing is
-        revealed then.
+        If a student still has time, submissions have no grade yet, or the secret could be guessed.
+        Nothing is revealed then.
     """
     from autograder.grades import gradebook
     from autograder.grading.batch import Batch
 
     if not submitted.is_dir():
-        raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+        raise UserError(
+            f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR"
+        )
     setting = WorkerConfig(str(course.root), (exercise.name,), Limits.configured(course.config))
     with gradebook.opened(course, waiting) as book:
         gradebook.register(course, book, exercise)
@@ -141,26 +164,34 @@ def reveal(
         found = {one: batch.state(one) for one in submissions.find([exercise], submitted)}
         if exercise.name not in own.revealed:
             _refuse_early(exercise.name, writer.last_due(exercise.name), undated)
-            _refuse_ungraded(exercise.name, [one.student for one, (decided, _) in found.items() if not decided])
+            _refuse_ungraded(
+                exercise.name, [one.student for one, (decided, _) in found.items() if not decided]
+            )
             own.reveal(exercise.name)
         kept = [one for one, (_, keeps) in found.items() if keeps]
         pages = sum(step == "page" for step, _, _ in batch.run(kept))
-    return Revealed(own.key(exercise.name), own.commitment(exercise.name), pages, len(found) - len(kept))
+    return Revealed(
+        own.key(exercise.name), own.commitment(exercise.name), pages, len(found) - len(kept)
+    )
 
 
 def _no_backend() -> None:
-    raise UserError("A submission was replaced just now, and has to be graded first. Run: python -m autograder grade")
+    raise UserError(
+        "A submission was replaced just now, and has to be graded first. Run: python "
+        "-m autograder grade"
+    )
 
 
 def _refuse_early(name: str, due: datetime | None, undated: bool) -> None:
     if due is None and not undated:
         raise UserError(
-            f"{name} has no due date, so students may still work on it. Add one to [due] in {deadlines.FILE}, or if "
-            "they are done, add --without-due-date."
+            f"{name} has no due date, so students may still work on it. Add one to [due] in "
+            f"{deadlines.FILE}, or if they are done, add --without-due-date."
         )
     if due is not None and due >= datetime.now(UTC):
         raise UserError(
-            f"The last student has time for {name} until {reasons.moment(due.isoformat())}. Reveal it after that."
+            f"The last student has time for {name} until {reasons.moment(due.isoformat())}. "
+            "Reveal it after that."
         )
 
 
@@ -168,9 +199,10 @@ def _refuse_ungraded(name: str, students: list[str]) -> None:
     if students:
         some = "1 submission has" if len(students) == 1 else f"{len(students)} submissions have"
         raise UserError(
-            f"{some} no grade for {name} yet, or changed since: {text.line(', '.join(students[:MOST_NAMED]))}. A "
-            "seed drawn after the reveal could not be compared with the published hash. First run: "
-            f"python -m autograder grade {name}"
+            f"{some} no grade for {name} yet, or changed since: "
+            f"{text.line(', '.join(students[:MOST_NAMED]))}. A seed drawn after the reveal could "
+            "not be compared with the published hash. First run: python -m autograder grade "
+            f"{name}"
         )
 
 
@@ -178,7 +210,9 @@ def _refuse_ungraded(name: str, students: list[str]) -> None:
 
 
 def read_page(path: Path) -> Disclosure:
-    """Return what a feedback page discloses. The page may come from anywhere: nothing in it is run or opened.
+    """Return what a feedback page discloses.
+
+    The page may come from anywhere: nothing in it is run or opened.
 
     Raises
     ------
@@ -193,20 +227,29 @@ def read_page(path: Path) -> Disclosure:
         raise UserError(f"There is no file {path}.") from None
     found = disclosed_in(page)
     if found is None:
-        raise UserError((NOT_REVEALED if 'name="made-of"' in page else NOT_A_PAGE).format(name=name))
-    expected = tuple(seeds.seed_for(found.key, purpose, found.submission) for purpose in (seeds.CHECKS, seeds.GUEST))
+        raise UserError(
+            (NOT_REVEALED if 'name="made-of"' in page else NOT_A_PAGE).format(name=name)
+        )
+    expected = tuple(
+        seeds.seed_for(found.key, purpose, found.submission)
+        for purpose in (seeds.CHECKS, seeds.GUEST)
+    )
     if seeds.commitment_of(found.assignment, found.key) != found.commitment:
-        raise UserError(f"{name} contradicts itself: its hash is not the hash of its key. Download the page again.")
+        raise UserError(
+            f"{name} contradicts itself: its hash is not the hash of its key. "
+            "Download the page again."
+        )
     if found.origin == seeds.Origin.KEY and expected != (found.seed, found.guest_seed):
         raise UserError(
-            f"{name} contradicts itself: its seed does not follow from its key and its digest. Download the page "
-            "again, and if it still says so, show it to your instructor."
+            f"{name} contradicts itself: its seed does not follow from its key and its digest. "
+            "Download the page again, and if it still says so, show it to your instructor."
         )
     return found
 
 
 def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
-    """Let a notebook be graded as the page says that it was; return a sentence on each thing that is different.
+    """Let a notebook be graded as the page says that it was; return a sentence on each thing that
+    is different.
 
     Only the files next to the notebook that were submitted with it are there.
 
@@ -218,30 +261,46 @@ def prepare(single: "SelfCheck", page: Disclosure) -> list[str]:
     if page.assignment != single.exercise.name:
         other = text.line(page.assignment, 100)
         raise UserError(
-            f"The page is of {other}, but the notebook is of {single.exercise.name}. Name the right page."
+            f"The page is of {other}, but the notebook is of {single.exercise.name}. Name the "
+            "right page."
         )
     unit, said = single.unit, []
     unit.seed, unit.guest_seed = page.seed, page.guest_seed
     unit.files = {name: data for name, data in unit.files.items() if name in page.files}
     unit.notes = unit.notes if page.files else []
     if _sum(unit.data or b"") != page.notebook:
-        said.append(f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different.")
+        said.append(
+            f"{unit.notebook} is not the notebook that was graded: its SHA-256 is different."
+        )
     for name, expected in sorted(page.files.items()):
         if name not in unit.files:
-            said.append(f"{text.line(name, 100)} was submitted with the notebook, and is missing next to it.")
+            said.append(
+                f"{text.line(name, 100)} was submitted with the notebook, and is missing "
+                "next to it."
+            )
         elif _sum(unit.files[name]) != expected:
-            said.append(f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 is different.")
+            said.append(
+                f"{text.line(name, 100)} is not the file that was submitted: its SHA-256 "
+                "is different."
+            )
     stamp = None if page.stamp is None else page.stamp.encode("utf-8", "replace")
     if not said and submissions.digest_of(unit.data, stamp, unit.files) != page.submission:
-        said.append("The digest on the page is not the one of these files and the time stamp on the page.")
-    in_place = single.path.resolve().parent == single.exercise.released.resolve()  # in place of the released one
+        said.append(
+            "The digest on the page is not the one of these files and the time stamp on the page."
+        )
+    # in place of the released one
+    in_place = single.path.resolve().parent == single.exercise.released.resolve()
     if not in_place and page.exercise != seeds.version_of(single.exercise):
-        said.append(f"{page.assignment} was graded with another release of the exercise than the one here.")
+        said.append(
+            f"{page.assignment} was graded with another release of the exercise than the one here."
+        )
     return said
 
 
 def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
-    """Yield a sentence on each check, and on each cell's points, that differ between a page and an outcome."""
+    """Yield a sentence on each check, and on each cell's points, that differ between a page and
+    an outcome.
+    """
     graded = {**page.checks, **_in_words(page.points)}
     here = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
     for name in dict.fromkeys([*graded, *here]):
@@ -260,7 +319,10 @@ def other_versions(page: Disclosure) -> Iterator[str]:
 
     here = versions()
     if not page.versions:
-        yield "The page does not say with which versions it was graded, because an older release graded it."
+        yield (
+            "The page does not say with which versions it was graded, because an older release "
+            "graded it."
+        )
     for name in page.versions and dict.fromkeys([*page.versions, *here]):
         graded, own = page.versions.get(name, "none"), here.get(name, "none")
         if graded != own:

@@ -15,7 +15,8 @@ from autograder.grades.results import Record
 
 @contextlib.contextmanager
 def copied(course: Course) -> Iterator[Course]:
-    """Make a course whose grades go into a folder for the time being, and begin with those that this one has.
+    """Make a course whose grades go into a folder for the time being, and begin with those that
+    this one has.
 
     Raises
     ------
@@ -38,7 +39,8 @@ def copied(course: Course) -> Iterator[Course]:
         for record in course.autograded.glob("*/*/grade.json"):
             link = own.autograded / record.relative_to(course.autograded)
             link.parent.mkdir(parents=True)
-            link.symlink_to(record)  # a new record takes the link's place, and leaves what it leads to
+            # a new record takes the link's place, and leaves what it leads to
+            link.symlink_to(record)
         yield own
 
 

@@ -1,6 +1,8 @@
-"""The student's notebook as the judge sees it: names, calls and attributes, requested over the wire.
+"""The student's notebook as the judge sees it: names, calls and attributes, requested over the
+wire.
 
-The replies are plain values. A reply that no honest guest would send ends the guest, and has its own outcome.
+The replies are plain values. A reply that no honest guest would send ends the guest, and has its
+own outcome.
 """
 
 import builtins
@@ -29,7 +31,9 @@ MOST_MEMORY = 1 << 30
 """Memory in bytes that a function of the judge may use when a guest calls it."""
 MOST_NUMBERS_OF_A_CHECK = 10_000
 TIMES_AS_MANY = 4
-"""A check's function takes so many numbers in one call, or so many times those that the check sent along with it."""
+"""A check's function takes so many numbers in one call, or so many times those that the check
+sent along with it.
+"""
 MOST_NAME = 100
 MOST_ERROR = 2_000
 MOST_CLASSES = 20
@@ -37,7 +41,10 @@ MOST_KNOWN = 100
 TOO_LONG = "it kept the judge computing for more than {seconds} seconds."
 CRASHED = "it made the course's own answer crash."
 TOO_MANY = "{name} was called with {count} numbers: here it takes {most} at most."
-OVER = "This function of the check was called too late: it answers only in the check that it was given to."
+OVER = (
+    "This function of the check was called too late: it answers only in the check that it was "
+    "given to."
+)
 
 
 class Fault(Exception):
@@ -45,10 +52,16 @@ class Fault(Exception):
 
 
 class Remote:
-    """An object of the guest: a name, looked up when it is used, or something that a call returned."""
+    """An object of the guest: a name, looked up when it is used, or something that a call
+    returned.
+    """
 
     def __init__(
-        self, notebook: "RemoteNotebook", target: dict[str, Any], kind: str = "function", size: int | None = None
+        self,
+        notebook: "RemoteNotebook",
+        target: dict[str, Any],
+        kind: str = "function",
+        size: int | None = None,
     ):
         self.__dict__.update(_notebook=notebook, _target=target, _kind=kind, _size=size)
 
@@ -62,7 +75,9 @@ class Remote:
         return self._notebook.ask("get", self._target, name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a check cannot set {name} of a student's object: call one of its methods")
+        raise AttributeError(
+            f"a check cannot set {name} of a student's object: call one of its methods"
+        )
 
     def __len__(self) -> int:
         if self._size is None:
@@ -98,7 +113,9 @@ class Remote:
         return answers
 
 
-def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]) -> Remote:
+def plain_remote(
+    notebook: "RemoteNotebook", target: dict[str, Any], value: dict[str, Any]
+) -> Remote:
     """Return a `Remote`: callable, or a torch module, only if the guest says that its object is."""
     values = text.line(str(value.get("values") or ""), MOST_NAME)
     kind: dict[str, Any] = {"_is_module": value.get("module") is True, "_kind_of_values": values}
@@ -107,7 +124,9 @@ def plain_remote(notebook: "RemoteNotebook", target: dict[str, Any], value: dict
     name = text.line(str(value.get("type")), MOST_NAME)
     size = value.get("size")
     kind_of_remote: type[Remote] = type(name, (Remote,), {**kind, "__module__": "guest"})
-    return kind_of_remote(notebook, target, name, size if type(size) is int and 0 <= size < 2**62 else None)
+    return kind_of_remote(
+        notebook, target, name, size if type(size) is int and 0 <= size < 2**62 else None
+    )
 
 
 class RemoteNotebook:
@@ -124,19 +143,26 @@ class RemoteNotebook:
     """
 
     def __init__(
-        self, on_output: Callable[[Any], None], clock: PhaseTimer, course_answers: "CourseAnswers | None" = None
+        self,
+        on_output: Callable[[Any], None],
+        clock: PhaseTimer,
+        course_answers: "CourseAnswers | None" = None,
     ):
         self.on_output, self.clock = on_output, clock
         self.course_answers = course_answers or CourseAnswers(math.inf)
         self.callbacks: dict[int, Callable[..., Any]] = {}  # those that a guest may call now
         self.given = 0  # how many there have been
         self.numbers = 0  # how many numbers were sent along with the present request
-        self.answered: set[str] = set()  # the names of stand-ins that were called in the present context
-        self.answers = False  # whether a function of the judge's runs for the guest, which then waits
+        # the names of stand-ins that were called in the present context
+        self.answered: set[str] = set()
+        # whether a function of the judge's runs for the guest, which then waits
+        self.answers = False
         self.guest: Guest | None = None
 
     def begin_check(self) -> None:
-        """Begin a check cell: what guests could call before, they cannot call any more, and time is counted anew."""
+        """Begin a check cell: what guests could call before, they cannot call any more, and time
+        is counted anew.
+        """
         self.callbacks.clear()
         self.course_answers.begin_check()
 
@@ -154,7 +180,8 @@ class RemoteNotebook:
 
     @contextlib.contextmanager
     def instead(self, answers: dict[str, Any]) -> Iterator[set[str]]:
-        """Replace these names of the notebook by functions or classes of the judge, within this context.
+        """Replace these names of the notebook by functions or classes of the judge, within this
+        context.
 
         Yield the names of those that were called, so far.
         """
@@ -188,20 +215,29 @@ class RemoteNotebook:
         return self._said(answer, blobs, encoder, message)
 
     def ask_several(self, steps: Sequence[Step]) -> list[Callable[[], Any]]:
-        """Have the guest do several things in one message; return functions that each return or raise a result."""
+        """Have the guest do several things in one message; return functions that each return or
+        raise a result.
+        """
         encoders, messages = [], []
         blobs: list[bytes] = []
         for step in steps:
             encoder = wire.Encoder(self._reference_to)
             encoder.blobs = blobs
             target = {"part": step.target} if type(step.target) is int else step.target._target
-            run = step.function and {"name": step.function.__name__, "source": text_of(step.function)}
+            run = step.function and {
+                "name": step.function.__name__,
+                "source": text_of(step.function),
+            }
             messages.append(_message(encoder, step.op, target, step.given, None, run or {}))
             encoders.append(encoder)
         self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
         answer, came = self._request({"op": "several", "parts": messages}, blobs)
         replies = answer.get("replies")
-        if type(replies) is not list or len(replies) != len(steps) or not all(type(own) is dict for own in replies):
+        if (
+            type(replies) is not list
+            or len(replies) != len(steps)
+            or not all(type(own) is dict for own in replies)
+        ):
             raise self._live().fail(Message(FORGED, what="a reply to something else"), Kind.HOSTILE)
         return [
             functools.partial(self._said, reply, came, encoder, message)
@@ -209,7 +245,11 @@ class RemoteNotebook:
         ]
 
     def _said(
-        self, answer: dict[str, Any], blobs: list[memoryview], encoder: wire.Encoder, message: dict[str, Any]
+        self,
+        answer: dict[str, Any],
+        blobs: list[memoryview],
+        encoder: wire.Encoder,
+        message: dict[str, Any],
     ) -> Any:
         """Return the result in a reply to a request."""
         self._taken(lambda: self._write_back(answer.get("changed"), encoder, message, blobs))
@@ -219,7 +259,8 @@ class RemoteNotebook:
         return self._taken(lambda: self._decoder(blobs).decode(answer.get("value")))
 
     def _taken(self, read: Callable[[], Any]) -> Any:
-        """Return the result of `read()` on a reply; a reply that no honest guest sends ends the guest.
+        """Return the result of `read()` on a reply; a reply that no honest guest sends ends the
+        guest.
 
         Any error in reading a reply counts as the sender's, never as our fault.
         """
@@ -228,11 +269,17 @@ class RemoteNotebook:
         except Ended:
             raise
         except Exception as error:
-            what = str(error) if isinstance(error, wire.Violation) else f"a reply that ends in {type(error).__name__}"
+            what = (
+                str(error)
+                if isinstance(error, wire.Violation)
+                else f"a reply that ends in {type(error).__name__}"
+            )
             raise self._live().fail(Message(FORGED, what=what), Kind.HOSTILE) from None
 
     def computed(self) -> float:
-        """Return the seconds that guests have computed, as far as was seen: what takes long is looked at often."""
+        """Return the seconds that guests have computed, as far as was seen: what takes long is
+        looked at often.
+        """
         return self.guest.budget.cpu if self.guest is not None else 0.0
 
     def _live(self) -> Guest:
@@ -240,7 +287,9 @@ class RemoteNotebook:
             raise Fault("a check cell ran without a guest")
         return self.guest
 
-    def _request(self, message: dict[str, Any], blobs: Any = ()) -> tuple[dict[str, Any], list[memoryview]]:
+    def _request(
+        self, message: dict[str, Any], blobs: Any = ()
+    ) -> tuple[dict[str, Any], list[memoryview]]:
         if self.answers:
             raise TypeError("an object of the notebook was used where only values are allowed")
         calls = [0]
@@ -252,7 +301,9 @@ class RemoteNotebook:
             return self._called_back(answer, data)
 
         with self.clock("calls of functions"):
-            return self._live().request(message, blobs, on_output=self.on_output, on_callback=on_callback)
+            return self._live().request(
+                message, blobs, on_output=self.on_output, on_callback=on_callback
+            )
 
     def _decoder(self, blobs: Any) -> wire.Decoder:
         return wire.Decoder(blobs, self._reference_from, copy=True)
@@ -306,14 +357,22 @@ class RemoteNotebook:
             raise self._live().fail(Message(CRASHED)) from None
 
     def reply(
-        self, function: Callable[..., Any], answer: dict[str, Any], data: list[memoryview], most: int = MOST_NUMBERS
+        self,
+        function: Callable[..., Any],
+        answer: dict[str, Any],
+        data: list[memoryview],
+        most: int = MOST_NUMBERS,
     ) -> bytes:
-        """Return the frame with the result of a function for a guest's arguments, or with its error.
+        """Return the frame with the result of a function for a guest's arguments, or with its
+        error.
 
         More than `most` numbers are refused before anything is computed.
         """
         decoder = self._decoder(data)
-        arguments, keywords = decoder.decode(answer.get("arguments")), decoder.decode(answer.get("keywords"))
+        arguments, keywords = (
+            decoder.decode(answer.get("arguments")),
+            decoder.decode(answer.get("keywords")),
+        )
         if type(arguments) is not tuple or type(keywords) is not dict:
             raise wire.Violation("a call without arguments")
         encoder = wire.Encoder(self._reference_to)
@@ -335,20 +394,28 @@ class RemoteNotebook:
             for place in range(given, self.given):
                 self.callbacks.pop(place, None)
 
-    def _write_back(self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any) -> None:
+    def _write_back(
+        self, changed: Any, encoder: wire.Encoder, message: dict[str, Any], blobs: Any
+    ) -> None:
         """Repeat on the judge's arrays the changes that the guest made in place."""
         if changed is None:
             return
         if not isinstance(changed, dict):
             raise wire.Violation("a change without an array")
         for place, number in changed.items():
-            if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays) or type(number) is not int:
+            if (
+                not re.fullmatch(r"[0-9]{1,6}", place)
+                or int(place) >= len(encoder.arrays)
+                or type(number) is not int
+            ):
                 raise wire.Violation("a change of an array that was not sent")
             array = encoder.arrays[int(place)]
             sent = list(_sent(message, "array", "tensor"))[int(place)]
             if not 0 <= number < len(blobs) or len(blobs[number]) != len(encoder.blobs[sent["b"]]):
                 raise wire.Violation("a change of the wrong size")
-            after = wire.Decoder([blobs[number]], self._reference_from)._tagged(sent["t"], {**sent, "b": 0}, 0)
+            after = wire.Decoder([blobs[number]], self._reference_from)._tagged(
+                sent["t"], {**sent, "b": 0}, 0
+            )
             if isinstance(array, np.ndarray):
                 if array.flags.writeable:
                     np.copyto(array, after)
@@ -368,21 +435,27 @@ class RemoteNotebook:
             if not re.fullmatch(r"[0-9]{1,6}", place) or int(place) >= len(encoder.arrays):
                 raise wire.Violation("a new shape for an array that was not sent")
             array = encoder.arrays[int(place)]
-            sizes = isinstance(shape, list) and len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+            sizes = (
+                isinstance(shape, list)
+                and len(shape) <= 32
+                and all(type(n) is int and n >= 0 for n in shape)
+            )
             if not sizes or math.prod(shape) != math.prod(array.shape):
                 raise wire.Violation("a new shape of the wrong size")
             if isinstance(array, np.ndarray):
                 try:
                     array.shape = tuple(shape)
                 except AttributeError:
-                    raise wire.Violation("a new shape that an array's memory does not allow") from None
+                    raise wire.Violation(
+                        "a new shape that an array's memory does not allow"
+                    ) from None
 
 
 class CourseAnswers:
     """Computes what stand-ins answer: in a process of its own, where such a one can be forked.
 
-    That process knows the answers there were when it was forked, and is kept for all submissions; it is replaced if
-    it had to be ended, or if there is another answer.
+    That process knows the answers there were when it was forked, and is kept for all submissions;
+    it is replaced if it had to be ended, or if there is another answer.
 
     Parameters
     ----------
@@ -400,7 +473,11 @@ class CourseAnswers:
         self.left = self.seconds
 
     def reply(
-        self, notebook: RemoteNotebook, stand_in: StandIn, answer: dict[str, Any], data: list[memoryview]
+        self,
+        notebook: RemoteNotebook,
+        stand_in: StandIn,
+        answer: dict[str, Any],
+        data: list[memoryview],
     ) -> bytes:
         """Return the frame with what a stand-in answers.
 
@@ -497,11 +574,15 @@ def _exception(told: Any) -> Exception:
     kind: type[Exception] = base
     if not names or base.__name__ != names[0]:
         name = names[0] if names else "Exception"
-        kind = _KINDS.setdefault((name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])}))
+        kind = _KINDS.setdefault(
+            (name, base), type(name, (base,), {"__str__": lambda self: str(self.args[0])})
+        )
     try:
         error = kind(said)
     except TypeError:  # a kind that needs more than a text, as UnicodeDecodeError does
-        error = type(kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {})(said)
+        error = type(
+            kind.__name__, (ValueError if issubclass(kind, ValueError) else Exception,), {}
+        )(said)
     error.from_guest = True  # type: ignore[attr-defined]
     return error
 

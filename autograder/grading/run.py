@@ -1,8 +1,8 @@
 """Runs a restored notebook, and leaves in each check cell exactly one outcome.
 
-A student's cells run in a guest, check cells in the judge. A guest that dies costs the cell that killed it: a new one
-runs the cells before it again, and the rest is graded. What stands behind the last graded cell of code changes no
-grade, and is not run.
+A student's cells run in a guest, check cells in the judge. A guest that dies costs the cell that
+killed it: a new one runs the cells before it again, and the rest is graded. What stands behind the
+last graded cell of code changes no grade, and is not run.
 """
 
 import contextlib
@@ -82,7 +82,8 @@ def execute(
     guests : Guests
         The source of guests.
     unit : Unit
-        Whose work it is: the seeds, of which no guest learns the checks', and the files beside the notebook.
+        Whose work it is: the seeds, of which no guest learns the checks', and the files beside the
+        notebook.
     limits : Limits
         What the submission may use; see `autograder.course.limits`.
     clock : PhaseTimer, optional
@@ -115,7 +116,9 @@ def execute(
 
 
 def not_run(notebook: Notebook, ended: Ended) -> Execution:
-    """Return the execution of a notebook whose judge was ended: at which cell is not known, so none is run."""
+    """Return the execution of a notebook whose judge was ended: at which cell is not known, so
+    none is run.
+    """
     done = Execution(stops=[("", ended)])
     for cell in filter(is_code, notebook.cells):
         cell.outputs, cell.execution_count = [], None
@@ -130,7 +133,13 @@ class _Run:
     """One submission's run: its guests, one after another, and the results of its cells."""
 
     def __init__(self, judge: Judge, guests: Guests, unit: Unit, limits: Limits, clock: PhaseTimer):
-        self.judge, self.guests, self.unit, self.limits, self.clock = judge, guests, unit, limits, clock
+        self.judge, self.guests, self.unit, self.limits, self.clock = (
+            judge,
+            guests,
+            unit,
+            limits,
+            clock,
+        )
         self.budget = Budget(limits)
         self.execution = Execution()
         self.guest: Guest | None = None
@@ -185,12 +194,18 @@ class _Run:
         self.execution.checked[grade_id(cell) or cell.id] = checked
 
     def guest_after(self, before: list[Cell]) -> Guest:
-        """Return a living guest that has run the cells before; raise `Ended` if one of them ends it again."""
+        """Return a living guest that has run the cells before; raise `Ended` if one of them ends
+        it again.
+        """
         while self.guest is None or self.guest.ended:
             self.close()
             with self.clock("fork" if self.guests.warm else "warming up"):
                 self.guest = self.guests.guest(self.budget)
-                start = {"op": "start", "seed": self.unit.guest_seed, "files": list(self.unit.files)}
+                start = {
+                    "op": "start",
+                    "seed": self.unit.guest_seed,
+                    "files": list(self.unit.files),
+                }
                 self.guest.request(start, list(self.unit.files.values()))
             if self.execution.stops:
                 with self.clock("student's cells, again"):
@@ -200,7 +215,9 @@ class _Run:
         return self.guest
 
     def _again(self, cell: Cell) -> bool:
-        """Run a cell once more, or the imports of a check cell, in a guest that follows one that died."""
+        """Run a cell once more, or the imports of a check cell, in a guest that follows one that
+        died.
+        """
         assert self.guest is not None
         try:
             run_cell(self.guest, cell)
@@ -223,8 +240,12 @@ class _Run:
 
 
 @contextlib.contextmanager
-def running(cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, limits: Limits) -> Iterator[Guest]:
-    """Run cells without their checks, and yield the guest that has run them; raise `Ended` if one of them ends it."""
+def running(
+    cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, limits: Limits
+) -> Iterator[Guest]:
+    """Run cells without their checks, and yield the guest that has run them; raise `Ended` if
+    one of them ends it.
+    """
     run = _Run(judge, guests, unit, limits, PhaseTimer())
     try:
         guest = run.guest_after([])
@@ -235,8 +256,12 @@ def running(cells: Sequence[Cell], judge: Judge, guests: Guests, unit: Unit, lim
         run.close()
 
 
-def run_cell(guest: Guest, cell: Cell, on_output: Callable[[Any], None] = lambda output: None) -> Any:
-    """Have a guest run a cell, or the imports of a check cell; return what it says that a student's cell lacked."""
+def run_cell(
+    guest: Guest, cell: Cell, on_output: Callable[[Any], None] = lambda output: None
+) -> Any:
+    """Have a guest run a cell, or the imports of a check cell; return what it says that a
+    student's cell lacked.
+    """
     if is_check(cell):
         for source in imports.of([cell]):
             run_in(guest, source)
@@ -245,13 +270,19 @@ def run_cell(guest: Guest, cell: Cell, on_output: Callable[[Any], None] = lambda
 
 
 def run_in(
-    guest: Guest, source: str, on_output: Callable[[Any], None] = lambda output: None, goes_on: bool = False
+    guest: Guest,
+    source: str,
+    on_output: Callable[[Any], None] = lambda output: None,
+    goes_on: bool = False,
 ) -> Any:
     """Have a guest run the text of a cell, which crosses as bytes: it may be long.
 
-    With `goes_on`, it runs on without packages that are not installed; return what the guest says that these are.
+    With `goes_on`, it runs on without packages that are not installed; return what the guest says
+    that these are.
     """
-    reply, _ = guest.request({"op": "cell", "goes_on": goes_on}, [source.encode()], on_output=on_output)
+    reply, _ = guest.request(
+        {"op": "cell", "goes_on": goes_on}, [source.encode()], on_output=on_output
+    )
     return reply.get("lacking")
 
 

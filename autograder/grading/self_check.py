@@ -1,4 +1,6 @@
-"""One notebook on its author's own machine: graded like any other, without a sandbox and without a gradebook."""
+"""One notebook on its author's own machine: graded like any other, without a sandbox and without
+a gradebook.
+"""
 
 import dataclasses
 import importlib
@@ -58,7 +60,8 @@ class SelfCheck:
                 packages=tuple(course.packages),
             )
             self.guests = self.setting.guests()
-            self.guests.start()  # Python starts there, and loads what the notebook imports, while it is read here
+            # Python starts there, and loads what the notebook imports, while it is read here
+            self.guests.start()
         try:
             with self.timer(STARTING):  # here, so that the next phase is reading alone
                 importlib.import_module("autograder.grading.worker")
@@ -90,10 +93,16 @@ class SelfCheck:
         self.language = words.language_of(parsed) or edition_of(self.path.name)[1]
         another = file_kinds.of_another(self.exercise, data, text.name(self.path.name))
         if another:
-            raise UserError(f"{another} To check this one, name it {another.values['other']}.ipynb.")
-        self.worker = Worker(dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests)
+            raise UserError(
+                f"{another} To check this one, name it {another.values['other']}.ipynb."
+            )
+        self.worker = Worker(
+            dataclasses.replace(self.setting, exercises=(self.exercise.name,)), self.guests
+        )
         self.limits = self.worker.limits[self.exercise.name]
-        self.cells = sum(is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells)
+        self.cells = sum(
+            is_code(cell) for cell in self.worker.released[self.exercise.name][""].cells
+        )
         files: dict[str, bytes] = {}
         notes: list[Message] = []
         if self.path.parent.resolve() != self.exercise.released.resolve():
@@ -122,7 +131,9 @@ class SelfCheck:
         with self.timer("running it"):
             outcome = self.worker.grade(self.unit, on_cell)
         if outcome.kind == Kind.INFRASTRUCTURE:
-            raise UserError(f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`.")
+            raise UserError(
+                f"The checks could not run: {outcome.reason}. Try `python -m autograder doctor`."
+            )
         self.timer.add({f"  {phase}": took for phase, took in outcome.seconds.items()})
         return outcome
 
@@ -134,7 +145,10 @@ class SelfCheck:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.guests.close()
 
@@ -165,5 +179,6 @@ def _exercise_of(course: Course, path: Path, parsed: Any) -> Exercise:
         return course.exercises([most.name])[0]
     names = ", ".join(exercise.name for exercise in exercises)
     raise UserError(
-        f"{text.name(path.name)} belongs to no exercise here. The exercises are: {names or 'none released yet'}."
+        f"{text.name(path.name)} belongs to no exercise here. The exercises are: "
+        f"{names or 'none released yet'}."
     )

@@ -1,4 +1,6 @@
-"""One `grade` command: what is graded, where guests come from, the open gradebook, and the results."""
+"""One `grade` command: what is graded, where guests come from, the open gradebook, and the
+results.
+"""
 
 import contextlib
 import shlex
@@ -23,7 +25,8 @@ MOST_NAMED = 5
 
 
 class Pending:
-    """The records with pending points: those that can be settled where grading happens, and the others.
+    """The records with pending points: those that can be settled where grading happens, and the
+    others.
 
     Parameters
     ----------
@@ -46,7 +49,9 @@ class Pending:
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
     def said(self) -> list[str]:
-        """Return a sentence on the records that can be settled here, and one on the others, if there are any."""
+        """Return a sentence on the records that can be settled here, and one on the others, if
+        there are any.
+        """
         lines = []
         command = f"python -m autograder grade --pending{self.executor.option}"
         here: list[Record] = []
@@ -56,11 +61,18 @@ class Pending:
         for records, where in (
             (here, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
-            (self.elsewhere, ": run `python -m autograder grade --pending` on a machine that has one."),
+            (
+                self.elsewhere,
+                ": run `python -m autograder grade --pending` on a machine that has one.",
+            ),
         ):
             if records:
-                count = "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
-                needs = reasons.named(sorted({what for record in records for what in record.waits_for()}))
+                count = (
+                    "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
+                )
+                needs = reasons.named(
+                    sorted({what for record in records for what in record.waits_for()})
+                )
                 lines.append(f"{count} pending points that need {needs}{where}")
         return lines
 
@@ -78,8 +90,8 @@ class Session:
     jobs : int
         How many submissions to grade at one time; 0 for one on each core.
     force, redraw, pending : bool
-        Whether to regrade submissions with a valid grade, whether with new inputs, and whether only those with
-        pending points that this machine can settle.
+        Whether to regrade submissions with a valid grade, whether with new inputs, and whether only
+        those with pending points that this machine can settle.
     pages : bool
         Whether to make feedback pages.
     hide : sequence of Path
@@ -102,7 +114,8 @@ class Session:
     renewed : int
         How many of the kept ones got a new page, because the gradebook has changed.
     seconds : dict
-        Where the time went: submissions, total seconds, and seconds by phase, added up over all workers.
+        Where the time went: submissions, total seconds, and seconds by phase, added up over all
+        workers.
     """
 
     def __init__(
@@ -122,10 +135,19 @@ class Session:
     ):
         self.timer = PhaseTimer()
         if not submitted.is_dir():
-            raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
-        self.course, self.exercises, self.submitted, self.jobs = course, exercises, submitted.resolve(), jobs
+            raise UserError(
+                f"There is no folder {submitted}. Name the one with the submissions: "
+                "--submitted DIR"
+            )
+        self.course, self.exercises, self.submitted, self.jobs = (
+            course,
+            exercises,
+            submitted.resolve(),
+            jobs,
+        )
         self.force, self.redraw, self.pages = force or pending, redraw, pages
-        # What takes long to load begins now, in other processes: workers here, guests when it is known how they run.
+        # What takes long to load begins now, in other processes: workers here, guests when it is
+        # known how they run.
         self.executor = executor or LocalExecutor()
         self.executor.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
@@ -162,7 +184,9 @@ class Session:
         known = [record for record in known if (record.student, record.assignment) in wanted]
         self.pending = Pending(known, self.executor)
         here = {(record.student, record.assignment) for record in self.pending.settled_here}
-        self.submissions = [item for item in self.submissions if (item.student, item.exercise.name) in here]
+        self.submissions = [
+            item for item in self.submissions if (item.student, item.exercise.name) in here
+        ]
 
     def _leave_recent(self, since: datetime) -> None:
         """Keep only the submissions from that time or later."""
@@ -172,7 +196,9 @@ class Session:
         self.left_out, self.submissions = len(self.submissions) - len(found), found
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
-        """Decide whether submissions run in a sandbox; if none is possible, refuse, unless `fall_back` is set."""
+        """Decide whether submissions run in a sandbox; if none is possible, refuse, unless
+        `fall_back` is set.
+        """
         self.warn = warn
         self.setting = self.executor.settle(self.setting, wanted, fall_back, warn)
 
@@ -180,7 +206,8 @@ class Session:
         try:
             self._open.callback(self.executor.close)
             if self.used:
-                # Warm parents warm up while other things are done; where nothing is graded, none is.
+                # Warm parents warm up while other things are done; where nothing is graded, none
+                # is.
                 self.executor.open(self.setting, soon=self._is_to_grade())
             self._prepare()
         except BaseException:
@@ -219,7 +246,9 @@ class Session:
         )
 
     def misfiled(self) -> list[str]:
-        """Return a sentence on graded notebooks that belong to other exercises, and how to place them."""
+        """Return a sentence on graded notebooks that belong to other exercises, and how to place
+        them.
+        """
         found = [record for record in self.records if record.reason.text == OF_ANOTHER]
         if not found:
             return []
@@ -229,7 +258,9 @@ class Session:
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 
     def run(self) -> Iterator[tuple[str, Record, bool]]:
-        """Grade, then make pages; yield each step's name, its record, and whether that is an old one."""
+        """Grade, then make pages; yield each step's name, its record, and whether that is an old
+        one.
+        """
         for step, record, kept in self.batch.run(self.submissions):
             if step == "graded":
                 self.records.append(record)

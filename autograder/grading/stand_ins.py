@@ -1,6 +1,7 @@
 """The course's own function or class, as a replacement in a guest for a student's that fails.
 
-It stays here and computes values on request. The guest has only a name for it, and the parameters of a class.
+It stays here and computes values on request. The guest has only a name for it, and the parameters
+of a class.
 """
 
 import contextlib
@@ -13,11 +14,14 @@ from autograder.sandbox.inside.stand_ins import MODULE, described, floating, is_
 MOST_PARTS = 1000
 """The most modules that a module may contain: no honest layer has more."""
 MOST_NUMBERS = 4_000_000
-"""The most numbers that one call may have in all, parameters included: ten times those of the course's checks."""
+"""The most numbers that one call may have in all, parameters included: ten times those of the
+course's checks.
+"""
 
 
 class StandIn:
-    """A function or class of the course's, called by a guest: as `ask` of `sandbox/inside/stand_ins.py`.
+    """A function or class of the course's, called by a guest: as `ask` of
+    `sandbox/inside/stand_ins.py`.
 
     Parameters
     ----------
@@ -45,11 +49,13 @@ class StandIn:
         Parameters
         ----------
         task : str
-            "make": say how the class's module is made. "call": return what comes of a call. "forward": the same, as
-            whether it is a tuple, a list of tensors, and for each whether gradients flow to it. "backward": return
-            the gradients of all floating tensors in `state`, `arguments` and `keywords`, in order.
+            "make": say how the class's module is made. "call": return what comes of a call.
+            "forward": the same, as whether it is a tuple, a list of tensors, and for each whether
+            gradients flow to it. "backward": return the gradients of all floating tensors in
+            `state`, `arguments` and `keywords`, in order.
         made : None or tuple
-            Of a class: the arguments and keywords that the module was made with, and which of its parts is called.
+            Of a class: the arguments and keywords that the module was made with, and which of its
+            parts is called.
         state : dict
             The parameters of that part, by name.
         arguments, keywords : tuple, dict
@@ -74,8 +80,14 @@ class StandIn:
         several = isinstance(result, (tuple, list))
         results = list(result) if several else [result]
         if task == "forward":
-            return several, [own.detach() for own in results], [own.requires_grad for own in results]
-        flows = [at for at, own in enumerate(results) if own.requires_grad and upstream[at] is not None]
+            return (
+                several,
+                [own.detach() for own in results],
+                [own.requires_grad for own in results],
+            )
+        flows = [
+            at for at, own in enumerate(results) if own.requires_grad and upstream[at] is not None
+        ]
         roots, given = [results[at] for at in flows], [upstream[at] for at in flows]
         inputs = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(torch.autograd.grad(roots, inputs, given, allow_unused=True))
@@ -88,13 +100,17 @@ class StandIn:
         return torch.func.functional_call(module, state, arguments, keywords)
 
     def _module(self, torch: Any, made: Any) -> Any:
-        """Return a module made as the guest says, whose parameters are sizes alone: so none is too large."""
+        """Return a module made as the guest says, whose parameters are sizes alone: so none is
+        too large.
+        """
         with torch.device("meta"):
             return self.own(*made[0], **made[1])
 
 
 def _with_modules(torch: Any, value: Any) -> Any:
-    """Return what a guest sent, with modules that have the parameters and plain attributes of those in the guest."""
+    """Return what a guest sent, with modules that have the parameters and plain attributes of
+    those in the guest.
+    """
     if isinstance(value, tuple):
         return tuple(_with_modules(torch, part) for part in value)
     if isinstance(value, dict):
@@ -109,7 +125,11 @@ def _shell(torch: Any, of: dict[str, Any], count: list[int]) -> Any:
     if count[0] > MOST_PARTS:
         raise ValueError("a module with too many parts")
     shell = torch.nn.Module()
-    noted = {name: value for name, value in of["noted"].items() if is_plain(value) and not name.startswith("_")}
+    noted = {
+        name: value
+        for name, value in of["noted"].items()
+        if is_plain(value) and not name.startswith("_")
+    }
     vars(shell).update(noted)
     for name, part in of["own"].items():
         shell.register_parameter(name, torch.nn.Parameter(part))
@@ -126,7 +146,9 @@ def _sendable(torch: Any, value: Any) -> Any:
 
 @contextlib.contextmanager
 def at_most_more(size: int) -> Iterator[None]:
-    """Let this process take so many bytes more at most, where the system counts them; more is a `MemoryError`."""
+    """Let this process take so many bytes more at most, where the system counts them; more is a
+    `MemoryError`.
+    """
     try:
         import resource
         from pathlib import Path

@@ -1,4 +1,7 @@
-"""Students' submissions: found below a folder, and read once, as data. Nothing here runs or trusts any of it."""
+"""Students' submissions: found below a folder, and read once, as data.
+
+Nothing here runs or trusts any of it.
+"""
 
 import itertools
 import json
@@ -23,9 +26,12 @@ from autograder.grading.notebook import is_as_given, read_cell
 from autograder.sanitize import text
 
 OURS = (
-    "checks.py", "exercise.toml", archive.NAME, "timestamp.txt", *seeds.BESIDE, "misconceptions.py", "checking",
+    "checks.py", "exercise.toml", archive.NAME, "timestamp.txt", *seeds.BESIDE,
+    "misconceptions.py", "checking",
 )  # fmt: skip
-"""Files next to a notebook that belong to the course, even in a submission; the last two did before version 0.2."""
+"""Files next to a notebook that belong to the course, even in a submission; the last two did
+before version 0.2.
+"""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
 """The ending of a notebook's name; browsers and Windows add one of their own."""
@@ -41,7 +47,9 @@ JSON_BYTES = 6
 """How many bytes JSON takes at most for one byte of a file's name."""
 MOST_SPLIT = 5_000_000
 """Of how many bytes a notebook may be to be read here, before it is graded."""
-UNREAD_STAMP = Message("timestamp.txt could not be read as a date; the submission counts as on time.")
+UNREAD_STAMP = Message(
+    "timestamp.txt could not be read as a date; the submission counts as on time."
+)
 
 
 @dataclass
@@ -100,15 +108,21 @@ class Submission:
             return self._read(limits)
         except (OSError, ValueError) as error:  # ValueError: a name that no system call takes
             reason = getattr(error, "strerror", None) or str(error)
-            return self._unit(None, Message("The folder could not be read: {reason}.", reason=text.line(reason)))
+            return self._unit(
+                None, Message("The folder could not be read: {reason}.", reason=text.line(reason))
+            )
 
     def _read(self, limits: Limits) -> Unit:
         kind = os.lstat(self.folder).st_mode
         if stat.S_ISLNK(kind):
-            return self._unit(None, Message("{name} is a link to another folder.", name=text.name(self.folder.name)))
+            return self._unit(
+                None,
+                Message("{name} is a link to another folder.", name=text.name(self.folder.name)),
+            )
         if not stat.S_ISDIR(kind):
             problem = Message(
-                "{name} is a file, but should be a folder with the notebook in it.", name=text.name(self.folder.name)
+                "{name} is a file, but should be a folder with the notebook in it.",
+                name=text.name(self.folder.name),
             )
             return self._unit(None, problem)
         path, data, problem, both = self._notebook(limits.notebook_mb)
@@ -119,7 +133,9 @@ class Submission:
         if both:
             notes.insert(0, both)
         elif data is not None and not another and edition_of(name)[0] != self.exercise.name:
-            notes.insert(0, Message("The notebook was named {name}; it was graded all the same.", name=name))
+            notes.insert(
+                0, Message("The notebook was named {name}; it was graded all the same.", name=name)
+            )
         if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
@@ -129,13 +145,20 @@ class Submission:
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:
-        """Return the file of the notebook, the result of `read_file`, and a note if there was a choice.
+        """Return the file of the notebook, the result of `read_file`, and a note if there was a
+        choice.
 
-        A notebook without any answers is ignored if there is one in another language; otherwise the last saved
-        counts.
+        A notebook without any answers is ignored if there is one in another language; otherwise the
+        last saved counts.
         """
-        found = [(path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)]
-        written = [item for item in found if not is_as_given(self.exercise, item[1])] if found[1:] else found
+        found = [
+            (path, *read_file(path, most_mb)) for path in notebooks_in(self.folder, self.exercise)
+        ]
+        written = (
+            [item for item in found if not is_as_given(self.exercise, item[1])]
+            if found[1:]
+            else found
+        )
         path, data, problem = max(
             written or found[:1], key=lambda item: os.lstat(item[0]).st_mtime if found[1:] else 0
         )
@@ -169,10 +192,11 @@ class Submission:
 
 
 def digest_of(data: bytes | None, stamp: bytes | None, files: Mapping[str, bytes]) -> str:
-    """Return the fingerprint of a submission: of its notebook, its `timestamp.txt`, and the files next to them.
+    """Return the fingerprint of a submission: of its notebook, its `timestamp.txt`, and the files
+    next to them.
 
-    Of a notebook with a cell for regrade requests, only what grading reads counts, and no request: to ask is no new
-    work.
+    Of a notebook with a cell for regrade requests, only what grading reads counts, and no request:
+    to ask is no new work.
     """
     parts = [b"" if part is None else b"1" + part for part in (split(data)[0], stamp)]
     for file in sorted(files):
@@ -204,7 +228,8 @@ def _is_plain_text(cell: Mapping[str, Any]) -> bool:
 
 
 def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
-    """Return the files of a folder that may be the notebook: those of the exercise's name, one for each language.
+    """Return the files of a folder that may be the notebook: those of the exercise's name, one for
+    each language.
 
     If there are none, it is the only notebook in the folder, or else the one that should be there.
     """
@@ -213,7 +238,9 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
     found = []
     for wanted in [exercise.notebook.name, *(path.name for path in exercise.editions)]:
         for some in (plain, listed):
-            alike = [entry for entry in some if NOTEBOOK.sub(".ipynb", entry).lower() == wanted.lower()]
+            alike = [
+                entry for entry in some if NOTEBOOK.sub(".ipynb", entry).lower() == wanted.lower()
+            ]
             if wanted in alike or len(alike) == 1:
                 found.append(wanted if wanted in alike else alike[0])
                 break
@@ -223,19 +250,25 @@ def notebooks_in(folder: Path, exercise: Exercise) -> list[Path]:
 
 
 def is_notebook(name: str) -> bool:
-    """Tell whether a file has a notebook's name; systems leave names that begin with a dot next to notebooks."""
+    """Tell whether a file has a notebook's name; systems leave names that begin with a dot next
+    to notebooks.
+    """
     return bool(NOTEBOOK.search(name)) and not name.startswith(".")
 
 
 def _named(exercise: Exercise) -> str | Message:
     """Return what an exercise's notebook is called, in all languages."""
-    return joined("{left} or {right}", [path.name for path in (exercise.notebook, *exercise.editions)])
+    return joined(
+        "{left} or {right}", [path.name for path in (exercise.notebook, *exercise.editions)]
+    )
 
 
 def _missing(folder: Path, name: str | Message) -> Message:
     """Return a sentence on a missing notebook, which names what is there instead."""
     left_out = (*OURS, *PASSED_OVER)
-    entries = sorted(entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out)
+    entries = sorted(
+        entry for entry in os.listdir(folder) if not entry.startswith(".") and entry not in left_out
+    )
     for found, sentence in (
         ([entry for entry in entries if is_notebook(entry)], SEVERAL),
         ([entry for entry in entries if ARCHIVE.search(entry)], PACKED),
@@ -254,7 +287,9 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
             return None, Message("{name} is not a regular file.", name=name)
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        )
         with open(descriptor, "rb") as file:
             data = file.read(most + 1)
             size = max(len(data), os.fstat(file.fileno()).st_size)
@@ -265,11 +300,15 @@ def read_file(path: Path, most_mb: float) -> tuple[bytes | None, Message]:
     except FileNotFoundError:
         return None, Message(MISSING, name=name)
     except OSError as error:
-        return None, Message("{name} could not be read: {reason}.", name=name, reason=error.strerror or str(error))
+        return None, Message(
+            "{name} could not be read: {reason}.", name=name, reason=error.strerror or str(error)
+        )
 
 
 def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message]]:
-    """Return the files next to a notebook that are not the course's, and notes about them for its author."""
+    """Return the files next to a notebook that are not the course's, and notes about them for
+    its author.
+    """
     files: dict[str, bytes] = {}
     size, unread = 0, ""
     for relative in _walk(folder):
@@ -280,7 +319,8 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
         size += len(data) + JSON_BYTES * len(os.fsencode(relative))
         if size > most_mb * 1_000_000 or len(files) >= MOST_FILES:
             sentence = (
-                "The files next to the notebook were left out: they exceed {most} MB, or are more than {count}."
+                "The files next to the notebook were left out: they exceed {most} MB, or are more "
+                "than {count}."
             )
             return {}, [Message(sentence, most=most_mb, count=MOST_FILES)]
         files[relative] = data
@@ -291,15 +331,19 @@ def beside(folder: Path, most_mb: float) -> tuple[dict[str, bytes], list[Message
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of the files below a folder, links and notebooks left out, in a fixed order.
+    """Yield the relative paths of the files below a folder, links and notebooks left out, in a
+    fixed order.
 
-    A folder that cannot be read, or is too deep, is yielded in place of its contents, with a slash at its end.
+    A folder that cannot be read, or is too deep, is yielded in place of its contents, with a slash
+    at its end.
     """
     waiting = [""]
     while waiting:
         relative = waiting.pop()
         try:
-            entries = sorted(os.scandir(os.path.join(folder, relative)), key=lambda entry: entry.name)
+            entries = sorted(
+                os.scandir(os.path.join(folder, relative)), key=lambda entry: entry.name
+            )
             for entry in entries:
                 path = relative + entry.name
                 if path in OURS or entry.name in PASSED_OVER or entry.is_symlink():
@@ -315,7 +359,9 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
-    """Return the submissions for these exercises below the folder `submitted`, by exercise and student."""
+    """Return the submissions for these exercises below the folder `submitted`, by exercise and
+    student.
+    """
     found, taken = [], set[tuple[str, str]]()
     students = sorted(entry for entry in os.listdir(submitted) if not entry.startswith("."))
     for exercise in exercises:
@@ -332,7 +378,9 @@ def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:
 
 
 def strays(course: Course, submitted: Path) -> Iterator[str]:
-    """Yield a sentence on each entry of `submitted` whose notebooks belong to no exercise, and are not graded."""
+    """Yield a sentence on each entry of `submitted` whose notebooks belong to no exercise, and
+    are not graded.
+    """
     known = {exercise.name.lower() for exercise in (course.root / "exercises").glob("*")}
     for student in sorted(entry for entry in os.listdir(submitted) if not entry.startswith(".")):
         if is_notebook(student) and (submitted / student).is_file():
@@ -347,18 +395,23 @@ def strays(course: Course, submitted: Path) -> Iterator[str]:
 
 
 def _unclaimed(student: Path, known: Container[str]) -> Iterator[str]:
-    """Yield the paths of the notebooks in a student's folder that are not in the folder of an exercise."""
+    """Yield the paths of the notebooks in a student's folder that are not in the folder of an
+    exercise.
+    """
     for folder, folders, files in os.walk(student):
         yield from (os.path.join(folder, file) for file in sorted(files) if is_notebook(file))
         claimed = known if folder == str(student) else ()
         kept = [one for one in folders if one.lower() not in claimed and one not in PASSED_OVER]
-        folders[:] = sorted(kept) if folder.count(os.sep) - str(student).count(os.sep) < MOST_DEPTH else []
+        folders[:] = (
+            sorted(kept) if folder.count(os.sep) - str(student).count(os.sep) < MOST_DEPTH else []
+        )
 
 
 def imported(found: Iterable[Submission], most_mb: float) -> tuple[str, ...]:
     """Return the slow modules that some of these submissions import.
 
-    This only looks at bytes and trusts nothing: it decides what is loaded once instead of once per submission.
+    This only looks at bytes and trusts nothing: it decides what is loaded once instead of once per
+    submission.
     """
     for submission in found:
         try:
@@ -378,7 +431,9 @@ def _fitting(name: str) -> str:
 
 
 def _folder_of(student: Path, name: str) -> Path | None:
-    """Return where a student's submission for an exercise is, ignoring case; None if there is none."""
+    """Return where a student's submission for an exercise is, ignoring case; None if there is
+    none.
+    """
     if os.path.lexists(student / name):
         return student / name
     if not os.path.isdir(student):

@@ -1,7 +1,7 @@
 """One submission in, its outcome out; and its feedback page. All grading goes through here.
 
-A worker has the judges of the exercises it was made for, and the source of their guests. It never sees the
-gradebook: the unit of work and the outcome are plain values.
+A worker has the judges of the exercises it was made for, and the source of their guests. It never
+sees the gradebook: the unit of work and the outcome are plain values.
 """
 
 import contextlib
@@ -96,7 +96,10 @@ class Worker:
         self.guests.close()
 
     def grade(self, unit: Unit, on_cell: Callable[[Cell], None] = lambda cell: None) -> Outcome:
-        """Grade one submission. What our own fault left ungraded has the kind infrastructure; it is tried twice."""
+        """Grade one submission.
+
+        What our own fault left ungraded has the kind infrastructure; it is tried twice.
+        """
         start = time.perf_counter()
         outcome = self._tried(unit, on_cell)
         outcome.took = round(time.perf_counter() - start, 3)
@@ -105,7 +108,9 @@ class Worker:
         return outcome
 
     def stopped(self, unit: Unit) -> Outcome:
-        """Return the outcome of a submission that kept a worker computing until the kernel ended it: no points."""
+        """Return the outcome of a submission that kept a worker computing until the kernel ended
+        it: no points.
+        """
         return self._tried(unit, lambda cell: None, runs=False)
 
     def _tried(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool = True) -> Outcome:
@@ -119,13 +124,19 @@ class Worker:
         return ungraded(self.released[unit.assignment][self._language_here(unit)], fault)
 
     def page(self, unit: Unit, notebook: str, saved: Saved) -> tuple[str, float]:
-        """Return the feedback page of a graded notebook, with what the gradebook says of it, and how long it took."""
+        """Return the feedback page of a graded notebook, with what the gradebook says of it, and
+        how long it took.
+        """
         start = time.perf_counter()
-        made = page(unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment])
+        made = page(
+            unit, notebook, saved, self.limits[unit.assignment], self.locales[unit.assignment]
+        )
         return made, time.perf_counter() - start
 
     def apply(self, unit: Unit, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function makes of this worker, a submission and more arguments, such as a race's lap."""
+        """Return what a function makes of this worker, a submission and more arguments, such as
+        a race's lap.
+        """
         return function(self, unit, *arguments)
 
     def _grade(self, unit: Unit, on_cell: Callable[[Cell], None], runs: bool) -> Outcome:
@@ -137,17 +148,25 @@ class Worker:
                     raise Malformed(unit.problem)
                 submitted = parse(unit.data, unit.notebook)
             except Malformed as error:
-                language = self._edition(unit, edition_of(unit.notebook)[1] or self._language_here(unit))
+                language = self._edition(
+                    unit, edition_of(unit.notebook)[1] or self._language_here(unit)
+                )
                 with words.use(language, locales):
                     return malformed(released[language], unit, error.message)
         language = self._edition(unit, words.language_of(submitted) or edition_of(unit.notebook)[1])
         with words.use(language, locales):
-            return self._judged(unit, submitted, released[language], clock, on_cell if runs else None)
+            return self._judged(
+                unit, submitted, released[language], clock, on_cell if runs else None
+            )
 
     def _edition(self, unit: Unit, said: str) -> str:
-        """Return the language of the released notebook that is meant by a language; "" for the English one."""
+        """Return the language of the released notebook that is meant by a language; "" for the
+        English one.
+        """
         released = self.released[unit.assignment]
-        return next((own for own in released if said and own.startswith(said.partition("_")[0])), "")
+        return next(
+            (own for own in released if said and own.startswith(said.partition("_")[0])), ""
+        )
 
     def _language_here(self, unit: Unit) -> str:
         """Return the language that the environment asks for."""
@@ -161,7 +180,8 @@ class Worker:
         clock: PhaseTimer,
         on_cell: Callable[[Cell], None] | None,
     ) -> Outcome:
-        """Run what is a notebook, and return what it is worth; all that is said is in the language in use.
+        """Run what is a notebook, and return what it is worth; all that is said is in the language
+        in use.
 
         Without `on_cell`, nothing is run: its judge was ended.
         """
@@ -169,12 +189,16 @@ class Worker:
         with clock("restore"):
             restored = restore(submitted, released, unit.files)
             asked, unread = requests.found_in(restored.notebook.cells)
-            theirs = [cell for cell in restored.notebook.cells if cell.id not in restored.as_released]
+            theirs = [
+                cell for cell in restored.notebook.cells if cell.id not in restored.as_released
+            ]
             left_out = clean_markdown(theirs, limits)
         unit.files = {**unit.files, **self.files[unit.assignment]}
         judge = self.judges[unit.assignment]
         if on_cell is None:
-            done = not_run(restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}")))
+            done = not_run(
+                restored.notebook, Ended(Message(TOO_LONG, seconds=f"{limits.judge_seconds:g}"))
+            )
         else:
             done = execute(restored.notebook, judge, self.guests, unit, limits, clock, on_cell)
         kind, reason, evidence = _ending(done, restored.evidence)
@@ -184,7 +208,8 @@ class Worker:
             notes += unread
             stops = [(cell, error.message) for cell, error in done.stops if cell]
             outcome = _outcome(kind, reason, notes, evidence, restored, done.checked, stops)
-            perhaps = len(outcome.notebook) > limits.graded_mb * 250_000  # too many bytes: a letter has up to 4
+            # too many bytes: a letter has up to 4
+            perhaps = len(outcome.notebook) > limits.graded_mb * 250_000
             if perhaps and bound(restored.notebook, limits, is_locked):
                 outcome.notebook = json.dumps(restored.notebook, ensure_ascii=False)
         outcome.requests = asked
@@ -194,7 +219,9 @@ class Worker:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions on which results may depend to the last digit, and the machine, by name."""
+    """Return the versions on which results may depend to the last digit, and the machine, by
+    name.
+    """
     found = {"Python": platform.python_version()}
     for name in COMPUTING:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -202,13 +229,24 @@ def versions() -> dict[str, str]:
     return {**found, "machine": f"{platform.system()} {platform.machine()}"}
 
 
-def page(unit: Unit, notebook: str, saved: Saved, limits: Limits, locales: zipfile.Path | None) -> str:
-    """Return the feedback page of a graded notebook, in its language, with what the gradebook says of it."""
-    from autograder.feedback.page import render  # templates, which whoever only grades need not load
+def page(
+    unit: Unit, notebook: str, saved: Saved, limits: Limits, locales: zipfile.Path | None
+) -> str:
+    """Return the feedback page of a graded notebook, in its language, with what the gradebook
+    says of it.
+    """
+    # templates, which whoever only grades need not load
+    from autograder.feedback.page import render
 
     graded = nbformat.from_dict(json.loads(notebook))
     with words.use(words.language_of(graded), locales):
-        return render(graded, saved, assignment=unit.assignment, student=unit.student, most_mb=limits.graded_mb)
+        return render(
+            graded,
+            saved,
+            assignment=unit.assignment,
+            student=unit.student,
+            most_mb=limits.graded_mb,
+        )
 
 
 def malformed(released: Notebook, unit: Unit, reason: Message) -> Outcome:
@@ -231,7 +269,9 @@ def _untouched(notebook: Notebook) -> Restored:
 
 
 def _ending(done: Execution, altered: list[str]) -> tuple[Kind | None, Message, list[str]]:
-    """Return the kind of an outcome that has nothing to do with points (or nothing), its reason, and the evidence."""
+    """Return the kind of an outcome that has nothing to do with points (or nothing), its reason,
+    and the evidence.
+    """
     stops = [
         (error.kind, Message(IN_CELL, cell=cell, reason=error.message) if cell else error.message)
         for cell, error in done.stops
@@ -251,7 +291,9 @@ def _joined(messages: list[Message]) -> Message:
     if len(different) == 1:
         return different[0]
     names = [f"part{number}" for number in range(len(different))]
-    return Message(" ".join(f"{{{name}}}" for name in names), **dict(zip(names, different, strict=True)))
+    return Message(
+        " ".join(f"{{{name}}}" for name in names), **dict(zip(names, different, strict=True))
+    )
 
 
 def _outcome(
@@ -314,7 +356,12 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
     ]
     pending = round(min(report.pending, most - checked.points), 4)
     return CellResult(
-        checked.points, most, subject=report.subject, checks=checks, pending=pending, instead=report.instead
+        checked.points,
+        most,
+        subject=report.subject,
+        checks=checks,
+        pending=pending,
+        instead=report.instead,
     )
 
 

@@ -1,4 +1,7 @@
-"""The configuration of a worker: plain values that can be sent to another process or machine. Light to import."""
+"""The configuration of a worker: plain values that can be sent to another process or machine.
+
+Light to import.
+"""
 
 import dataclasses
 from dataclasses import dataclass
@@ -22,7 +25,8 @@ class WorkerConfig:
     exercises : tuple of str
         The names of those to grade.
     limits : Limits
-        What one submission may use, where its exercise says nothing else; see `autograder.course.limits`.
+        What one submission may use, where its exercise says nothing else; see
+        `autograder.course.limits`.
     sandbox : bool
         Whether guests are isolated.
     hidden : tuple of str
@@ -30,9 +34,11 @@ class WorkerConfig:
     imports : tuple of str
         Modules for guests to load beforehand, besides those that the exercises import.
     packages : tuple of str
-        The packages that the course adds; the warm parent loads them beforehand, if they are installed.
+        The packages that the course adds; the warm parent loads them beforehand, if they are
+        installed.
     faults : tuple of (str, str), optional
-        What was tried where guests run: what a check's `on=` names, and why it does not work there, or "" if it does.
+        What was tried where guests run: what a check's `on=` names, and why it does not work there,
+        or "" if it does.
     """
 
     root: str
@@ -58,14 +64,18 @@ class WorkerConfig:
         return dataclasses.replace(self.limits, **self.exercise(name).settings.limits)
 
     def guests(self) -> Guests:
-        """Return where guests come from, not started yet: a warm parent, or without a sandbox plain processes."""
+        """Return where guests come from, not started yet: a warm parent, or without a sandbox
+        plain processes.
+        """
         if self.sandbox:
             return self.pool()
         names = list(dict.fromkeys([*self._given_imports(), *self.imports]))
         return UnsandboxedGuests(self.limits, names, self.uses_gpu())
 
     def bare_guests(self) -> Guests:
-        """Return where guests come from that are like others, but load and rehearse nothing but torch beforehand."""
+        """Return where guests come from that are like others, but load and rehearse nothing but
+        torch beforehand.
+        """
         if self.sandbox:
             return GuestPool(self.limits, (), self.hidden, self.uses_gpu(), ["torch"])
         return UnsandboxedGuests(self.limits, ["torch"], self.uses_gpu())
@@ -74,21 +84,31 @@ class WorkerConfig:
         """Return a warm parent, not started yet."""
         rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
         given = self._given_imports()
-        of_exercises = [package for name in self.exercises for package in self.exercise(name).settings.packages]
+        of_exercises = [
+            package for name in self.exercises for package in self.exercise(name).settings.packages
+        ]
         besides = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
-        return GuestPool(self.limits, given, self.hidden, self.uses_gpu(), besides, filter(None, rehearsals))
+        return GuestPool(
+            self.limits, given, self.hidden, self.uses_gpu(), besides, filter(None, rehearsals)
+        )
 
     def _given_imports(self) -> list[str]:
         """Return the modules that the exercises' given cells import, each once."""
         notebooks = [self.exercise(name).notebook for name in self.exercises]
-        return list(dict.fromkeys(name for notebook in notebooks for name in imports.modules(notebook)))
+        return list(
+            dict.fromkeys(name for notebook in notebooks for name in imports.modules(notebook))
+        )
 
     def uses_gpu(self) -> bool:
-        """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine has one."""
+        """Tell whether guests may use a GPU: one of the exercises asks for it, and this machine
+        has one.
+        """
         asked = any(self.exercise(name).settings.gpu for name in self.exercises)
         return asked and not dict(self.faults).get("gpu") and machine.has("gpu")
 
     def wants(self) -> list[str]:
-        """Return what checks of the exercises need of the machine, as their `on=` names it, in a fixed order."""
+        """Return what checks of the exercises need of the machine, as their `on=` names it, in a
+        fixed order.
+        """
         asked = {what for name in self.exercises for what in self.exercise(name).wants}
         return [what for what in machine.LACKS if what in asked]

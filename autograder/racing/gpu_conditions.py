@@ -1,4 +1,6 @@
-"""Clock, heat, power and throttling of the first visible GPU during a measurement, as nvidia-smi reports them."""
+"""Clock, heat, power and throttling of the first visible GPU during a measurement, as nvidia-smi
+reports them.
+"""
 
 import contextlib
 import os
@@ -8,12 +10,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 COLUMNS = ("clocks.sm", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
-SLOWED = {0x4: "power cap", 0x8: "hardware", 0x20: "software, heat", 0x40: "hardware, heat", 0x80: "power brake"}
+SLOWED = {
+    0x4: "power cap",
+    0x8: "hardware",
+    0x20: "software, heat",
+    0x40: "hardware, heat",
+    0x80: "power brake",
+}
 
 
 @contextlib.contextmanager
 def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
-    """Yield a dict, and fill it as `seen` does when the context ends; it stays empty without nvidia-smi."""
+    """Yield a dict, and fill it as `seen` does when the context ends; it stays empty without
+    nvidia-smi.
+    """
     found: dict[str, Any] = {}
     if not wanted:
         yield found
@@ -36,7 +46,9 @@ def watched(wanted: bool = True) -> Iterator[dict[str, Any]]:
 
 
 def seen(lines: Iterable[str]) -> dict[str, Any] | None:
-    """Return the clock from and to, °C and W at most, and what slowed the device; None if no line says so."""
+    """Return the clock from and to, °C and W at most, and what slowed the device; None if no
+    line says so.
+    """
     rows = []
     for line in lines:
         with contextlib.suppress(ValueError):

@@ -1,7 +1,9 @@
-"""One lap of a race: a submission's kernels are tried in a guest, with one value of the race's setting.
+"""One lap of a race: a submission's kernels are tried in a guest, with one value of the race's
+setting.
 
-The guest returns numbers, and no more. They are bounded here, and a guest that dies, hangs or returns anything else
-costs only its own lap. Numbers come from where the submission runs, so they could be faked: a race gives no points.
+The guest returns numbers, and no more. They are bounded here, and a guest that dies, hangs or
+returns anything else costs only its own lap. Numbers come from where the submission runs, so they
+could be faked: a race gives no points.
 """
 
 import inspect
@@ -32,12 +34,16 @@ MOST_REASON = 300
 SHORTEST, LONGEST = 1e-3, 1e6  # milliseconds of a call
 MOST_COUNT = 1 << 50
 ROUNDED = 4
-"""How many times the dtype's epsilon a result may differ, in units of its largest number: as in the checks."""
+"""How many times the dtype's epsilon a result may differ, in units of its largest number: as in
+the checks.
+"""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How kernels are measured: on which device, for inputs of which dtype, and whether they are timed or counted."""
+    """How kernels are measured: on which device, for inputs of which dtype, and whether they are
+    timed or counted.
+    """
 
     device: str
     dtype: str
@@ -46,7 +52,9 @@ class Mode:
 
 @dataclass(frozen=True)
 class Measured:
-    """One part at one length: median milliseconds, also the rival's, or the counts of `laps_in_guest.COUNTED`."""
+    """One part at one length: median milliseconds, also the rival's, or the counts of
+    `laps_in_guest.COUNTED`.
+    """
 
     part: str
     n: int
@@ -66,9 +74,11 @@ class Measured:
 
 @dataclass
 class Lap:
-    """The result with one value of the setting: what was measured, or the reason why it does not count.
+    """The result with one value of the setting: what was measured, or the reason why it does not
+    count.
 
-    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if they are not known.
+    `conditions` are those of the GPU meanwhile, as `gpu_conditions.seen` returns them; empty if
+    they are not known.
     """
 
     value: int
@@ -82,12 +92,21 @@ class Dropped(Exception):
 
 
 def run(
-    notebook: Notebook, judge: Judge, guests: Guests, unit: Unit, limits: Limits, race: Race, value: int, mode: Mode
+    notebook: Notebook,
+    judge: Judge,
+    guests: Guests,
+    unit: Unit,
+    limits: Limits,
+    race: Race,
+    value: int,
+    mode: Mode,
 ) -> Lap:
     """Return the lap of a restored notebook; see `Lap`."""
     cells = [cell for cell in notebook.cells if is_code(cell) and not is_skipped(cell)]
     calls = [call_of(cell) for cell in cells]
-    end = 1 + max(place for place, call in enumerate(calls) if call and call.subject in race.functions)
+    end = 1 + max(
+        place for place, call in enumerate(calls) if call and call.subject in race.functions
+    )
     try:
         with running(cells[:end], judge, guests, unit, limits) as guest:
             run_in(guest, f"{race.setting} = {value}")
@@ -105,13 +124,24 @@ def run(
 
 
 def lap_of(worker: Worker, unit: Unit, value: int, mode: Mode) -> Lap:
-    """Return the lap of a submission that has passed its checks, with one value of the race's setting."""
+    """Return the lap of a submission that has passed its checks, with one value of the race's
+    setting.
+    """
     name = unit.assignment
     race = worker.setting.exercise(name).settings.race
     assert race is not None and unit.data is not None
     restored = restore(parse(unit.data, unit.notebook), worker.released[name][""], unit.files)
     unit.files = {**unit.files, **worker.files[name]}
-    return run(restored.notebook, worker.judges[name], worker.guests, unit, worker.limits[name], race, value, mode)
+    return run(
+        restored.notebook,
+        worker.judges[name],
+        worker.guests,
+        unit,
+        worker.limits[name],
+        race,
+        value,
+        mode,
+    )
 
 
 class _Kernels:
@@ -121,7 +151,8 @@ class _Kernels:
         self.race, self.mode = race, mode
         self.found = [names.find(name, missing=None) for name in race.functions]
         for name, own in zip(race.functions, self.found, strict=True):
-            if not isinstance(own, Remote) or type(own).__call__ is None:  # as `plain_remote` makes it
+            # as `plain_remote` makes it
+            if not isinstance(own, Remote) or type(own).__call__ is None:
                 raise Dropped(f"{name} is not a function.")
 
     def ask(self, function: Any, *arguments: Any) -> Any:
@@ -166,16 +197,24 @@ def _compare(own: _Kernels, race: Race, mode: Mode, names: dict[str, Any]) -> No
     what = [f"the output of {name}" for name in race.functions]
     what += [f"the gradient of input {number}" for number, _ in enumerate(leaves, 1)]
     for name, got, right in zip(what, came, expected, strict=True):
-        if not isinstance(got, torch.Tensor) or got.dtype != torch.float32 or got.shape != right.shape:
+        if (
+            not isinstance(got, torch.Tensor)
+            or got.dtype != torch.float32
+            or got.shape != right.shape
+        ):
             raise Dropped(f"It returned no tensor of the right shape for {name}.")
         unit = max(right.abs().max().item(), 0.1)
         gap = (got.double() - right).abs().max().item() / unit
         if not gap <= ROUNDED * torch.finfo(kind).eps:
-            raise Dropped(f"{name[0].upper()}{name[1:]} is wrong, by {gap:.2g} of its largest number.")
+            raise Dropped(
+                f"{name[0].upper()}{name[1:]} is wrong, by {gap:.2g} of its largest number."
+            )
 
 
 def _least(names: dict[str, Any], n: int, mode: Mode) -> list[tuple[int, int]]:
-    """Return the fewest bytes that kernels can load and store: each input is read, each result is written, once."""
+    """Return the fewest bytes that kernels can load and store: each input is read, each result
+    is written, once.
+    """
     import torch
 
     size = getattr(torch, mode.dtype).itemsize
@@ -200,15 +239,17 @@ def _median(times: Any) -> float:
 
 
 def _counts(said: Any, loaded: int, stored: int) -> dict[str, int]:
-    """Return the counts, if they are possible: the kernels load and store at least so many bytes."""
+    """Return the counts, if they are possible: the kernels load and store at least so many
+    bytes.
+    """
     if type(said) is not dict or set(said) != set(laps_in_guest.COUNTED):
         raise Dropped("Its counts could not be read.")
     if not all(type(one) is int and 0 <= one <= MOST_COUNT for one in said.values()):
         raise Dropped("Its counts are not all whole numbers.")
     if said["loaded"] < loaded or said["stored"] < stored:
         raise Dropped(
-            "Its kernels moved fewer bytes than inputs and results have. Either they do not do the work, or the "
-            "counts are false."
+            "Its kernels moved fewer bytes than inputs and results have. Either they do not do "
+            "the work, or the counts are false."
         )
     return said
 

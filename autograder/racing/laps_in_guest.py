@@ -1,7 +1,9 @@
-"""What a guest runs in a race: it times or counts the kernels of a notebook, and returns their results.
+"""What a guest runs in a race: it times or counts the kernels of a notebook, and returns their
+results.
 
-It goes there as text, behind that of `kernels`, and imports nothing else of the course's. Each function takes the two
-functions of the notebook and the code of the exercise's race (`config.Race`).
+It goes there as text, behind that of `kernels`, and imports nothing else of the course's. Each
+function takes the two functions of the notebook and the code of the exercise's race
+(`config.Race`).
 """
 
 import contextlib
@@ -18,7 +20,8 @@ with contextlib.suppress(ImportError):  # in a guest, the text of that module co
 SECONDS = 0.25  # for which a function and its rival are timed together, each time
 WARM_UP = 0.1  # seconds
 LEAST, MOST = 5, 100  # calls of each
-CACHE = 1 << 30  # bytes written before each call: they clear a GPU's cache, and meanwhile the call is prepared
+# bytes written before each call: they clear a GPU's cache, and meanwhile the call is prepared
+CACHE = 1 << 30
 COUNTED = ("launches", "programs", "loaded", "stored", "products")
 
 Call = Callable[[], Any]
@@ -44,8 +47,12 @@ def results(
     return [own.detach().float().cpu() for own in found]
 
 
-def times(first: Any, second: Any, code: str, n: int, device: str, kind: str) -> list[list[list[float]]]:
-    """Return milliseconds of calls, forward, then forward and backward: each time the notebook's and the rival's."""
+def times(
+    first: Any, second: Any, code: str, n: int, device: str, kind: str
+) -> list[list[list[float]]]:
+    """Return milliseconds of calls, forward, then forward and backward: each time the notebook's
+    and the rival's.
+    """
     race = _defined(code)
     leaves = [own.to(device, getattr(torch, kind)).requires_grad_() for own in race["inputs"](n)]
     with torch.no_grad():
@@ -75,7 +82,8 @@ def times(first: Any, second: Any, code: str, n: int, device: str, kind: str) ->
 
 
 def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
-    """Return the milliseconds of calls of each function, which take turns: each meets the same clock and heat.
+    """Return the milliseconds of calls of each function, which take turns: each meets the same
+    clock and heat.
 
     On a GPU, this is the time between two events on the device. Inputs are no longer in its cache.
     """
@@ -118,7 +126,9 @@ def _in_turn(runs: list[Call], device: str) -> list[list[float]]:
 
 
 def counts(first: Any, second: Any, code: str, n: int, kind: str) -> list[dict[str, int]]:
-    """Return what `COUNTED` names, of kernels in Triton's interpreter: forward, then forward and backward."""
+    """Return what `COUNTED` names, of kernels in Triton's interpreter: forward, then forward and
+    backward.
+    """
     race = _defined(code)
     leaves = [own.to(getattr(torch, kind)).requires_grad_() for own in race["inputs"](n)]
     with torch.no_grad(), _counting() as forward:
@@ -131,7 +141,9 @@ def counts(first: Any, second: Any, code: str, n: int, kind: str) -> list[dict[s
 
 @contextlib.contextmanager
 def _counting() -> Iterator[dict[str, int]]:
-    """Count what interpreted kernels do: launches, programs, bytes loaded and stored, and tiles multiplied."""
+    """Count what interpreted kernels do: launches, programs, bytes loaded and stored, and tiles
+    multiplied.
+    """
     load()
     from triton.runtime import interpreter
 

@@ -1,7 +1,9 @@
-"""A race: the kernels of a class, compared with each other and with the course's own. It changes no grade.
+"""A race: the kernels of a class, compared with each other and with the course's own.
 
-Submissions run in guests, as in grading. The course's own kernels have a guest of their own, so no student's process
-ever has the course's answer.
+It changes no grade.
+
+Submissions run in guests, as in grading. The course's own kernels have a guest of their own, so no
+student's process ever has the course's answer.
 """
 
 import contextlib
@@ -50,7 +52,9 @@ COUNTS = {
 
 @dataclass
 class Entrant:
-    """One submission that takes part, or the course's own, and its laps: one for each value of the setting."""
+    """One submission that takes part, or the course's own, and its laps: one for each value of
+    the setting.
+    """
 
     name: str
     unit: Unit
@@ -68,7 +72,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Placed:
-    """An entrant's place, its best lap, and the score of that: lower is better; see `Contest.score`."""
+    """An entrant's place, its best lap, and the score of that: lower is better; see
+    `Contest.score`.
+    """
 
     rank: int
     entrant: Entrant
@@ -101,7 +107,10 @@ class Contest:
     def __init__(self, course: Course, exercise: Exercise, submitted: Path):
         self.course, self.exercise, self.race = course, exercise, race_of(course, exercise)
         if not submitted.is_dir():
-            raise UserError(f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR")
+            raise UserError(
+                f"There is no folder {submitted}. Name the one with the submissions: "
+                "--submitted DIR"
+            )
         self.executor = LocalExecutor()
         self.executor.begin(course.root, [exercise.name])
         limits = Limits.configured(course.config)
@@ -120,12 +129,15 @@ class Contest:
         if not any(records):
             what = "has a grade" if found else "was found"
             raise UserError(
-                f"No submission of {exercise.name} in {submitted} {what}. The race takes those with all points for "
-                f"{self._functions}. Run: python -m autograder grade {exercise.name}"
+                f"No submission of {exercise.name} in {submitted} {what}. The race takes those "
+                f"with all points for {self._functions}. Run: python -m autograder grade "
+                f"{exercise.name}"
             )
         for submission, record in zip(found, records, strict=True):
             unit = submission.read(self.setting.limits_of(exercise.name))
-            self._admit(Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit))
+            self._admit(
+                Entrant(_name_of(submission.student), _redrawn(unit)), self._refusal(record, unit)
+            )
         self._expect_some()
 
     @property
@@ -149,7 +161,9 @@ class Contest:
         return self._lost(record.cells)
 
     def _lost(self, cells: dict[str, CellResult]) -> str:
-        """Return which of the race's functions lost points, and to what, or was not graded; "" if there is none."""
+        """Return which of the race's functions lost points, and to what, or was not graded; ""
+        if there is none.
+        """
         for name in self.race.functions:
             cell = next((cell for cell in cells.values() if cell.subject == name), None)
             if cell is None:
@@ -161,17 +175,29 @@ class Contest:
     def _expect_some(self) -> None:
         """Raise `UserError` if no student is left."""
         if all(entrant.course for entrant in self.entrants):
-            first = [f"{own.student}: {own.reason.rstrip('.')}." for own in self.left_out[:MOST_NAMED]]
-            more = f" And {len(self.left_out) - MOST_NAMED} more." if self.left_out[MOST_NAMED:] else ""
-            raise UserError(f"No submission of {self.exercise.name} can take part. {' '.join(first)}{more}")
+            first = [
+                f"{own.student}: {own.reason.rstrip('.')}." for own in self.left_out[:MOST_NAMED]
+            ]
+            more = (
+                f" And {len(self.left_out) - MOST_NAMED} more."
+                if self.left_out[MOST_NAMED:]
+                else ""
+            )
+            raise UserError(
+                f"No submission of {self.exercise.name} can take part. {' '.join(first)}{more}"
+            )
 
     def isolate(self, wanted: bool, warn: Callable[[str], None]) -> None:
-        """Decide whether submissions run in a sandbox, and how kernels are measured; add the course's own."""
+        """Decide whether submissions run in a sandbox, and how kernels are measured; add the
+        course's own.
+        """
         self.setting = self.executor.settle(self.setting, wanted, False, warn)
         self.mode = mode_of(self.setting)
         notebook = _solved(self.exercise)
         if notebook:
-            unit = Unit("", self.exercise.name, self.exercise.notebook.name, notebook, Message(""), None, {})
+            unit = Unit(
+                "", self.exercise.name, self.exercise.notebook.name, notebook, Message(""), None, {}
+            )
             self.entrants.append(Entrant(COURSE, _redrawn(unit), course=True))
         else:
             warn(f"The course's own kernels do not take part: there is no {self.exercise.text}.")
@@ -184,7 +210,10 @@ class Contest:
         self.executor.close()
 
     def check(self) -> Iterator[str]:
-        """Check all entrants again on this machine, with new inputs; drop those that fail. Yield each one's name."""
+        """Check all entrants again on this machine, with new inputs; drop those that fail.
+
+        Yield each one's name.
+        """
         entrants, self.entrants = self.entrants, []
         jobs = [Job(number, "grade", (entrant.unit,)) for number, entrant in enumerate(entrants)]
         refusals: dict[int, str] = {}
@@ -201,12 +230,17 @@ class Contest:
         if isinstance(answer, Exception):
             return text.line(f"It could not be checked on this machine: {answer}", MOST_REASON)
         if answer.kind in (Kind.MALFORMED, Kind.INFRASTRUCTURE):
-            return text.line(f"It could not be checked on this machine: {answer.reason}", MOST_REASON)
+            return text.line(
+                f"It could not be checked on this machine: {answer.reason}", MOST_REASON
+            )
         lost = self._lost(answer.cells)
         return lost and f"Checked again on this machine: {lost}"
 
     def run(self) -> Iterator[str]:
-        """Measure the entrants with each value of the setting; yield each lap's name. Timed laps run one by one."""
+        """Measure the entrants with each value of the setting; yield each lap's name.
+
+        Timed laps run one by one.
+        """
         timed, count = self.mode.timed, len(self.race.values)
         pairs = [(entrant, value) for entrant in self.entrants for value in self.race.values]
         jobs = [
@@ -220,7 +254,10 @@ class Contest:
                     for key, answer in _answers(backend, some):
                         entrant, value = pairs[key]
                         if isinstance(answer, Exception):
-                            answer = Lap(value, reason=text.line(f"It could not be run: {answer}", MOST_REASON))
+                            answer = Lap(
+                                value,
+                                reason=text.line(f"It could not be run: {answer}", MOST_REASON),
+                            )
                         answer.conditions = conditions
                         found[key] = answer
                         yield f"{entrant.name}, {self.race.setting} = {value}"
@@ -244,19 +281,26 @@ class Contest:
             backend.close()
 
     def score(self, lap: Lap) -> float:
-        """Return what laps are ranked by: the time in units of the rival's, a geometric mean; or bytes moved."""
+        """Return what laps are ranked by: the time in units of the rival's, a geometric mean; or
+        bytes moved.
+        """
         if self.mode.timed:
             return geometric_mean([one.milliseconds / one.rival for one in lap.measured])
         return float(sum(one.moved for one in lap.measured))
 
     def placed(self) -> list[Placed]:
-        """Return the entrants' places, each with its best lap; those with equal scores share a place."""
+        """Return the entrants' places, each with its best lap; those with equal scores share a
+        place.
+        """
         best = []
         for entrant in self.entrants:
             lap = min((lap for lap in entrant.laps if not lap.reason), key=self.score)
             best.append((self.score(lap), entrant, lap))
         best.sort(key=lambda own: (own[0], own[1].name))
-        return [Placed(1 + sum(other[0] < own[0] for other in best), own[1], own[2], own[0]) for own in best]
+        return [
+            Placed(1 + sum(other[0] < own[0] for other in best), own[1], own[2], own[0])
+            for own in best
+        ]
 
 
 def _answers(backend: Backend, jobs: list[Job]) -> Iterator[tuple[int, Any]]:
@@ -272,19 +316,23 @@ def _answers(backend: Backend, jobs: list[Job]) -> Iterator[tuple[int, Any]]:
 
 
 def race_of(course: Course, exercise: Exercise) -> Race:
-    """Return what is raced in an exercise; if there is nothing, raise `UserError` and name those that have a race."""
+    """Return what is raced in an exercise; if there is nothing, raise `UserError` and name those
+    that have a race.
+    """
     race = exercise.settings.race
     if race is None:
         names = ", ".join(other.name for other in course.released() if other.settings.race)
         raise UserError(
-            f"{exercise.name} has no kernels to race: its exercise.toml has no [race]. Exercises with one: "
-            f"{names or 'none'}."
+            f"{exercise.name} has no kernels to race: its exercise.toml has no [race]. Exercises "
+            f"with one: {names or 'none'}."
         )
     return race
 
 
 def mode_of(setting: WorkerConfig) -> Mode:
-    """Return how kernels are measured where guests of a setting run; raise `UserError` if they cannot be."""
+    """Return how kernels are measured where guests of a setting run; raise `UserError` if they
+    cannot be.
+    """
     faults = dict(setting.faults)
     if reason := faults.get("triton") or str(machine.lacks("triton")):
         raise UserError(f"No kernel can run here, so there is no race: {reason}")
@@ -306,7 +354,9 @@ def _redrawn(unit: Unit) -> Unit:
 
 
 def _solved(exercise: Exercise) -> bytes | None:
-    """Return the released notebook with the author's solutions, as a file; None if the author's text is not here."""
+    """Return the released notebook with the author's solutions, as a file; None if the author's
+    text is not here.
+    """
     if not exercise.text.exists():
         return None
     from autograder.authoring import source
@@ -329,9 +379,15 @@ def score_of(contest: Contest, score: float) -> str:
 
 
 def cells_of(contest: Contest, one: Measured) -> list[str]:
-    """Return what was measured of one part at one length, as the cells of a row under `columns_of`."""
+    """Return what was measured of one part at one length, as the cells of a row under
+    `columns_of`.
+    """
     if contest.mode.timed:
-        return [f"{one.milliseconds:,.3f}", f"{one.rival:,.3f}", f"{one.milliseconds / one.rival:.2f} ×"]
+        return [
+            f"{one.milliseconds:,.3f}",
+            f"{one.rival:,.3f}",
+            f"{one.milliseconds / one.rival:.2f} ×",
+        ]
     return [f"{getattr(one, name):,}" for name in COUNTS]
 
 
@@ -343,10 +399,14 @@ def columns_of(contest: Contest) -> list[str]:
 
 
 def note_of(contest: Contest, own: Placed) -> str:
-    """Return a line on the laps of an entrant that are not its best, and on the conditions of the GPU."""
+    """Return a line on the laps of an entrant that are not its best, and on the conditions of
+    the GPU.
+    """
     laps = [lap for lap in own.entrant.laps if lap is not own.lap]
     said = [
-        f"{contest.race.setting} = {lap.value}: {lap.reason or score_of(contest, contest.score(lap))}" for lap in laps
+        f"{contest.race.setting} = {lap.value}: "
+        f"{lap.reason or score_of(contest, contest.score(lap))}"
+        for lap in laps
     ]
     conditions = conditions_of(own.lap.conditions)
     return "; ".join([*said, f"GPU: {conditions}"] if conditions else said)
@@ -389,7 +449,9 @@ def write_page(contest: Contest, path: Path) -> None:
                 "value": own.lap.value,
                 "score": score_of(contest, own.score),
                 "width": f"{100 * own.score / most:.1f}",
-                "parts": [(f"{one.part}, n = {one.n}", cells_of(contest, one)) for one in own.lap.measured],
+                "parts": [
+                    (f"{one.part}, n = {one.n}", cells_of(contest, one)) for one in own.lap.measured
+                ],
                 "note": note_of(contest, own),
             }
             for own in placed
@@ -408,22 +470,45 @@ def device_of(mode: Mode) -> str:
 
 
 def write_csv(contest: Contest, path: Path) -> None:
-    """Write a line for each part at each length, also of laps that are not the best, and for each reason."""
+    """Write a line for each part at each length, also of laps that are not the best, and for
+    each reason.
+    """
     timed = contest.mode.timed
     columns = ["milliseconds", "rival_milliseconds"] if timed else list(COUNTS)
-    names = ["rank", "entrant", "is_course", contest.race.setting, "best", "part", "n", *columns, "reason"]
+    names = [
+        "rank",
+        "entrant",
+        "is_course",
+        contest.race.setting,
+        "best",
+        "part",
+        "n",
+        *columns,
+        "reason",
+    ]
     lines: list[list[Any]] = [names]
     for own in contest.placed():
         for lap in own.entrant.laps:
-            about = [own.rank, text.cell_of_table(own.entrant.name), int(own.entrant.course), lap.value]
+            about = [
+                own.rank,
+                text.cell_of_table(own.entrant.name),
+                int(own.entrant.course),
+                lap.value,
+            ]
             about.append(int(lap is own.lap))
             for one in lap.measured:
-                found = [one.milliseconds, one.rival] if timed else [getattr(one, name) for name in COUNTS]
+                found = (
+                    [one.milliseconds, one.rival]
+                    if timed
+                    else [getattr(one, name) for name in COUNTS]
+                )
                 lines.append([*about, one.part, one.n, *found, ""])
             if lap.reason:
                 lines.append([*about, "", "", *[""] * len(columns), text.cell_of_table(lap.reason)])
     for left in contest.left_out:
         blank = [""] * (len(names) - 3)
-        lines.append(["", text.cell_of_table(left.student), *blank, text.cell_of_table(left.reason)])
+        lines.append(
+            ["", text.cell_of_table(left.student), *blank, text.cell_of_table(left.reason)]
+        )
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lines)

@@ -1,4 +1,6 @@
-"""The command line of bubblewrap: what a sandbox sees of this machine, and what this machine lacks for one."""
+"""The command line of bubblewrap: what a sandbox sees of this machine, and what this machine
+lacks for one.
+"""
 
 import os
 import shutil
@@ -11,7 +13,9 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).parent / "inside"
 SHARED = Path(__file__).parent.parent / "checking" / "shared_with_guest.py"
-"""All of ours that is inside: the guest's program, and the one file of the checks' runtime that it uses."""
+"""All of ours that is inside: the guest's program, and the one file of the checks' runtime that
+it uses.
+"""
 ROOT = "/guest"
 """The folder of the guest's program there, with the same layout as `autograder` here."""
 NOBODY = "65534"
@@ -20,28 +24,41 @@ EVERYWHERE = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
 }
-"""Environment variables of guests, isolated or not: figures go into the notebook, and a guest uses one core."""
+"""Environment variables of guests, isolated or not: figures go into the notebook, and a guest
+uses one core.
+"""
 WITHOUT_GPU = {"TRITON_INTERPRET": "1"}
-"""More variables for guests without a GPU: kernels are interpreted. Triton reads this when it is imported."""
+"""More variables for guests without a GPU: kernels are interpreted.
+
+Triton reads this when it is imported.
+"""
 WITH_GPU = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""More variables for guests with a GPU: asking for it does not start CUDA, which would not survive a fork."""
+"""More variables for guests with a GPU: asking for it does not start CUDA, which would not
+survive a fork.
+"""
 KERNELS = {"TRITON_CACHE_DIR": "/scratch/.triton", "CUDA_CACHE_PATH": "/scratch/.nv"}
 """The folders for kernels that a guest in a sandbox compiles: they disappear with it."""
 PROBE_SECONDS = 60
 OPENED = (
-    "this is a container, so start it with docker run --security-opt seccomp=unconfined --security-opt "
-    "apparmor=unconfined --security-opt systempaths=unconfined"
+    "this is a container, so start it with docker run --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
-"""Permissions that a container needs for a sandbox: to make namespaces, mount in them, and mount their /proc."""
+"""Permissions that a container needs for a sandbox: to make namespaces, mount in them, and mount
+their /proc.
+"""
 
 
 def python(root: str = ROOT) -> list[str]:
-    """Return how Python starts in the guest's program below `root`; a function's name follows, as in start.py."""
+    """Return how Python starts in the guest's program below `root`; a function's name follows,
+    as in start.py.
+    """
     return [sys.executable, "-s", f"{root}/sandbox/inside/start.py"]
 
 
 def missing() -> list[str]:
-    """Return what this machine lacks for the sandbox, each with its fix; an empty list if nothing."""
+    """Return what this machine lacks for the sandbox, each with its fix; an empty list if
+    nothing.
+    """
     if sys.platform != "linux":
         return ["grading in a sandbox needs Linux"]
     lacks = []
@@ -57,14 +74,19 @@ def missing() -> list[str]:
         return lacks
     with tempfile.TemporaryDirectory() as folder:
         probe = [*python(), "kernel.probe"]
-        run = subprocess.run(command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS)
+        run = subprocess.run(
+            command(probe, [folder]), capture_output=True, text=True, timeout=PROBE_SECONDS
+        )
     if run.returncode:
-        refusal = run.stderr.strip().splitlines()[-1:] or ["namespaces inside bubblewrap are refused"]
+        refusal = run.stderr.strip().splitlines()[-1:] or [
+            "namespaces inside bubblewrap are refused"
+        ]
         lacks.append(
             f"the kernel refuses namespaces to this user ({refusal[0]}); "
             + (f"{OPENED}, and on the machine below it " if in_container() else "")
-            + "allow them with sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, "
-            "and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
+            + "allow them with sysctl kernel.unprivileged_userns_clone=1 "
+            "user.max_user_namespaces=15000, and on Ubuntu "
+            "kernel.apparmor_restrict_unprivileged_userns=0"
         )
     return lacks
 
@@ -78,26 +100,42 @@ def in_container() -> bool:
 def _paths() -> list[Path]:
     """Return the folders that a guest may read: the system, and this Python with its packages."""
     paths = [Path("/usr")]
-    for folder in {sys.base_prefix, sys.prefix, *(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))}:
+    for folder in {
+        sys.base_prefix,
+        sys.prefix,
+        *(sysconfig.get_paths()[name] for name in ("purelib", "platlib")),
+    }:
         path = Path(folder)
         if not any(path == other or other in path.parents for other in paths):
             paths.append(path)
-    return [path for path in paths if not any(other in path.parents for other in paths if other != path)]
+    return [
+        path for path in paths if not any(other in path.parents for other in paths if other != path)
+    ]
 
 
 def environment(gpu: bool) -> dict[str, str]:
-    """Return what guests find in their environment, isolated or not; `gpu` tells whether they may use one."""
+    """Return what guests find in their environment, isolated or not; `gpu` tells whether they
+    may use one.
+    """
     return {**EVERYWHERE, **(WITH_GPU if gpu else WITHOUT_GPU)}
 
 
 def driver_folders() -> list[str]:
-    """Return the folders with a GPU's driver that nothing but LD_LIBRARY_PATH names, as images of containers do."""
-    folders = [Path(name) for name in os.environ.get("LD_LIBRARY_PATH", "").split(":") if name.startswith("/")]
+    """Return the folders with a GPU's driver that nothing but LD_LIBRARY_PATH names, as images
+    of containers do.
+    """
+    folders = [
+        Path(name)
+        for name in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if name.startswith("/")
+    ]
     return [str(folder) for folder in folders if (folder / "libcuda.so.1").exists()]
 
 
 def _system(gpu: bool = False) -> list[str]:
-    """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a GPU where asked."""
+    """Return bubblewrap's arguments for a read-only view of the system, of this Python, and of a
+    GPU where asked.
+    """
     binds = []
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if Path(name).is_symlink():
@@ -106,35 +144,50 @@ def _system(gpu: bool = False) -> list[str]:
             binds += ["--ro-bind", name, name]
     for path in _paths():
         binds += ["--ro-bind", str(path), str(path)]
-    for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf"):
+    for name in (
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "alternatives",
+        "fonts",
+        "localtime",
+        "nsswitch.conf",
+    ):
         binds += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest has anyway.
-    for name in ("/sys/bus/pci", "/sys/devices", *driver_folders()) if gpu else ("/sys/devices/system/cpu",):
+    # CUDA finds a device on its bus; what else it reads of the driver is in /proc, which a guest
+    # has anyway.
+    for name in (
+        ("/sys/bus/pci", "/sys/devices", *driver_folders()) if gpu else ("/sys/devices/system/cpu",)
+    ):
         binds += ["--ro-bind-try", name, name]
     return binds
 
 
 def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) -> list[str]:
-    """Return the command of `program` in its sandbox: a read-only system, no network, nothing of what is `hidden`.
+    """Return the command of `program` in its sandbox: a read-only system, no network, nothing of
+    what is `hidden`.
 
-    With `gpu`, it may use this machine's. As root, the same sandbox is entered as nobody, because no limit on
-    processes binds root.
+    With `gpu`, it may use this machine's. As root, the same sandbox is entered as nobody, because
+    no limit on processes binds root.
     """
     paths = _paths()
     covered = [str(Path(name).resolve()) for name in hidden]
     covered = [name for name in covered if any(path in Path(name).parents for path in paths)]
     devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
     inner = [
-        "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "guest",
+        "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname",
+        "guest",
         *_system(gpu), *(part for name in covered for part in ("--tmpfs", name)),
         "--ro-bind", str(PROGRAM), f"{ROOT}/sandbox/inside",
         "--ro-bind", str(SHARED), f"{ROOT}/checking/{SHARED.name}",
-        "--proc", "/proc", "--dev", "/dev", *(part for name in devices for part in ("--dev-bind-try", name, name)),
+        "--proc", "/proc", "--dev", "/dev",
+        *(part for name in devices for part in ("--dev-bind-try", name, name)),
         "--tmpfs", "/scratch", "--dir", "/scratch/.tmp", "--chdir", "/scratch", *_environment(gpu),
     ]  # fmt: skip
     if not any(path.is_relative_to(TEMPORARY) for path in paths):
         inner += ["--symlink", "scratch/.tmp", TEMPORARY]
-    inner += ["--remount-ro", "/dev", "--remount-ro", "/"]  # what one guest could leave there, the next could read
+    # what one guest could leave there, the next could read
+    inner += ["--remount-ro", "/dev", "--remount-ro", "/"]
     if os.getuid():
         return [*inner, *program]
     return as_nobody([*inner, *program], read=[PROGRAM, SHARED], gpu=gpu)
@@ -143,8 +196,13 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
 def as_nobody(
     command: Sequence[str], read: Iterable[Path] = (), write: Iterable[Path] = (), gpu: bool = False
 ) -> list[str]:
-    """Return a command that root runs as nobody, with a view of the system, of this Python, and of these folders."""
-    binds = [*_system(gpu), *(part for path in read for part in ("--ro-bind", str(path), str(path)))]
+    """Return a command that root runs as nobody, with a view of the system, of this Python, and
+    of these folders.
+    """
+    binds = [
+        *_system(gpu),
+        *(part for path in read for part in ("--ro-bind", str(path), str(path))),
+    ]
     binds += [part for path in write for part in ("--bind", str(path), str(path))]
     parents = [TEMPORARY]  # where the inner bubblewrap puts its new root together
     for path in (name for name in binds if name.startswith("/")):
@@ -152,10 +210,12 @@ def as_nobody(
             if str(parent) not in ("/", "/usr", *parents):
                 parents.append(str(parent))
     return [
-        "bwrap", "--die-with-parent", *(part for name in parents for part in ("--perms", "0755", "--dir", name)),
+        "bwrap", "--die-with-parent",
+        *(part for name in parents for part in ("--perms", "0755", "--dir", name)),
         *binds, "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
         "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID",
-        "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all", "--", *command,
+        "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all", "--",
+        *command,
     ]  # fmt: skip
 
 

@@ -48,15 +48,16 @@ class Budget:
 class Meter:
     """Writes what one guest uses into a submission's budget.
 
-    Only time for which the judge itself waited counts as waiting, and each wait for no more than its length: a judge
-    that was stopped, or had no turn, has not waited.
+    Only time for which the judge itself waited counts as waiting, and each wait for no more than
+    its length: a judge that was stopped, or had no turn, has not waited.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self._cpu = self._idle = 0.0  # of this guest, as last told
         self._waited = 0.0  # since then
-        self._start: tuple[float, float] | None = None  # what the budget held at the first look of this request
+        # what the budget held at the first look of this request
+        self._start: tuple[float, float] | None = None
 
     def begin(self) -> None:
         """Begin a request."""

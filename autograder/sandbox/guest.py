@@ -18,7 +18,8 @@ START_SECONDS = 180
 WAIT_SECONDS = 0.1  # of one wait for a guest; after it, the guest's keeper is asked
 LONGEST_WAIT = 2 * WAIT_SECONDS  # that is counted: who was stopped in the meantime has not waited
 ASK_SECONDS = 1.0  # after which the keeper is asked though the guest sends without a pause
-HALF_A_MESSAGE = 3  # times the idle limit, for the rest of a message, and for a guest that takes none
+# times the idle limit, for the rest of a message, and for a guest that takes none
+HALF_A_MESSAGE = 3
 ANSWERS_BEFORE_AN_END = 100  # of a keeper, until a guest that has cut the wire is taken to live
 CHUNK = 1 << 16  # bytes that are read at a time
 
@@ -51,8 +52,8 @@ class Guest:
     connection : socket
     limits : Limits
     usage : callable
-        `usage()` returns what the guest uses now: a dict with `cpu` and `idle` (seconds), or with `ended`, why it is
-        gone.
+        `usage()` returns what the guest uses now: a dict with `cpu` and `idle` (seconds), or with
+        `ended`, why it is gone.
     stop : callable
         Ends the guest and everything that it started.
     budget : Budget, optional
@@ -119,7 +120,9 @@ class Guest:
         self.connection.close()
 
     def fail(self, message: str | Message, kind: Kind = Kind.LIMIT) -> Ended:
-        """End the guest; return the `Ended` to raise: the first one, since all that fails later follows from that."""
+        """End the guest; return the `Ended` to raise: the first one, since all that fails later
+        follows from that.
+        """
         if self.ended is None:
             self.ended = Ended(message, kind)
             self.stop()
@@ -142,7 +145,10 @@ class Guest:
         self._taken()
 
     def _handled(self, handler: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a handler makes of what the guest sent. If it cannot, that is the guest's end, and not ours."""
+        """Return what a handler makes of what the guest sent.
+
+        If it cannot, that is the guest's end, and not ours.
+        """
         start = time.process_time()
         try:
             return handler(*arguments)
@@ -190,13 +196,17 @@ class Guest:
     def _is_whole(self) -> bool:
         """Tell whether a frame has come whole."""
         size = wire.HEAD.size
-        return len(self._came) >= size and len(self._came) >= size + sum(wire.lengths(self._came[:size]))
+        return len(self._came) >= size and len(self._came) >= size + sum(
+            wire.lengths(self._came[:size])
+        )
 
     def _beyond_bytes(self) -> bool:
         return self.budget.received > self.limits.received_mb << 20
 
     def _taken(self) -> tuple[bytes, memoryview]:
-        """Return the text and the data of the frame that has come, and leave what came behind it."""
+        """Return the text and the data of the frame that has come, and leave what came behind
+        it.
+        """
         size, came = wire.HEAD.size, self._came
         text, data = wire.lengths(came[:size])
         self._came = came[size + text + data :]
@@ -207,7 +217,9 @@ class Guest:
         """Wait for the guest a little; return the seconds that count."""
         start = time.monotonic()
         wanted = [self.connection]
-        ready = select.select([] if to_send else wanted, wanted if to_send else [], [], WAIT_SECONDS)
+        ready = select.select(
+            [] if to_send else wanted, wanted if to_send else [], [], WAIT_SECONDS
+        )
         now = time.monotonic()
         waited = min(now - start, LONGEST_WAIT)
         self._meter.waited(waited)
@@ -227,7 +239,8 @@ class Guest:
 
     def _epitaph(self, last: dict[str, Any] | None = None) -> Message:
         """Return why the guest is gone, as far as its keeper knows."""
-        # One that lives after a hundred answers has only cut the wire; one that ends may be long at it.
+        # One that lives after a hundred answers has only cut the wire; one that ends may be long at
+        # it.
         for _ in range(ANSWERS_BEFORE_AN_END):
             if last and "ended" in last:
                 break

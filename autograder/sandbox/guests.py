@@ -1,4 +1,6 @@
-"""Sources of guests: forks of a warm parent inside bubblewrap, or ordinary processes without a sandbox."""
+"""Sources of guests: forks of a warm parent inside bubblewrap, or ordinary processes without a
+sandbox.
+"""
 
 import contextlib
 import dataclasses
@@ -23,7 +25,8 @@ from autograder.sandbox.guest import LONGEST_WAIT, START_SECONDS, Ended, Guest
 from autograder.sandbox.inside.tally import Look, Tally
 from autograder.sanitize import text
 
-PATIENCE = 60  # seconds for an answer that takes none: on a busy machine, a process may wait long for its turn
+# seconds for an answer that takes none: on a busy machine, a process may wait long for its turn
+PATIENCE = 60
 MOST_ANSWER = 4096  # bytes of an answer of a keeper's, or of the warm parent's
 MOST_REASON = 300
 WARM = b"warm"
@@ -41,7 +44,9 @@ class Guests(Protocol):
         """Begin to load what guests need, while other things are done."""
 
     def guest(self, budget: Budget | None = None) -> Guest:
-        """Return a new `Guest`; raise `Ended` if its budget is spent, RuntimeError if none can be had."""
+        """Return a new `Guest`; raise `Ended` if its budget is spent, RuntimeError if none can
+        be had.
+        """
 
     def close(self) -> None:
         """End what was started."""
@@ -95,7 +100,9 @@ class GuestPool:
         return self._last is not None and self._last.warm
 
     def start(self) -> None:
-        """Start the warm parent, if it does not run yet; it warms up while other things are done."""
+        """Start the warm parent, if it does not run yet; it warms up while other things are
+        done.
+        """
         if self.process and self.process.poll() is None:
             return
         self.close()
@@ -104,27 +111,33 @@ class GuestPool:
         loaded = [self.imports, self.besides, "gpu" if self.gpu else "", self.rehearsals]
         command = [*bubblewrap.python(), "parent.main", str(theirs.fileno()), *loaded]
         self.process = subprocess.Popen(
-            bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+            bubblewrap.command(command, self.hidden, self.gpu), pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self._log, cwd="/", process_group=0,
         )  # fmt: skip
         theirs.close()
 
     def channel(self, core: int | None = None) -> socket.socket:
-        """Return a worker's own way to guests: a socket for `Channel`, which can be sent to another process.
+        """Return a worker's own way to guests: a socket for `Channel`, which can be sent to another
+        process.
 
         Its guests keep to the core of that number, if one is given.
         """
         self.start()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            socket.send_fds(self._channels, [json.dumps({"core": core}).encode()], [theirs.fileno()])
+            socket.send_fds(
+                self._channels, [json.dumps({"core": core}).encode()], [theirs.fileno()]
+            )
         except OSError:
             raise RuntimeError(f"the sandbox did not start: {self.last_words()}") from None
         theirs.close()
         return ours
 
     def guest(self, budget: Budget | None = None) -> Guest:
-        """Return a new `Guest`, for callers that need only one at a time; raise `Ended` if its budget is spent."""
+        """Return a new `Guest`, for callers that need only one at a time; raise `Ended` if its
+        budget is spent.
+        """
         if self._last is None or self.process is None or self.process.poll() is not None:
             self._last = Channel(self.channel(), self.limits)
         try:
@@ -146,7 +159,8 @@ class GuestPool:
             self._last.close()
             self._last = None
         if self.process:
-            # The whole group: bubblewrap's inner processes end with it only once they have asked for that.
+            # The whole group: bubblewrap's inner processes end with it only once they have asked
+            # for that.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -166,7 +180,10 @@ class Channel:
         """Do nothing: the warm parent runs already."""
 
     def guest(self, budget: Budget | None = None) -> Guest:
-        """Return a new `Guest`; wait until the warm parent is warm. Raise `Ended` if its budget is spent."""
+        """Return a new `Guest`; wait until the warm parent is warm.
+
+        Raise `Ended` if its budget is spent.
+        """
         _not_spent(budget)
         limits = budget.limits if budget is not None else self.limits
         ours, theirs = socket.socketpair()
@@ -185,7 +202,9 @@ class Channel:
         return guest
 
     def _await_warmth(self) -> None:
-        """Wait until the warm parent is warm; raise RuntimeError, with its reason, if it will not be."""
+        """Wait until the warm parent is warm; raise RuntimeError, with its reason, if it will
+        not be.
+        """
         answer = self.connection.recv(MOST_ANSWER)
         if answer != WARM:
             said = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
@@ -213,7 +232,8 @@ class _Asked:
                 self.control.send(b"?")
             try:
                 answer = self.control.recv(MOST_ANSWER)
-            except ConnectionResetError:  # it ended with the question unread; what it sent last comes after this
+            # it ended with the question unread; what it sent last comes after this
+            except ConnectionResetError:
                 answer = self.control.recv(MOST_ANSWER)
             usage: dict[str, Any] = json.loads(answer or b'{"ended": "gone"}')
         except (OSError, ValueError):
@@ -263,7 +283,9 @@ class UnsandboxedGuests:
             listener.close()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         limits = budget.limits if budget is not None else self.limits
-        guest = Guest(connection, limits, _Watched(process), lambda: _end_tree(process, begun.folder), budget)
+        guest = Guest(
+            connection, limits, _Watched(process), lambda: _end_tree(process, begun.folder), budget
+        )
         guest.wait_until_ready()
         return guest
 
@@ -297,7 +319,9 @@ class UnsandboxedGuests:
 
 @dataclasses.dataclass
 class _Started:
-    """An ordinary process that will connect to `listener` and say `token` first; it works in `folder`."""
+    """An ordinary process that will connect to `listener` and say `token` first; it works in
+    `folder`.
+    """
 
     listener: socket.socket
     process: subprocess.Popen[bytes]
@@ -320,7 +344,8 @@ class _Watched:
             top = psutil.Process(self.process.pid)
             for process in [top, *top.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error):
-                    cpu += sum(process.cpu_times()[:4])  # its own, and those of its children that have ended
+                    # its own, and those of its children that have ended
+                    cpu += sum(process.cpu_times()[:4])
                     status = process.status()
                     running |= status == psutil.STATUS_RUNNING
                     disk |= status == psutil.STATUS_DISK_SLEEP

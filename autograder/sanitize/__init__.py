@@ -1,1 +1,3 @@
-"""The one border of foreign text: names, lines, outputs, HTML and Markdown of students, bounded and made harmless."""
+"""The one border of foreign text: names, lines, outputs, HTML and Markdown of students, bounded
+and made harmless.
+"""

@@ -1,4 +1,6 @@
-"""How code and what a terminal shows become HTML: a few classes, which the page's style sheet colours."""
+"""How code and what a terminal shows become HTML: a few classes, which the page's style sheet
+colours.
+"""
 
 import functools
 import html
@@ -23,11 +25,18 @@ CLASSES = {
     String: "s",
 }
 """What is coloured, by pygments' own short names; everything else looks like text."""
-LANGUAGES = {"python": PythonLexer, "python3": PythonLexer, "ipython": PythonLexer, "ipython3": PythonLexer}
+LANGUAGES = {
+    "python": PythonLexer,
+    "python3": PythonLexer,
+    "ipython": PythonLexer,
+    "ipython3": PythonLexer,
+}
 MOST_HIGHLIGHTED = 20_000
 """Characters that are coloured; a lexer's time can grow with the square of them."""
 
-CONTROL = re.compile(r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b")
+CONTROL = re.compile(
+    r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ " r"-/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b"
+)
 
 
 def block(text: str, language: str = "python") -> str:
@@ -42,7 +51,9 @@ def inline(text: Any) -> Markup:
     pieces = str(escape(str(text))).split("`")
     if len(pieces) % 2 == 0:
         return Markup("`".join(pieces))
-    return Markup("".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)))
+    return Markup(
+        "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
+    )
 
 
 @functools.lru_cache(100)
@@ -58,7 +69,8 @@ def _lexer(language: str) -> Lexer | None:
 
 @functools.cache
 def _class(token: Any) -> str:
-    return next((name for kind, name in CLASSES.items() if token in kind), "")  # that kind or one below
+    # that kind or one below
+    return next((name for kind, name in CLASSES.items() if token in kind), "")
 
 
 def _coloured(text: str, lexer: Lexer) -> str:
@@ -75,7 +87,9 @@ def _coloured(text: str, lexer: Lexer) -> str:
 
 
 def terminal(text: str) -> str:
-    """Return what was printed as HTML: bold and the eight colours of a terminal stay, other codes go."""
+    """Return what was printed as HTML: bold and the eight colours of a terminal stay, other
+    codes go.
+    """
     parts: list[str] = []
     start, look = 0, ("", "")
     for code in CONTROL.finditer(text):

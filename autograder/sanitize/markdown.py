@@ -1,4 +1,6 @@
-"""Makes a student's Markdown inert: mistune makes HTML of it, with what Jupyter adds, and `markup` cleans that."""
+"""Makes a student's Markdown inert: mistune makes HTML of it, with what Jupyter adds, and
+`markup` cleans that.
+"""
 
 import html
 import re
@@ -22,7 +24,7 @@ from autograder.sanitize.markup import (
 )
 
 PLUGINS = ("strikethrough", "table", "url", "task_lists", "def_list")
-DISPLAYED = r"(?<!\\)\$\$.*?(?<!\\)\$\$|\\\\\[.*?\\\\\]|\\begin\{(?P<NAME>[a-zA-Z]*\*?)\}.*?\\end\{(?P=NAME)\}"
+DISPLAYED = r"(?<!\\)\$\$.*?(?<!\\)\$\$|\\\\\[.*?\\\\\]|\\begin\{(?P<NAME>[a-zA-Z]*\*?)\}.*?\\end\{(?P=NAME)\}"  # noqa: E501
 IN_A_LINE = r"(?<![$\\])\$(?!\$).+?(?<![$\\])\$|\\\\\(.*?\\\\\)"
 HEADING = r"^ {0,3}(?P<atx_1>#{1,6})(?!#+)(?P<atx_2>.*?)$"
 DELIMITERS = {r"\\[": "$$", r"\\(": "$"}
@@ -32,10 +34,11 @@ DOLLAR = "<span>$</span>"
 
 
 def inert_markdown(text: str, attachments: Attachments | None = None) -> tuple[str, bool]:
-    """Return Markdown as inert HTML, and whether the Markdown itself was harmless: only text, links and its pictures.
+    """Return Markdown as inert HTML, and whether the Markdown itself was harmless: only text, links
+    and its pictures.
 
-    Harmless Markdown can be left in a notebook that other programs show. The parameters are those of
-    `markup.inert_html`; like that, this raises nothing.
+    Harmless Markdown can be left in a notebook that other programs show. The parameters are those
+    of `markup.inert_html`; like that, this raises nothing.
     """
     if "\n" not in text and text.startswith(
         (markup.OPENING, "<p>")
@@ -61,14 +64,18 @@ def _line(message: Message) -> str:
 
 
 def formulas(md: Markdown) -> None:
-    """Leave formulas as they are, wherever Jupyter sees some; a plugin for mistune, which names its argument."""
+    """Leave formulas as they are, wherever Jupyter sees some; a plugin for mistune, which names
+    its argument.
+    """
     displayed = DISPLAYED.replace("NAME", "environment")
     md.block.specification["atx_heading"] = HEADING  # without a blank after it, too
     md.block.register("formula", f"(?s:{displayed})", _formula_alone, before="fenced_code")
     for rules in (md.block.list_rules, md.block.block_quote_rules):
         md.block.insert_rule(rules, "formula", before="fenced_code")
     md.inline.register("formula", f"(?s:{displayed}|{IN_A_LINE})", _formula, before="escape")
-    cast(HTMLRenderer, md.renderer).register("formula", lambda renderer, text: html.escape(text, quote=False))
+    cast(HTMLRenderer, md.renderer).register(
+        "formula", lambda renderer, text: html.escape(text, quote=False)
+    )
 
 
 def _formula_alone(block: BlockParser, match: re.Match[str], state: BlockState) -> int:
@@ -80,7 +87,9 @@ def _formula_alone(block: BlockParser, match: re.Match[str], state: BlockState) 
 def _formula(inline: InlineParser, match: re.Match[str], state: InlineState) -> int:
     text = match[0]
     delimiter = DELIMITERS.get(text[:3])
-    state.append_token({"type": "formula", "raw": f"{delimiter}{text[3:-3]}{delimiter}" if delimiter else text})
+    state.append_token(
+        {"type": "formula", "raw": f"{delimiter}{text[3:-3]}{delimiter}" if delimiter else text}
+    )
     return match.end()
 
 
@@ -90,7 +99,9 @@ def as_html(text: str, renderer: "Renderer") -> str:
 
 
 class Renderer(HTMLRenderer):
-    """mistune's renderer, which notes whether a text holds more than text, links and pictures of its own."""
+    """mistune's renderer, which notes whether a text holds more than text, links and pictures of
+    its own.
+    """
 
     def __init__(self, attachments: Attachments | None = None):
         super().__init__(escape=False, allow_harmful_protocols=True)
@@ -103,7 +114,8 @@ class Renderer(HTMLRenderer):
     def block_code(self, code_text: str, info: str | None = None) -> str:
         """Colour code whose language is named; of a diagram, show the source."""
         language = (info or "").split(maxsplit=1)[0] if (info or "").strip() else ""
-        self.harmless &= not language.startswith("mermaid")  # which other programs put into a page as it is
+        # which other programs put into a page as it is
+        self.harmless &= not language.startswith("mermaid")
         return code.block(code_text, language)
 
     def block_html(self, html: str) -> str:
@@ -128,7 +140,9 @@ class Renderer(HTMLRenderer):
             self.harmless = False
             if PICTURE.fullmatch(url):
                 return super().image(text, url, title)
-            return _line(Message("[A picture from elsewhere is not fetched: {address}]", address=url[:200]))
+            return _line(
+                Message("[A picture from elsewhere is not fetched: {address}]", address=url[:200])
+            )
         name = name_of(url, self.pictures)
         self.harmless &= url == f"{ATTACHED}{name}"
         if name is None:

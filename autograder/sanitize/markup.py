@@ -1,7 +1,7 @@
 """Makes HTML from a student inert: nothing in it runs, is fetched, or is laid over the page.
 
-A parser cleans (nh3), once, and last: what `inert_html` returns is shown as it is. What cannot be cleaned in
-reasonable time is shown as plain text, with a line that says so. Nothing here raises.
+A parser cleans (nh3), once, and last: what `inert_html` returns is shown as it is. What cannot be
+cleaned in reasonable time is shown as plain text, with a line that says so. Nothing here raises.
 """
 
 import base64
@@ -20,8 +20,9 @@ Attachments = Mapping[str, Mapping[str, str]]
 """Pictures of a text cell, as base64 text by MIME type, by name."""
 
 TAGS = set(
-    "a abbr b blockquote br caption code col colgroup dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img input ins kbd "
-    "li ol p pre s samp small span strong sub sup table tbody td tfoot th thead tr tt u ul var".split()
+    "a abbr b blockquote br caption code col colgroup dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i "
+    "img input ins kbd li ol p pre s samp small span strong sub sup table tbody td tfoot th thead "
+    "tr tt u ul var".split()
 )
 ATTRIBUTES = {
     "*": {"style", "title"},
@@ -33,15 +34,18 @@ ATTRIBUTES = {
     "td": {"colspan", "rowspan"},
     "th": {"colspan", "rowspan", "scope"},
 }
-# Of classes, those of highlighted code alone: a page's style sheet has others that lay a box over everything.
+# Of classes, those of highlighted code alone: a page's style sheet has others that lay a box over
+# everything.
 CLASSES = {"span": {"c", "k", "m", "nf", "s"}, "table": {"dataframe"}}
 STYLES = set(
-    "background-color border color font-family font-size font-style font-weight margin padding text-align "
-    "text-decoration vertical-align white-space width".split()
+    "background-color border color font-family font-size font-style font-weight margin padding "
+    "text-align text-decoration vertical-align white-space width".split()
 )
-# Words, colours and lengths. No minus, which lets a margin reach over what stands before it; no way to write url().
+# Words, colours and lengths. No minus, which lets a margin reach over what stands before it; no way
+# to write url().
 STYLE_VALUE = re.compile(
-    r"(?:rgba?\([0-9., %]*+\)|#[0-9a-f]++|[0-9.]++(?:px|em|ex|rem|pt|%)?+|[a-z]++(?:-[a-z]++)*+|[ ,/]++)*+"
+    r"(?:rgba?\([0-9., %]*+\)|#[0-9a-f]++|[0-9.]++(?:px|em|ex|rem|pt|%)?+|[a-z]++(?:-[a-z]++)*+|[ "
+    r",/]++)*+"
 )
 LINK = re.compile(r"#|https?://|mailto:", re.IGNORECASE)
 PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]++")
@@ -58,7 +62,9 @@ MAGIC = {
 MOST_TEXT = 200_000
 """Characters of one text that are shown."""
 MOST_GROWTH = 4
-"""How many times as long as the text its HTML may be; tags that are never closed can make far more of it."""
+"""How many times as long as the text its HTML may be; tags that are never closed can make far
+more of it.
+"""
 SMALL = 10_000
 """Characters of HTML that are never too many."""
 MOST_STYLE = 1000
@@ -67,16 +73,22 @@ MOST_STYLE = 1000
 MOST_WORK = 1_000_000
 """What one text may cost, as `html_work` and `markdown_work` count it: at most about a second.
 
-What nesting, unclosed tags and & cost a parser grows with the square of their number; so do the marks of Markdown,
-above all the backslashes of formulas. Ordinary texts stay below a hundredth of this.
+What nesting, unclosed tags and & cost a parser grows with the square of their number; so do the
+marks of Markdown, above all the backslashes of formulas. Ordinary texts stay below a hundredth of
+this.
 """
-FORMATTING = re.compile(r"<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b", re.IGNORECASE)
+FORMATTING = re.compile(
+    r"<(?:a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\b", re.IGNORECASE
+)
 
-TOO_LARGE = Message("This text is too long or too deeply nested to be laid out; it is shown as it was written.")
+TOO_LARGE = Message(
+    "This text is too long or too deeply nested to be laid out; it is shown as it was written."
+)
 FAILED = Message("This text could not be laid out; it is shown as it was written.")
 CUT = Message("[cut here: the rest is more than is shown]")
 
-# In a notebook, HTML stands on one line between these: Markdown passes it on as it is, and finds no marks in it.
+# In a notebook, HTML stands on one line between these: Markdown passes it on as it is, and finds no
+# marks in it.
 OPENING, CLOSING = "<div>", "</div>"
 LINE_ENDS = str.maketrans(
     {"\n": "&#10;", "\r": "&#13;", "\v": " ", "\f": " ", "\x85": " ", "\u2028": " ", "\u2029": " "}
@@ -96,8 +108,12 @@ def inert_html(text: str, attachments: Attachments | None = None) -> str:
     return laid_out(text, lambda: text, attachments)[0]
 
 
-def laid_out(text: str, as_html: Callable[[], str], attachments: Attachments | None) -> tuple[str, bool]:
-    """Return the HTML that `as_html` makes of a text, cleaned, and True; or the text as it is, and False."""
+def laid_out(
+    text: str, as_html: Callable[[], str], attachments: Attachments | None
+) -> tuple[str, bool]:
+    """Return the HTML that `as_html` makes of a text, cleaned, and True; or the text as it is,
+    and False.
+    """
     try:
         made = as_html()
         if html_work(made) > MOST_WORK:
@@ -155,7 +171,9 @@ def as_picture(mime: str, encoded: str) -> str:
 
 
 def name_of(address: str, attachments: Attachments) -> str | None:
-    """Return the attachment that `attachment:NAME` means, or None; Markdown writes a blank as %20, and so on."""
+    """Return the attachment that `attachment:NAME` means, or None; Markdown writes a blank as
+    %20, and so on.
+    """
     name = address[len(ATTACHED) :]
     return next((known for known in (name, unquote(name)) if known in attachments), None)
 
@@ -185,7 +203,9 @@ def _style(text: str) -> str | None:
         return None
     pairs = [declaration.partition(":") for declaration in text.lower().split(";")]
     kept = [(name.strip(), value.strip()) for name, _, value in pairs if name.strip() in STYLES]
-    return ";".join(f"{name}:{value}" for name, value in kept if STYLE_VALUE.fullmatch(value)) or None
+    return (
+        ";".join(f"{name}:{value}" for name, value in kept if STYLE_VALUE.fullmatch(value)) or None
+    )
 
 
 def _cleaner(attachments: Attachments) -> nh3.Cleaner:
@@ -195,10 +215,14 @@ def _cleaner(attachments: Attachments) -> nh3.Cleaner:
         allowed_classes=CLASSES,
         attribute_filter=functools.partial(_attribute, attachments),
         filter_style_properties=STYLES,
-        # The filter has looked at each address already; these are the forms in which it comes and goes.
+        # The filter has looked at each address already; these are the forms in which it comes and
+        # goes.
         url_schemes={"http", "https", "mailto", "data", "attachment"},
         # Who has no mouse can scroll a long line, too.
-        set_tag_attribute_values={"input": {"type": "checkbox", "disabled": ""}, "pre": {"tabindex": "0"}},
+        set_tag_attribute_values={
+            "input": {"type": "checkbox", "disabled": ""},
+            "pre": {"tabindex": "0"},
+        },
     )
 
 

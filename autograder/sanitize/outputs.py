@@ -1,4 +1,6 @@
-"""What a submission's outputs, texts and pictures become before anybody's browser sees them: bounded, and inert."""
+"""What a submission's outputs, texts and pictures become before anybody's browser sees them:
+bounded, and inert.
+"""
 
 import json
 import re
@@ -17,7 +19,9 @@ SAFE_TEXT = ("text/plain", "text/latex")
 PAGE_PICTURES = ("image/png", "image/jpeg")
 """Pictures that nbconvert shows by themselves; others are put into an `img`."""
 CUT = Message("[this output was too large to keep]")
-CUT_CELL = Message("[The outputs of this cell were left out: the whole notebook was too large to keep.]")
+CUT_CELL = Message(
+    "[The outputs of this cell were left out: the whole notebook was too large to keep.]"
+)
 CUT_SOURCE = Message("[This cell was left out: the whole notebook was too large to keep.]")
 
 MOST_OUTPUTS = 500
@@ -67,7 +71,10 @@ class Collected:
         elif self.left <= 0 or len(self.outputs) >= MOST_OUTPUTS:
             self.cut = True
         elif kind == "stream":
-            self._stream("stderr" if raw.get("name") == "stderr" else "stdout", self._printed(raw.get("text")))
+            self._stream(
+                "stderr" if raw.get("name") == "stderr" else "stdout",
+                self._printed(raw.get("text")),
+            )
         elif kind == "error":
             self._error(raw)
         elif kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
@@ -96,9 +103,13 @@ class Collected:
             self.outputs.append(new_output("stream", name=name, text=text))
 
     def _error(self, raw: dict[str, Any]) -> None:
-        name, value = (self._printed(str(raw.get(part)), MOST_LABEL) for part in ("ename", "evalue"))
+        name, value = (
+            self._printed(str(raw.get(part)), MOST_LABEL) for part in ("ename", "evalue")
+        )
         lines = raw.get("traceback")
-        trace = [self._printed(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else []
+        trace = (
+            [self._printed(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else []
+        )
         self.outputs.append(new_output("error", ename=name, evalue=value, traceback=trace))
 
     def _bundle(self, raw: dict[str, Any]) -> dict[str, str]:
@@ -115,7 +126,9 @@ class Collected:
             elif mime == "text/html":
                 data[mime] = self._inert(value, markup.html_work, markup.inert_html)
             elif mime == "text/markdown":
-                shown = self._inert(value, markdown.markdown_work, lambda text: markdown.inert_markdown(text)[0])
+                shown = self._inert(
+                    value, markdown.markdown_work, lambda text: markdown.inert_markdown(text)[0]
+                )
                 data.setdefault("text/html", shown)
         return data
 
@@ -138,10 +151,14 @@ class Collected:
             return {"text/plain": str(CUT)}
         self.pictures_left -= len(picture)
         text = "".join(value.split())
-        return {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
+        return (
+            {mime: text} if mime in PAGE_PICTURES else {"text/html": markup.as_picture(mime, text)}
+        )
 
     def _drawing(self, value: str) -> dict[str, str]:
-        """Return an SVG as a picture: in an `img`, a browser runs none of its scripts and fetches nothing."""
+        """Return an SVG as a picture: in an `img`, a browser runs none of its scripts and
+        fetches nothing.
+        """
         encoded = markup.as_base64(value)
         if len(encoded) > min(self.picture, self.pictures_left):
             self.cut = True
@@ -150,8 +167,11 @@ class Collected:
         return {"text/html": markup.as_picture("image/svg+xml", encoded)}
 
 
-def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[str, str]], list[Message]]:
-    """Return the pictures among a text cell's attachments, and a sentence for each attachment that is left out.
+def clean_attachments(
+    attachments: Any, limits: Limits
+) -> tuple[dict[str, dict[str, str]], list[Message]]:
+    """Return the pictures among a text cell's attachments, and a sentence for each attachment that
+    is left out.
 
     Parameters
     ----------
@@ -163,7 +183,8 @@ def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[
     Returns
     -------
     tuple
-        The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was left out.
+        The attachments, `{name: {mime: base64 text}}`, and a `Message` for each picture that was
+        left out.
     """
     most = limits.picture_kb << 10
     kept: dict[str, dict[str, str]] = {}
@@ -177,7 +198,9 @@ def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[
         elif mime is None:
             reason = Message("it is no PNG, JPEG, GIF or WebP")
         elif size > most:
-            reason = Message("it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb)
+            reason = Message(
+                "it has {size} KB; {most} KB is the most", size=size >> 10, most=limits.picture_kb
+            )
         elif size > left or len(kept) >= MOST_OUTPUTS:
             reason = Message("the cell has more pictures than are kept")
         else:
@@ -185,12 +208,16 @@ def clean_attachments(attachments: Any, limits: Limits) -> tuple[dict[str, dict[
             left -= size
             continue
         shown = line(str(name), MOST_NAME)
-        notes.append(Message("The picture {name} was left out: {reason}.", name=shown, reason=reason))
+        notes.append(
+            Message("The picture {name} was left out: {reason}.", name=shown, reason=reason)
+        )
     return kept, notes
 
 
 def _picture_in(bundle: Any) -> tuple[str | None, str]:
-    """Return the type and the base64 text of the first picture in a bundle, by its bytes; (None, "") without one."""
+    """Return the type and the base64 text of the first picture in a bundle, by its bytes; (None,
+    "") without one.
+    """
     for value in bundle.values() if isinstance(bundle, dict) else ():
         lines = value if isinstance(value, list) else [value]
         if all(isinstance(line, str) for line in lines):
@@ -203,7 +230,9 @@ def _picture_in(bundle: Any) -> tuple[str | None, str]:
 
 
 def _is_plain_name(name: object) -> bool:
-    """Tell whether an attachment's name leads to no other folder: some programs write attachments to files."""
+    """Tell whether an attachment's name leads to no other folder: some programs write
+    attachments to files.
+    """
     return (
         isinstance(name, str)
         and 0 < len(name) <= MOST_NAME
@@ -214,7 +243,8 @@ def _is_plain_name(name: object) -> bool:
 
 
 def clean_markdown(cells: Iterable[Cell], limits: Limits) -> list[Message]:
-    """Make a student's text cells inert; those that hold only text, formulas, links and pictures stay as they are.
+    """Make a student's text cells inert; those that hold only text, formulas, links and pictures
+    stay as they are.
 
     Parameters
     ----------

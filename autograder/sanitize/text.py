@@ -1,6 +1,8 @@
-"""The one border for text that comes from file names, metadata, time stamps and students: cleaned here, once.
+"""The one border for text that comes from file names, metadata, time stamps and students: cleaned
+here, once.
 
-What passed `line` or `block` can be written to any file, database, terminal or table without acting there.
+What passed `line` or `block` can be written to any file, database, terminal or table without acting
+there.
 """
 
 import re
@@ -10,7 +12,8 @@ MOST_BLOCK = 100_000
 MOST_WORD = 200
 MOST_NAME = 120  # bytes: every file system and the gradebook's columns take that
 
-# Control codes move a terminal's cursor or ring its bell; bidirectional marks make a line read backwards.
+# Control codes move a terminal's cursor or ring its bell; bidirectional marks make a line read
+# backwards.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ACTING = re.compile(
@@ -25,7 +28,9 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 
 def block(text: str, most: int = MOST_BLOCK) -> str:
-    """Return text of several lines as it may be kept: valid Unicode, without control codes, at most `most` long."""
+    """Return text of several lines as it may be kept: valid Unicode, without control codes, at
+    most `most` long.
+    """
     text = text if len(text) <= most else text[:most] + " …"
     text = valid(_COLOUR.sub("", text))
     text = _CONTROL.sub(_shown, text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -33,7 +38,9 @@ def block(text: str, most: int = MOST_BLOCK) -> str:
 
 
 def printed(text: str) -> str:
-    """Return what a cell printed as a notebook may keep it: of all that acts, only colours and carriage returns."""
+    """Return what a cell printed as a notebook may keep it: of all that acts, only colours and
+    carriage returns.
+    """
     return _ACTING.sub(_shown, valid(text))
 
 
@@ -43,13 +50,16 @@ def valid(text: str) -> str:
 
 
 def line(text: str, most: int = MOST_LINE) -> str:
-    """Return text as one line, cleaned as `block` does, with words that no page could wrap cut short."""
+    """Return text as one line, cleaned as `block` does, with words that no page could wrap cut
+    short.
+    """
     words = " ".join(block(text, most).split())
     return _WORD.sub(lambda word: f"{word[0][:MOST_WORD]}…", words)
 
 
 def name(raw: str) -> str:
-    """Return a file's or a student's name as text: bytes that are no UTF-8, and control codes, as `%` and hex digits.
+    """Return a file's or a student's name as text: bytes that are no UTF-8, and control codes, as
+    `%` and hex digits.
 
     A name that is plain text already stays as it is.
     """
@@ -59,13 +69,17 @@ def name(raw: str) -> str:
 def _percent(letter: str) -> bytes:
     half = "\ud800" <= letter <= "\udfff"  # how Python writes a byte that is no UTF-8
     if half or letter in "\t\n" or _CONTROL.match(letter) or _BIDIRECTIONAL.match(letter):
-        data = letter.encode("utf-8", "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass")
+        data = letter.encode(
+            "utf-8", "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass"
+        )
         return "".join(f"%{byte:02X}" for byte in data).encode()
     return letter.encode()
 
 
 def unfit(name: str) -> str:
-    """Return why a name can't be that of a file or folder on every system, to stand behind it; "" if it can."""
+    """Return why a name can't be that of a file or folder on every system, to stand behind it;
+    "" if it can.
+    """
     found = _NOT_IN_NAMES.search(name)
     if not name.strip(". ") or name[0] in ". " or name[-1] in ". ":
         return "cannot be a folder's name: it is empty, or has a dot or blank at an end"
@@ -73,7 +87,12 @@ def unfit(name: str) -> str:
         return f"cannot be a folder's name: it has the character {found[0]}"
     if _DEVICES.match(name):
         return "cannot be a folder's name: Windows has a device of that name"
-    if name != valid(name) or _CONTROL.search(name) or _BIDIRECTIONAL.search(name) or set(name) & {"\n", "\t"}:
+    if (
+        name != valid(name)
+        or _CONTROL.search(name)
+        or _BIDIRECTIONAL.search(name)
+        or set(name) & {"\n", "\t"}
+    ):
         return "cannot be a folder's name: it has characters that do not show"
     if len(name.encode()) > MOST_NAME:
         return f"cannot be a folder's name: it is longer than {MOST_NAME} bytes"
@@ -81,7 +100,9 @@ def unfit(name: str) -> str:
 
 
 def cell_of_table(value: object) -> object:
-    """Return a value for a CSV file: text that a spreadsheet would run as a formula is quoted by an apostrophe."""
+    """Return a value for a CSV file: text that a spreadsheet would run as a formula is quoted by
+    an apostrophe.
+    """
     if isinstance(value, str) and value.startswith(FORMULA):
         return "'" + value
     return value

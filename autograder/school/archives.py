@@ -1,8 +1,9 @@
-"""The contents of an archive or a folder, as data: listed and limited before any of it is read, and never unpacked.
+"""The contents of an archive or a folder, as data: listed and limited before any of it is read, and
+never unpacked.
 
-An archive made by a learning platform has nothing unusual. An archive that has is refused as a whole, with one line.
-It may have packed files that students made: a problem in one of these affects only that student. Each is unpacked
-once, into a temporary file without a name.
+An archive made by a learning platform has nothing unusual. An archive that has is refused as a
+whole, with one line. It may have packed files that students made: a problem in one of these affects
+only that student. Each is unpacked once, into a temporary file without a name.
 """
 
 import contextlib
@@ -36,23 +37,35 @@ MOST_MB = 5_000
 MOST_ENTRIES_OF_ONE = 1_000
 """Files in one packed file; grading reads no more files next to a notebook."""
 MOST_MB_OF_ONE = 70
-"""Size of one packed file, packed and unpacked: the largest notebook that is graded, and files next to it."""
+"""Size of one packed file, packed and unpacked: the largest notebook that is graded, and files
+next to it.
+"""
 MOST_ATTEMPTS = 5
-"""How many of the largest packed files one student may submit. Otherwise one could fill the disk, or take hours."""
+"""How many of the largest packed files one student may submit.
+
+Otherwise one could fill the disk, or take hours.
+"""
 MOST_TAR_HEADER = 4_096
 """Bytes of one description of a file of a tar, such as a long name."""
 MOST_TAR_HEADERS = 1_000_000
 """Bytes of all such descriptions of a tar that are longer than a block."""
 DIGITS = re.compile(rb"\d{64}")
-"""`tarfile` searches digits in a time that grows with the square of their number. No description has so many."""
+"""`tarfile` searches digits in a time that grows with the square of their number.
+
+No description has so many.
+"""
 CHUNK = 64_000
 """Bytes that are unpacked at once."""
 MOST_PATH = 1_000
-"""Characters of a path: systems accept no more, and the time to match a pattern grows with the length."""
+"""Characters of a path: systems accept no more, and the time to match a pattern grows with the
+length.
+"""
 MOST_DEPTH = 20
 """Nested folders; grading looks no deeper."""
 
-IGNORED = re.compile(r"(^|/)(__MACOSX|__pycache__|\.[^/]*|desktop\.ini|Thumbs\.db)(/|$)", re.IGNORECASE)
+IGNORED = re.compile(
+    r"(^|/)(__MACOSX|__pycache__|\.[^/]*|desktop\.ini|Thumbs\.db)(/|$)", re.IGNORECASE
+)
 """Files that operating systems and Jupyter make, and that are not part of a submission."""
 
 TAR = re.compile(r"\.(tar|tar\.gz|tgz)$", re.IGNORECASE)
@@ -62,22 +75,29 @@ BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error,
     EOFError, OSError, OverflowError, RuntimeError, ValueError,
 )  # fmt: skip
-"""The errors that `zipfile` and `tarfile` raise for a file of another kind, or one that is cut off."""
+"""The errors that `zipfile` and `tarfile` raise for a file of another kind, or one that is cut
+off.
+"""
 
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""With any other, `zipfile` may unpack gigabytes at once, even from a file whose entry says that it has 100 bytes."""
+"""With any other, `zipfile` may unpack gigabytes at once, even from a file whose entry says that
+it has 100 bytes.
+"""
 
 Whose = Callable[[Sequence[str]], Callable[[str], str]]
 """Takes all paths of an archive or folder, with packed files as files.
 
-Returns a function that takes one path, and returns the same text for all that one student submitted.
+Returns a function that takes one path, and returns the same text for all that one student
+submitted.
 """
 
 _CENTRAL = b"PK\x01\x02"  # precedes each entry in a zip's list of entries
 
 
 class Refused(Exception):
-    """An archive, or a file in it, is refused; the text is the reason, and is shown after the file's name."""
+    """An archive, or a file in it, is refused; the text is the reason, and is shown after the
+    file's name.
+    """
 
 
 @dataclass(frozen=True)
@@ -89,7 +109,8 @@ class File:
     path : str
         Its path, as text with slashes; a packed file counts as a folder.
     time : datetime or None
-        Its time there, in this machine's time zone; None if it has none. In a packed file, the time of that.
+        Its time there, in this machine's time zone; None if it has none. In a packed file, the time
+        of that.
     read : callable
         Takes the maximal number of bytes, and returns the contents.
 
@@ -109,7 +130,9 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """An archive or folder: its files, those that are refused, with the reason, and the paths before unpacking."""
+    """An archive or folder: its files, those that are refused, with the reason, and the paths
+    before unpacking.
+    """
 
     name: str
     files: list[File]
@@ -143,7 +166,9 @@ def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
             yield _unpacked(name, *_of_folder(path), disk, whose)
             return
         if not path.exists():
-            raise UserError(f"{path} does not exist. Name the folder or the zip file that you downloaded.")
+            raise UserError(
+                f"{path} does not exist. Name the folder or the zip file that you downloaded."
+            )
         try:
             with _as_refused():
                 opened_zip = held.enter_context(zipfile.ZipFile(path))
@@ -151,11 +176,15 @@ def opened(path: Path, whose: Whose = _each_its_own) -> Iterator[Source]:
             files = _of_zip(opened_zip, MOST_ENTRIES, MOST_MB, refused)
             source = _unpacked(name, files, refused, disk, whose)
         except Refused as error:
-            raise UserError(f"{path} {error}. Nothing was collected; download it again, or name a folder.") from None
+            raise UserError(
+                f"{path} {error}. Nothing was collected; download it again, or name a folder."
+            ) from None
         yield source
 
 
-def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], disk: IO[bytes], whose: Whose) -> Source:
+def _unpacked(
+    name: str, files: list[File], refused: list[tuple[str, str]], disk: IO[bytes], whose: Whose
+) -> Source:
     """Return a source with students' packed files unpacked, one level deep."""
     paths = [file.path for file in files]
     unpacking = Unpacking(disk, whose(paths))
@@ -163,7 +192,9 @@ def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], disk
     for file in files:
         base = file.path.rpartition("/")[2]
         tar = bool(TAR.search(base))
-        if base == archive.NAME or not (tar or GZIPPED_NOTEBOOK.search(base) or base.lower().endswith(".zip")):
+        if base == archive.NAME or not (
+            tar or GZIPPED_NOTEBOOK.search(base) or base.lower().endswith(".zip")
+        ):
             found.append(file)
             continue
         try:
@@ -171,7 +202,8 @@ def _unpacked(name: str, files: list[File], refused: list[tuple[str, str]], disk
         except Refused as error:
             refused.append((file.path, str(error)))
             continue
-        data = tar and not any(NOTEBOOK.search(one.path) for one in inside)  # which a notebook reads as it is
+        # which a notebook reads as it is
+        data = tar and not any(NOTEBOOK.search(one.path) for one in inside)
         found += [file] if data else inside
     return Source(name, found, refused, paths)
 
@@ -206,11 +238,18 @@ class Unpacking:
             with _as_refused():
                 listed = _listed(outer, data)
         except Refused:
-            self.counts[self.whose(outer.path)] += MOST_ENTRIES_OF_ONE  # which it took time to refuse
+            # which it took time to refuse
+            self.counts[self.whose(outer.path)] += MOST_ENTRIES_OF_ONE
             raise
         self._count(outer, len(listed), 0)
         return [
-            File(f"{outer.path}/{file.path}", outer.time, self._kept(outer, file), outer.path, file.time)
+            File(
+                f"{outer.path}/{file.path}",
+                outer.time,
+                self._kept(outer, file),
+                outer.path,
+                file.time,
+            )
             for file in listed
         ]
 
@@ -224,7 +263,9 @@ class Unpacking:
         self._count(outer, 0, size)
         start = self.disk.seek(0, os.SEEK_END)
         if start + size > MOST_MB * 1_000_000:
-            raise Refused(f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately")
+            raise Refused(
+                f"is not unpacked, because others unpack to {MOST_MB} MB: collect it separately"
+            )
         self.disk.write(data)
 
         def read(most: int) -> bytes:
@@ -245,11 +286,19 @@ class Unpacking:
         student = self.whose(outer.path)
         self.counts[student] += files
         self.sizes[student] += size
-        most_mb, most_files = 2 * MOST_ATTEMPTS * MOST_MB_OF_ONE, MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE
+        most_mb, most_files = (
+            2 * MOST_ATTEMPTS * MOST_MB_OF_ONE,
+            MOST_ATTEMPTS * MOST_ENTRIES_OF_ONE,
+        )
         if self.sizes[student] > most_mb * 1_000_000:
-            raise Refused(f"is one of this student's packed files that have more than {most_mb} MB in all")
+            raise Refused(
+                f"is one of this student's packed files that have more than {most_mb} MB in all"
+            )
         if self.counts[student] > most_files:
-            raise Refused(f"is one of this student's packed files that have more than {most_files} files in all")
+            raise Refused(
+                "is one of this student's packed files that have more than "
+                f"{most_files} files in all"
+            )
 
 
 def _listed(outer: File, data: bytes) -> list[File]:
@@ -312,7 +361,9 @@ def _gunzipped(data: bytes) -> bytes:
 
 
 def _check_packing(packed: int, size: int) -> None:
-    """Refuse packed bytes that hold almost nothing: to read them takes as long as to read a file."""
+    """Refuse packed bytes that hold almost nothing: to read them takes as long as to read a
+    file.
+    """
     if packed > 1.1 * size + CHUNK:
         raise Refused(f"has {packed / 1e6:.1f} MB that unpack to only {size / 1e6:.1f} MB")
 
@@ -346,7 +397,8 @@ def _of_tar(data: bytes) -> list[File]:
         while (entry := opened_tar.next()) is not None:
             count += 1
             opened_tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps all of them
-            if not opened_tar.pax_headers.keys() <= {"comment"}:  # as Git writes; each file gets a copy of them
+            # as Git writes; each file gets a copy of them
+            if not opened_tar.pax_headers.keys() <= {"comment"}:
                 raise Refused("has a description of all its files, which no usual program writes")
             if count > MOST_ENTRIES_OF_ONE:
                 raise Refused(f"has more than {MOST_ENTRIES_OF_ONE} files")
@@ -369,19 +421,24 @@ def _as_refused() -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        raise Refused(f"cannot be unpacked: {text.line(str(error), 200) or type(error).__name__}") from None
+        raise Refused(
+            f"cannot be unpacked: {text.line(str(error), 200) or type(error).__name__}"
+        ) from None
 
 
 def _of_zip(
-    opened_zip: zipfile.ZipFile, most_entries: int, most_mb: int, refused: list[tuple[str, str]] | None = None
+    opened_zip: zipfile.ZipFile,
+    most_entries: int,
+    most_mb: int,
+    refused: list[tuple[str, str]] | None = None,
 ) -> list[File]:
     """Return the files of a zip.
 
     Parameters
     ----------
     refused : list, optional
-        Gets the paths in which a backslash is the problem, and the reasons. In the zip of a learning platform, it is
-        a character of a student's file name.
+        Gets the paths in which a backslash is the problem, and the reasons. In the zip of a
+        learning platform, it is a character of a student's file name.
 
     Raises
     ------
@@ -413,7 +470,9 @@ def _of_zip(
         if path.endswith("/") or IGNORED.search(path):
             continue
         if entry.flag_bits & 1:
-            raise Refused(f"is encrypted ({path}): unpack it with its password, and name the folder")
+            raise Refused(
+                f"is encrypted ({path}): unpack it with its password, and name the folder"
+            )
         if entry.compress_type not in COMPRESSIONS:
             raise Refused(f"uses an unusual compression ({path}): unpack it, and name the folder")
         _check_packing(entry.compress_size, entry.file_size)
@@ -437,7 +496,9 @@ def _name(entry: zipfile.ZipInfo) -> str:
 
 
 def _is_by_student(raw: str) -> bool:
-    """Tell whether a path that is refused is right up to its first backslash: before that, a system named it."""
+    """Tell whether a path that is refused is right up to its first backslash: before that, a
+    system named it.
+    """
     before, backslash, _ = raw.partition("\\")
     try:
         return bool(backslash and _path(before))
@@ -464,7 +525,9 @@ def _path(raw: str) -> str:
         raise Refused(f"has a path of more than {MOST_PATH} characters, {shown}")
     if len(parts) > MOST_DEPTH:
         raise Refused(f"has more than {MOST_DEPTH} nested folders, {shown}")
-    return "/".join(text.name(part) for part in parts if part not in ("", ".")) + ("/" if raw.endswith("/") else "")
+    return "/".join(text.name(part) for part in parts if part not in ("", ".")) + (
+        "/" if raw.endswith("/") else ""
+    )
 
 
 def _reading(opened_zip: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[int], bytes]:
@@ -511,10 +574,17 @@ def _of_folder(folder: Path) -> tuple[list[File], list[tuple[str, str]]]:
             elif not stat.S_ISREG(kind.st_mode):
                 refused.append((path, "is a link or device"))
             elif len(files) >= MOST_ENTRIES:
-                raise UserError(f"{folder} has more than {MOST_ENTRIES} files. Name a folder with only submissions.")
+                raise UserError(
+                    f"{folder} has more than {MOST_ENTRIES} files. Name a folder with "
+                    "only submissions."
+                )
             else:
                 files.append(
-                    File(path, datetime.fromtimestamp(kind.st_mtime).astimezone(), _reading_path(folder / raw))
+                    File(
+                        path,
+                        datetime.fromtimestamp(kind.st_mtime).astimezone(),
+                        _reading_path(folder / raw),
+                    )
                 )
     return files, refused
 

@@ -1,7 +1,9 @@
-"""Exports grades and feedback to a learning platform, with the columns and file names that it imports.
+"""Exports grades and feedback to a learning platform, with the columns and file names that it
+imports.
 
-Moodle and Canvas identify a row by numbers of their own. So their files are filled in, not made: Moodle's grading
-worksheet, and Canvas's gradebook. Other fields that they would import, such as comments, are left out.
+Moodle and Canvas identify a row by numbers of their own. So their files are filled in, not made:
+Moodle's grading worksheet, and Canvas's gradebook. Other fields that they would import, such as
+comments, are left out.
 """
 
 import contextlib
@@ -36,7 +38,8 @@ class System(StrEnum):
 
 
 WHERE = {
-    System.MOODLE: "Moodle's grading worksheet (in English: Submissions, Download grading worksheet)",
+    System.MOODLE: "Moodle's grading worksheet (in English: Submissions, Download grading "
+    "worksheet)",
     System.CANVAS: "Canvas's gradebook (Grades: Export, Export Entire Gradebook)",
 }
 GRADESCOPE = ["First Name", "Last Name", "SID", "Email", "Total Score", "Max Points", "Status"]
@@ -44,7 +47,9 @@ PERSONAL = ("student_id", "last_name", "first_name", "email", "timestamp")
 MAIL_MERGE = "mail-merge.csv"
 NUMBERS = (roster.IDENTIFIER, "grade", "maximum grade", "last modified (grade)")
 PEOPLE = ("full name", "id number", "username", "email address", "status")
-"""The columns of Moodle's worksheet that are kept: those that its importer needs, and those that name a student."""
+"""The columns of Moodle's worksheet that are kept: those that its importer needs, and those that
+name a student.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,10 @@ class Exported:
         earlier = roster.read_sheet(path)
         names = [self.headings[at] for at in (*self.key, *self.values)]
         if not set(names) <= set(earlier.headings):
-            raise UserError(f"{path} has other columns than this export. Name a file that the same command wrote.")
+            raise UserError(
+                f"{path} has other columns than this export. Name a file that the "
+                "same command wrote."
+            )
         where = [earlier.headings.index(name) for name in names]
         known = {tuple(row[at].strip() for at in where) for row in earlier.rows}
         self.lines = [
@@ -99,7 +107,9 @@ class Exported:
     def write(self, path: Path) -> None:
         """Write the file, all or nothing."""
         with _whole(path) as new, new.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([self.headings, *self.above, *(line.cells for line in self.lines)])
+            csv.writer(file).writerows(
+                [self.headings, *self.above, *(line.cells for line in self.lines)]
+            )
 
 
 def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
@@ -108,11 +118,17 @@ def to_csv(grades: list[Grade], anonymous: bool) -> Exported:
         names = records.numbered(grade["student_id"] for grade in grades)
         hidden = dict.fromkeys(PERSONAL, "")
         grades = [{**grade, **hidden, "student_id": names[grade["student_id"]]} for grade in grades]
-        grades.sort(key=lambda grade: (grade["assignment"], int(grade["student_id"].rpartition(" ")[2])))
+        grades.sort(
+            key=lambda grade: (grade["assignment"], int(grade["student_id"].rpartition(" ")[2]))
+        )
     headings = list(grades[0])
     lines = [Line([_cell(value) for value in grade.values()], [grade]) for grade in grades]
-    values = [headings.index(name) for name in ("score", "max_score", "needs_manual_grade", "pending")]
-    return Exported(headings, lines, [headings.index("assignment"), headings.index("student_id")], values)
+    values = [
+        headings.index(name) for name in ("score", "max_score", "needs_manual_grade", "pending")
+    ]
+    return Exported(
+        headings, lines, [headings.index("assignment"), headings.index("student_id")], values
+    )
 
 
 def to_gradescope(grades: list[Grade], anonymous: bool) -> Exported:
@@ -142,7 +158,9 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
     exercise = _only_exercise(grades)
     own, points = sheet.column(roster.IDENTIFIER), sheet.column("grade")
     if own < 0 or points < 0:
-        raise UserError(f"{sheet.path} has no columns Identifier and Grade. Name {WHERE[System.MOODLE]}.")
+        raise UserError(
+            f"{sheet.path} has no columns Identifier and Grade. Name {WHERE[System.MOODLE]}."
+        )
     matched, missing = _matched(grades, sheet, System.MOODLE)
     most = sheet.column("maximum grade")
     lines = []
@@ -158,9 +176,11 @@ def to_moodle(grades: list[Grade], sheet: Sheet, anonymous: bool) -> Exported:
 
 
 def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bool) -> Exported:
-    """Return Canvas's gradebook with the grades in it: who they are, and a column for each exercise.
+    """Return Canvas's gradebook with the grades in it: who they are, and a column for each
+    exercise.
 
-    An exercise's column is the one that has its name or its title; where there is none, Canvas offers to make one.
+    An exercise's column is the one that has its name or its title; where there is none, Canvas
+    offers to make one.
 
     Raises
     ------
@@ -168,13 +188,18 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
         If it is not a Canvas gradebook, or its assignment has different points than the exercise.
     """
     if not sheet.is_canvas:
-        raise UserError(f"{sheet.path} has no columns Student, ID and Section. Name {WHERE[System.CANVAS]}.")
+        raise UserError(
+            f"{sheet.path} has no columns Student, ID and Section. Name {WHERE[System.CANVAS]}."
+        )
     own, last = sheet.column("id"), sheet.column("section")
     columns = {
-        name: _assignment(sheet, name, known) for name in dict.fromkeys(grade["assignment"] for grade in grades)
+        name: _assignment(sheet, name, known)
+        for name in dict.fromkeys(grade["assignment"] for grade in grades)
     }
     matched, missing = _matched(grades, sheet, System.CANVAS)
-    headings = sheet.headings[: last + 1] + [sheet.headings[at] if at >= 0 else name for name, at in columns.items()]
+    headings = sheet.headings[: last + 1] + [
+        sheet.headings[at] if at >= 0 else name for name, at in columns.items()
+    ]
     worth = {grade["assignment"]: grade for grade in grades}
     above = []
     for row in sheet.rows[:3]:
@@ -186,20 +211,28 @@ def to_canvas(grades: list[Grade], sheet: Sheet, known: Exercises, anonymous: bo
     for row_at, own_grades in matched.items():
         row = sheet.rows[row_at]
         given = {grade["assignment"]: _points(grade["score"]) for grade in own_grades}
-        cells = [*row[: last + 1], *(given.get(name, row[at] if at >= 0 else "") for name, at in columns.items())]
+        cells = [
+            *row[: last + 1],
+            *(given.get(name, row[at] if at >= 0 else "") for name, at in columns.items()),
+        ]
         lines.append(Line([_cell(value) for value in cells], own_grades))
     made = Exported(headings, lines, [own], list(range(last + 1, len(headings))), above, missing)
-    if anonymous:  # the columns stay, since Canvas asks for them; its number alone says whose a row is
+    # the columns stay, since Canvas asks for them; its number alone says whose a row is
+    if anonymous:
         for line in made.lines:
-            line.cells[: last + 1] = [value if at == own else "" for at, value in enumerate(line.cells[: last + 1])]
+            line.cells[: last + 1] = [
+                value if at == own else "" for at, value in enumerate(line.cells[: last + 1])
+            ]
     return made
 
 
 def feedback(course: Course, exported: Exported, system: System, path: Path) -> list[str]:
-    """Write the feedback pages of an export into one zip file; return the submissions without a page.
+    """Write the feedback pages of an export into one zip file; return the submissions without a
+    page.
 
-    For Moodle the files are named for its "Upload multiple feedback files in a zip". For others each has the names of
-    the student and the exercise, and a CSV file next to them lists addresses, points and pages, for a mail merge.
+    For Moodle the files are named for its "Upload multiple feedback files in a zip". For others
+    each has the names of the student and the exercise, and a CSV file next to them lists addresses,
+    points and pages, for a mail merge.
     """
     lacking, listed, taken = [], [], set[str]()
     with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
@@ -212,16 +245,28 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
                     continue
                 if system == System.MOODLE:
                     number = re.sub(r"\D", "", line.cells[exported.key[0]])
-                    name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"
+                    name = f"{_file_name(student).replace('_', ' ')}_{number}_assignfeedback_file_{exercise}.html"  # noqa: E501
                 else:
                     name = f"{_distinct(f'{_file_name(student)}_{exercise}', taken)}.html"
-                    whose = [grade[key] for key in ("email", "first_name", "last_name", "student_id", "assignment")]
+                    whose = [
+                        grade[key]
+                        for key in ("email", "first_name", "last_name", "student_id", "assignment")
+                    ]
                     points = [_points(grade["score"]), _points(grade["max_score"])]
                     listed.append([_cell(value) for value in (*whose, *points, name)])
                 made.write(page, name)
         if system != System.MOODLE:
             buffer = io.StringIO()
-            headings = ["Email", "First Name", "Last Name", "Student", "Exercise", "Points", "Of", "Attachment"]
+            headings = [
+                "Email",
+                "First Name",
+                "Last Name",
+                "Student",
+                "Exercise",
+                "Points",
+                "Of",
+                "Attachment",
+            ]
             csv.writer(buffer).writerows([headings, *listed])
             made.writestr(MAIL_MERGE, buffer.getvalue())
     return lacking
@@ -242,7 +287,9 @@ def _only_exercise(grades: Sequence[Grade]) -> str:
 def _matched(
     grades: list[Grade], sheet: Sheet, system: System
 ) -> tuple[dict[int, list[Grade]], list[tuple[str, str]]]:
-    """Return the grades by their row in the sheet, in its order, and the students who are in none."""
+    """Return the grades by their row in the sheet, in its order, and the students who are in
+    none.
+    """
     people = roster.of_sheet(sheet)
     found: dict[int, list[Grade]] = {}
     missing: dict[str, str] = {}
@@ -254,7 +301,10 @@ def _matched(
         there = found.setdefault(person.row, [])
         if any(other["student_id"] != grade["student_id"] for other in there):
             both = f"{there[0]['student_id']} and {grade['student_id']}"
-            raise UserError(f"{both} both match {person.id} in {sheet.path}. Correct the roster, and collect again.")
+            raise UserError(
+                f"{both} both match {person.id} in {sheet.path}. Correct the roster, "
+                "and collect again."
+            )
         there.append(grade)
     if not found:
         raise UserError(f"No student with a grade is in {sheet.path}. Name {WHERE[system]}.")
@@ -275,7 +325,9 @@ def _person(grade: Grade, people: Roster, system: System) -> tuple[roster.Person
 
 
 def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
-    """Return the column of an exercise in Canvas's gradebook, by its name or its title; -1 if there is none."""
+    """Return the column of an exercise in Canvas's gradebook, by its name or its title; -1 if
+    there is none.
+    """
     title = roster.key(known.all[name].title) if name in known.all else ""
     found = []
     for at, heading in enumerate(sheet.headings):
@@ -284,7 +336,9 @@ def _assignment(sheet: Sheet, name: str, known: Exercises) -> int:
             found.append(at)
     if len(found) > 1:
         columns = " and ".join(sheet.headings[at] for at in found)
-        raise UserError(f"{sheet.path} has several columns for {name}: {columns}. Remove all but one.")
+        raise UserError(
+            f"{sheet.path} has several columns for {name}: {columns}. Remove all but one."
+        )
     return found[0] if found else -1
 
 
@@ -295,7 +349,8 @@ def _check_points(said: str, grade: Grade, exercise: str, whose: str) -> None:
         if abs(most - grade["max_score"]) > 0.005:
             own = _points(grade["max_score"])
             raise UserError(
-                f"{whose} has {most:g} points, but {exercise} has {own}. Set it to {own} there, and export it again."
+                f"{whose} has {most:g} points, but {exercise} has {own}. Set it to {own} there, "
+                "and export it again."
             )
 
 
@@ -319,11 +374,14 @@ def _cell(value: object) -> str:
 
 
 def _file_name(student: str) -> str:
-    return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))  # a mail merge's list also has it as a cell
+    # a mail merge's list also has it as a cell
+    return re.sub(r'^[-=+@]|[<>:"/\\|?*]', "_", text.name(student))
 
 
 def _distinct(name: str, taken: set[str]) -> str:
-    """Return a name, with a number after it if it is taken, and take it; file systems may ignore case."""
+    """Return a name, with a number after it if it is taken, and take it; file systems may ignore
+    case.
+    """
     own, number = name, 1
     while own.casefold() in taken:
         number += 1

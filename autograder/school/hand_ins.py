@@ -1,4 +1,6 @@
-"""Matches collected files to students: first makes a plan, then writes each submission completely or not at all."""
+"""Matches collected files to students: first makes a plan, then writes each submission
+completely or not at all.
+"""
 
 import os
 import re
@@ -65,13 +67,15 @@ class HandIn:
     where : str
         Its source file, for people: archive and path.
     time : datetime or None
-        When it was submitted, or else the time of its file, which is usually the time of the download.
+        When it was submitted, or else the time of its file, which is usually the time of the
+        download.
     told : bool
         Whether `time` is when it was submitted; only such a time is written to `timestamp.txt`.
     beside : dict
         The other files that belong to it, by relative path.
     called : str
-        Another exercise that the notebook is named after, although its cells are those of `exercise`; or "".
+        Another exercise that the notebook is named after, although its cells are those of
+        `exercise`; or "".
     blank : bool
         Whether no answer was written in it.
     """
@@ -90,16 +94,23 @@ class HandIn:
     blank: bool = False
 
     def newer_than(self) -> tuple[float, ...]:
-        """Return a sort key that is larger for a newer submission of the same student and exercise."""
+        """Return a sort key that is larger for a newer submission of the same student and
+        exercise.
+        """
         plain = self.notebook.path.rpartition("/")[2] == f"{self.exercise}.ipynb"
-        # The last is what the student's machine says, and decides only between files of one hand-in.
-        time, packed_time = (at.timestamp() if at else 0.0 for at in (self.time, self.notebook.packed_time))
+        # The last is what the student's machine says, and decides only between files of one
+        # hand-in.
+        time, packed_time = (
+            at.timestamp() if at else 0.0 for at in (self.time, self.notebook.packed_time)
+        )
         return time, self.order, plain, packed_time
 
 
 @dataclass
 class Plan:
-    """The plan: each submission with its fate, and each file that could not be assigned, with the reason."""
+    """The plan: each submission with its fate, and each file that could not be assigned, with
+    the reason.
+    """
 
     chosen: list[tuple[HandIn, Fate]] = field(default_factory=list)
     unplaced: list[tuple[str, str]] = field(default_factory=list)
@@ -119,14 +130,22 @@ class Collector:
     roster : Roster or None
         The class; without one, students get the names in the file names.
     only : str
-        The only exercise to collect, also for a notebook that cannot be identified; "" for all exercises.
+        The only exercise to collect, also for a notebook that cannot be identified; "" for all
+        exercises.
     submitted : Path
         Where submissions are.
     limits : Limits
         How large a notebook and the files next to it may be.
     """
 
-    def __init__(self, exercises: Exercises, roster: Roster | None, only: str, submitted: Path, limits: Limits):
+    def __init__(
+        self,
+        exercises: Exercises,
+        roster: Roster | None,
+        only: str,
+        submitted: Path,
+        limits: Limits,
+    ):
         self.exercises, self.roster, self.only = exercises, roster, only
         self.submitted, self.limits = submitted, limits
 
@@ -142,16 +161,21 @@ class Collector:
         for whose in sorted(several):
             right = [hand_in for hand_in in several[whose] if not hand_in.called]
             plan.unplaced += [
-                (hand_in.where, _misnamed(hand_in)) for hand_in in several[whose] if right and hand_in.called
+                (hand_in.where, _misnamed(hand_in))
+                for hand_in in several[whose]
+                if right and hand_in.called
             ]
             try:
                 self._choose(_by_age(right or several[whose]), plan)
             except Refused as error:
-                plan.unplaced += [(hand_in.where, str(error)) for hand_in in right or several[whose]]
+                plan.unplaced += [
+                    (hand_in.where, str(error)) for hand_in in right or several[whose]
+                ]
         return plan
 
     def _choose(self, attempts: list[HandIn], plan: Plan) -> None:
-        """Choose the newest of one student's attempts that has an answer, or else the newest; list the others.
+        """Choose the newest of one student's attempts that has an answer, or else the newest; list
+        the others.
 
         Raises
         ------
@@ -160,17 +184,26 @@ class Collector:
         """
         names = list(dict.fromkeys(hand_in.student for hand_in in attempts))
         if len(names) > 1:
-            raise Refused(f"{' and '.join(names[:MOST_NAMED])} look like one name: name a roster with --roster")
-        counts = next((hand_in for hand_in in reversed(attempts) if not hand_in.blank), attempts[-1])
+            raise Refused(
+                f"{' and '.join(names[:MOST_NAMED])} look like one name: name a roster "
+                "with --roster"
+            )
+        counts = next(
+            (hand_in for hand_in in reversed(attempts) if not hand_in.blank), attempts[-1]
+        )
         plan.chosen.append((counts, self._fate(counts)))
         newer = False
         for hand_in in attempts:
             if hand_in is counts:
                 newer = True
             elif newer:
-                plan.unplaced.append((hand_in.where, f"has no answer; {counts.where} has one, and counts"))
+                plan.unplaced.append(
+                    (hand_in.where, f"has no answer; {counts.where} has one, and counts")
+                )
             else:
-                plan.unplaced.append((hand_in.where, f"{counts.student} submitted a newer one, {counts.where}"))
+                plan.unplaced.append(
+                    (hand_in.where, f"{counts.student} submitted a newer one, {counts.where}")
+                )
 
     def _of(self, source: Source, plan: Plan) -> Iterator[HandIn]:
         """Yield the submissions of one archive or folder."""
@@ -191,23 +224,30 @@ class Collector:
                 plan.unplaced.append((f"{source.name}: {file.path}", reason))
         groups = _are_groups([part[0][0] for part in parts.values()])
         numbers = defaultdict(set)
-        # The roster knows people by the letters of their names; without one, a name is that of a folder.
+        # The roster knows people by the letters of their names; without one, a name is that of a
+        # folder.
         alike = key if self.roster else same_folder
         for part in parts.values():
             numbers[_called(part[0][0], groups, alike)].add(part[0][0].number)
         for part in parts.values():
             alone = len(numbers[_called(part[0][0], groups, alike)]) == 1
-            yield from self._of_one(source, part, plan, alone, groups, self._above(source, naming, part[0][1]))
+            yield from self._of_one(
+                source, part, plan, alone, groups, self._above(source, naming, part[0][1])
+            )
 
     def _has_folder_for_each(self, source: Source, naming: Naming) -> bool:
-        """Tell whether a folder for each student names the authors, and not the files in it, which students name.
+        """Tell whether a folder for each student names the authors, and not the files in it, which
+        students name.
 
-        With a roster: whether most folders are those of its students. Without one: whether most have a notebook
-        that is not named after somebody.
+        With a roster: whether most folders are those of its students. Without one: whether most
+        have a notebook that is not named after somebody.
         """
         folders = {} if naming.layout else naming.folders(source.paths)
         if self.roster:
-            of_students = sum(self.roster.find(Clues(ids=(name,), names=(name,)))[0] is not None for name in folders)
+            of_students = sum(
+                self.roster.find(Clues(ids=(name,), names=(name,)))[0] is not None
+                for name in folders
+            )
         else:
             of_students = sum(not all(map(self._names_author, paths)) for paths in folders.values())
         return 2 * of_students > len(folders)
@@ -219,7 +259,11 @@ class Collector:
     def _above(self, source: Source, naming: Naming, file: File) -> list[Person]:
         """Return the students after whom a source, or a common folder in it, is named."""
         names = [re.sub(rf"({ENDING})$", "", source.name), *naming.below(file.path)[0].split("/")]
-        people = [self.roster.find(Clues(ids=(name,), names=(name,)))[0] for name in names] if self.roster else []
+        people = (
+            [self.roster.find(Clues(ids=(name,), names=(name,)))[0] for name in names]
+            if self.roster
+            else []
+        )
         return [person for person in people if person]
 
     def _of_one(
@@ -233,13 +277,16 @@ class Collector:
     ) -> Iterator[HandIn]:
         """Yield the submissions among the files of one student.
 
-        `alone` says that no one else has the same name, `groups` that a group's name precedes each student's, `above`
-        who may have named all of these files.
+        `alone` says that no one else has the same name, `groups` that a group's name precedes each
+        student's, `above` who may have named all of these files.
         """
         notebooks = [(author, file) for author, file in part if _is_notebook(file.path)]
         first = f"{source.name}: {part[0][1].path}"
         if len(notebooks) > MOST_NOTEBOOKS:
-            reason = f"is one of {len(notebooks)} notebooks of {part[0][0].own}; at most {MOST_NOTEBOOKS} are read"
+            reason = (
+                f"is one of {len(notebooks)} notebooks of {part[0][0].own}; at most "
+                f"{MOST_NOTEBOOKS} are read"
+            )
             plan.unplaced.append((first, reason))
             return
         if not notebooks:
@@ -247,20 +294,29 @@ class Collector:
             packed = [file for _, file in part if ARCHIVE.search(file.path)]
             if packed:
                 plan.unplaced += [
-                    (f"{source.name}: {file.path}", _not_opened(file)) for file in packed[:MOST_NOTEBOOKS]
+                    (f"{source.name}: {file.path}", _not_opened(file))
+                    for file in packed[:MOST_NOTEBOOKS]
                 ]
             elif part[0][0].layout != "by name" or any(map(self.exercises.named, bases)):
                 shown = ", ".join(bases[:MOST_NAMED])
-                plan.unplaced.append((first, f"{part[0][0].own} has no notebook among these files: {shown}"))
+                plan.unplaced.append(
+                    (first, f"{part[0][0].own} has no notebook among these files: {shown}")
+                )
             return
         beside = _beside(part, {author.rest.rpartition("/")[0] for author, _ in notebooks})
         for home, files in beside.items():
             try:
                 _contents(files, self.limits)
             except Refused:
-                path = next(file.path for author, file in notebooks if author.rest.rpartition("/")[0] == home)
+                path = next(
+                    file.path
+                    for author, file in notebooks
+                    if author.rest.rpartition("/")[0] == home
+                )
                 most = self.limits.beside_mb
-                reason = f"is collected without the files next to it: more than {most} MB, or unreadable"
+                reason = (
+                    f"is collected without the files next to it: more than {most} MB, or unreadable"
+                )
                 plan.unplaced.append((f"{source.name}: {path}", reason))
                 beside[home] = {}
         for author, file in notebooks:
@@ -271,23 +327,33 @@ class Collector:
                 others = [other.id for other in above if other != person]
                 if others:
                     raise Refused(f"may be {' or '.join([student, *others])}")
-                time = author.handed_in or (_stamp_of(file, part) if author.layout == "by name" else None)
+                time = author.handed_in or (
+                    _stamp_of(file, part) if author.layout == "by name" else None
+                )
             except Refused as error:
                 plan.unplaced.append((where, str(error)))
                 continue
-            if author.layout == "Moodle" and author.clues.number in (person.numbers if person else ()):
+            if author.layout == "Moodle" and author.clues.number in (
+                person.numbers if person else ()
+            ):
                 time = _time_of(person)
             yield HandIn(
-                student, exercise, where, author.layout, time or file.time, time is not None, author.late,
-                author.order, file, beside[author.rest.rpartition("/")[0]], called, self._is_blank(exercise, file),
+                student, exercise, where, author.layout, time or file.time, time is not None,
+                author.late,
+                author.order, file, beside[author.rest.rpartition("/")[0]], called,
+                self._is_blank(exercise, file),
             )  # fmt: skip
 
     def _is_blank(self, exercise: str, file: File) -> bool:
         """Tell whether a notebook has no answer."""
-        return is_as_given(self.exercises.all[exercise], file.read(self.limits.notebook_mb * 1_000_000))
+        return is_as_given(
+            self.exercises.all[exercise], file.read(self.limits.notebook_mb * 1_000_000)
+        )
 
     def _exercise(self, file: File, alone: bool) -> tuple[str, str]:
-        """Return a notebook's exercise, and the exercise that it is named after if it is a different one."""
+        """Return a notebook's exercise, and the exercise that it is named after if it is a
+        different one.
+        """
         called = self.exercises.named(file.path.rpartition("/")[2])
         found = self.exercises.holding(file.read(self.limits.notebook_mb * 1_000_000), called)
         if not found and alone:
@@ -302,7 +368,10 @@ class Collector:
         if self.roster:
             person, reason = self.roster.find(author.clues)
             if person is None and (groups or self.roster.knows(author.clues.number)):
-                found = (self.roster.find(author.clues._replace(names=(name,)))[0] for name in _behind_group(author))
+                found = (
+                    self.roster.find(author.clues._replace(names=(name,)))[0]
+                    for name in _behind_group(author)
+                )
                 person = next(filter(None, found), None)
             if person is None:
                 raise Refused(reason)
@@ -311,7 +380,8 @@ class Collector:
             return person.id, person
         if not alone and author.layout == "Moodle":
             raise Refused(
-                f"several students are called {author.own}: name a roster with --roster, for Moodle its worksheet"
+                f"several students are called {author.own}: name a roster with --roster, for "
+                "Moodle its worksheet"
             )
         unfit = text.unfit(author.own)
         if unfit:
@@ -339,10 +409,16 @@ class Collector:
         blank = is_as_given(self.exercises.all[hand_in.exercise], there)
         if there not in (None, new) and hand_in.blank != blank:
             return Fate.ANSWERED if blank else Fate.BLANK
-        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(hand_in.beside, self.limits):
+        if there == new and beside(target, self.limits.beside_mb)[0] == _contents(
+            hand_in.beside, self.limits
+        ):
             return Fate.STAMPED if hand_in.told and since != hand_in.time else Fate.SAME
         if since is None:
-            files = [notebook] if there is not None else [path for path in target.glob("*") if path.is_file()]
+            files = (
+                [notebook]
+                if there is not None
+                else [path for path in target.glob("*") if path.is_file()]
+            )
             times = [path.stat().st_mtime for path in files]
             since = datetime.fromtimestamp(max(times, default=0), UTC)
         return Fate.NEWER if hand_in.time and hand_in.time > since else Fate.OLDER
@@ -361,7 +437,8 @@ class Collector:
         stage.mkdir()
         try:
             staged = [
-                (hand_in, self._staged(hand_in, stage / str(number))) for number, hand_in in enumerate(hand_ins)
+                (hand_in, self._staged(hand_in, stage / str(number)))
+                for number, hand_in in enumerate(hand_ins)
             ]
             for hand_in, folder in staged:
                 target = self.submitted / hand_in.student / hand_in.exercise
@@ -389,16 +466,20 @@ class Collector:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         if hand_in.time and hand_in.told:
-            (folder / STAMP).write_text(hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8")
+            (folder / STAMP).write_text(
+                hand_in.time.astimezone(UTC).strftime(STAMP_FORMAT), encoding="utf-8"
+            )
         if hand_in.time:
-            os.utime(notebook, (hand_in.time.timestamp(),) * 2)  # so that a later run knows what is newer
+            # so that a later run knows what is newer
+            os.utime(notebook, (hand_in.time.timestamp(),) * 2)
         return folder
 
 
 def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
     """Return submissions of one student and exercise, the newest last.
 
-    If one system numbers all of them, the numbers decide: in its archives, all files have the time of the download.
+    If one system numbers all of them, the numbers decide: in its archives, all files have the time
+    of the download.
     """
     if all(hand_in.order for hand_in in hand_ins):
         return sorted(hand_ins, key=lambda hand_in: (hand_in.order, *hand_in.newer_than()))
@@ -406,19 +487,27 @@ def _by_age(hand_ins: list[HandIn]) -> list[HandIn]:
 
 
 def _called(author: Author, groups: bool, alike: Callable[[str], str]) -> tuple[str, str]:
-    """Return a key that is equal for two authors who differ only in their number; `alike` is that of a name."""
-    name = _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
+    """Return a key that is equal for two authors who differ only in their number; `alike` is
+    that of a name.
+    """
+    name = (
+        _behind_group(author)[-1] if groups and author.layout == "Moodle" else author.clues.names[0]
+    )
     return author.layout, alike(name) or author.own
 
 
 def _are_groups(authors: list[Author]) -> bool:
-    """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all names have a hyphen."""
+    """Tell whether Moodle wrote a group's name and a hyphen before each student's name: all
+    names have a hyphen.
+    """
     names = {author.number: author.own for author in authors if author.layout == "Moodle"}
     return len(names) > 1 and all("-" in name for name in names.values())
 
 
 def _behind_group(author: Author) -> list[str]:
-    """Return the possible student names after a group's name, the longest first: both may have hyphens."""
+    """Return the possible student names after a group's name, the longest first: both may have
+    hyphens.
+    """
     parts = author.own.split("-") if author.layout == "Moodle" else []
     return ["-".join(parts[cut:]).strip() for cut in range(1, len(parts))]
 
@@ -436,11 +525,15 @@ def _not_opened(file: File) -> str:
         return "is packed twice, and is not opened: unpack it, and collect the folder"
     if TAR.search(file.path):
         return "has no notebook in it"
-    return "is not opened, as no .zip or .tar.gz: unpack it into a folder next to it, and collect the folder"
+    return (
+        "is not opened, as no .zip or .tar.gz: unpack it into a folder next to it, and collect "
+        "the folder"
+    )
 
 
 def _beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[str, File]]:
-    """Return the files that belong to the notebooks of each folder: those in it and below, by relative path.
+    """Return the files that belong to the notebooks of each folder: those in it and below, by
+    relative path.
 
     A file belongs to the nearest folder with a notebook.
     """
@@ -452,14 +545,24 @@ def _beside(part: list[tuple[Author, File]], homes: set[str]) -> dict[str, dict[
             continue
         relative = author.rest.removeprefix(f"{home}/") if home else author.rest
         names = relative.split("/")
-        if NOTHING_BESIDE.search(relative) or names[0] in OURS or len(relative.encode()) > text.MOST_NAME:
+        if (
+            NOTHING_BESIDE.search(relative)
+            or names[0] in OURS
+            or len(relative.encode()) > text.MOST_NAME
+        ):
             continue
         if not any(map(text.unfit, names)):
             found[home][relative] = file
     for home, files in found.items():
         # A zip can have a file and, as if it were a folder, files in it.
-        folders = {same_folder(str(parent)) for relative in files for parent in Path(relative).parents}
-        kept = [(relative, file) for relative, file in files.items() if same_folder(relative) not in folders]
+        folders = {
+            same_folder(str(parent)) for relative in files for parent in Path(relative).parents
+        }
+        kept = [
+            (relative, file)
+            for relative, file in files.items()
+            if same_folder(relative) not in folders
+        ]
         found[home] = dict(kept[:MOST_FILES])
     return found
 

@@ -1,7 +1,7 @@
 """The layouts of learning platforms' downloads: who submitted a file, and which exercise it is.
 
-A row of `LAYOUTS` is a pattern of paths. A new platform is a new row. One layout is chosen for all of an archive:
-students choose names of files, and these may look like those of another system.
+A row of `LAYOUTS` is a pattern of paths. A new platform is a new row. One layout is chosen for all
+of an archive: students choose names of files, and these may look like those of another system.
 """
 
 import re
@@ -25,7 +25,9 @@ MOST_METADATA_MB = 50
 """Gradescope's list also has the output of its own autograder for each student."""
 
 COPY = r"(?:-\d{1,2}(?![^\W_])| ?\(\d+\)|[-_ ]copy ?\d*| - copy)?"
-"""The text that browsers, Jupyter, operating systems and Canvas append to the name of a second copy."""
+"""The text that browsers, Jupyter, operating systems and Canvas append to the name of a second
+copy.
+"""
 LANGUAGE = r"(?:\.[a-z]{2,3}(?![^\W_]))?"
 """The ending of an exercise's name in the file name of its notebook in another language."""
 
@@ -70,29 +72,35 @@ class Author:
 
 
 LAYOUTS = (
-    # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1, files side by side.
-    # Before 4.1 the folder's name ends in one more underscore. If groups submit, it starts with the group's name.
-    ("Moodle", re.compile(r"(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),
-    # Canvas, "Download Submissions": last and first name in one word, then the numbers of the student and the file.
+    # Moodle, "Download all submissions": a folder for each student; on request, and before 3.1,
+    # files side by side. Before 4.1 the folder's name ends in one more underscore. If groups
+    # submit, it starts with the group's name.
+    ("Moodle", re.compile(r"(?P<name>[^/]+?)_(?P<number>\d+)_assignsubmission_file(?:_?/|_)(?P<rest>.+)")),  # noqa: E501
+    # Canvas, "Download Submissions": last and first name in one word, then the numbers of the
+    # student and the file.
     ("Canvas", re.compile(
         r"(?:(?P<name>[^\W\d][^/]*?)(?P<late>_LATE)?_(?P<number>\d+)|(?P<first>LATE_)?(?P<hidden>anon_[^/_]+))"
         r"_(?P<order>\d+)_(?P<rest>.+)"
     )),
     # Gradescope, "Export Submissions": numbered folders; a file next to them has the students.
     ("Gradescope", re.compile(r"(?P<folder>submission_\d+)/(?P<rest>.+)")),
-    # Blackboard, "Assignment File Download": the assignment, the user's name, and when, before the file's own name.
+    # Blackboard, "Assignment File Download": the assignment, the user's name, and when, before the
+    # file's own name.
     ("Blackboard", re.compile(
         r"[^/]+?_(?P<id>[^/_]+)_attempt_(?P<order>\d{4}(?:-\d\d){5})_(?P<rest>.+)"
     )),
-    # Brightspace, "Download" of submissions: a folder for each of them, with two numbers, the name, and when.
+    # Brightspace, "Download" of submissions: a folder for each of them, with two numbers, the name,
+    # and when.
     ("Brightspace", re.compile(
         r"\d+-\d+ - (?P<name>[^/]+?) - (?P<when>[A-Z][a-z]+ \d+, \d{4} \d{3,4} [AP]M)/(?P<rest>.+)"
     )),
-    # ILIAS: a folder with last name, first name, login and number; each file begins with when it was submitted.
+    # ILIAS: a folder with last name, first name, login and number; each file begins with when it
+    # was submitted.
     ("ILIAS", re.compile(
         r"(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)_(?P<number>\d+)/(?P<order>\d{14})_(?P<rest>.+)"
     )),
-    # OpenOLAT: a folder with last name, first name and login; in it, a folder for each step of the assignment.
+    # OpenOLAT: a folder with last name, first name and login; in it, a folder for each step of the
+    # assignment.
     ("OpenOLAT", re.compile(
         r"(?P<name>[^/_]+_[^/_]+)_(?P<id>[^/_]+)/(?P<order>2_submission|4_revision)s?/(?P<rest>.+)"
     )),
@@ -118,9 +126,11 @@ class Naming:
     Attributes
     ----------
     layout : str
-        The name of a row of `LAYOUTS`, or "" if the names of files and folders are those of students.
+        The name of a row of `LAYOUTS`, or "" if the names of files and folders are those of
+        students.
     bases : list of str
-        The common folder of the authors, "" or with a slash at its end; several, if each is a download of its own.
+        The common folder of the authors, "" or with a slash at its end; several, if each is a
+        download of its own.
     """
 
     def __init__(self, paths: Sequence[str], exercises: "Exercises"):
@@ -129,7 +139,9 @@ class Naming:
         self._pattern = dict(LAYOUTS).get(self.layout)
 
     def below(self, path: str) -> tuple[str, str]:
-        """Return the common folder that a path is in, and the path below it; if it is in none, "" and the path."""
+        """Return the common folder that a path is in, and the path below it; if it is in none,
+        "" and the path.
+        """
         base = next(filter(path.startswith, self.bases), "")
         return base, path[len(base) :]
 
@@ -138,7 +150,9 @@ class Naming:
         return self._pattern.fullmatch(self.below(path)[1]) if self._pattern else None
 
     def folder(self, path: str) -> str:
-        """Return the name of the first folder below the common one that is not just an exercise's name, or ""."""
+        """Return the name of the first folder below the common one that is not just an
+        exercise's name, or "".
+        """
         *folders, _ = self.below(path)[1].split("/")
         return next(filter(None, map(self.exercises.without, folders)), "")
 
@@ -159,7 +173,9 @@ class Naming:
         matched = self.match(path)
         if not matched:
             return self.folder(path) or path
-        return "/".join(value for name, value in matched.groupdict().items() if value and name not in NOT_AUTHOR)
+        return "/".join(
+            value for name, value in matched.groupdict().items() if value and name not in NOT_AUTHOR
+        )
 
 
 def whose(exercises: "Exercises") -> Whose:
@@ -170,8 +186,9 @@ def whose(exercises: "Exercises") -> Whose:
 def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
     """Return the layout of most entries of the folder `base` and the common folders; see `Naming`.
 
-    A folder counts as one, however many files a student put into it. Of layouts that fit the same number of entries,
-    the one whose part ends first is the system's: students name only what follows.
+    A folder counts as one, however many files a student put into it. Of layouts that fit the same
+    number of entries, the one whose part ends first is the system's: students name only what
+    follows.
     """
     entries = defaultdict(list)
     for path in paths:
@@ -182,7 +199,9 @@ def _chosen(paths: list[str], base: str) -> tuple[str, list[str]]:
     votes: list[tuple[int, int, str]] = []
     for layout, pattern in LAYOUTS:
         fits = (
-            next(filter(None, (pattern.fullmatch(path[len(base) :]) for path in entries[name])), None)
+            next(
+                filter(None, (pattern.fullmatch(path[len(base) :]) for path in entries[name])), None
+            )
             for name in counted
         )
         ends = [fit.start("rest") for fit in fits if fit]
@@ -231,17 +250,25 @@ def authors_of(
 
 
 def _moment(said: str) -> int:
-    """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for other texts."""
+    """Return a time as Brightspace writes it, such as `Sep 24, 2024 926 PM`, as a number; 0 for
+    other texts.
+    """
     day, _, clock = said.rpartition(", ")
     year, time, half = [*clock.split(" "), "", "", ""][:3]
     try:
-        return int(datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p").strftime("%Y%m%d%H%M"))
+        return int(
+            datetime.strptime(f"{day} {year} {time:0>4} {half}", "%b %d %Y %I%M %p").strftime(
+                "%Y%m%d%H%M"
+            )
+        )
     except ValueError:
         return 0
 
 
 def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], str]:
-    """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder, `ada/01-qkv/01-qkv.ipynb`."""
+    """Return the author in the name of a file, `ada_01-qkv.ipynb`, or of a folder,
+    `ada/01-qkv/01-qkv.ipynb`.
+    """
     exercises = naming.exercises
     *folders, base = file.path.split("/")
     theirs = [folder for folder in folders if OF_TUTORS.fullmatch(folder)]
@@ -250,20 +277,26 @@ def _loose(file: File, naming: Naming, by_folder: bool) -> tuple[list[Author], s
     folder = naming.folder(file.packed or file.path)
     if by_folder and folder:
         return [Author("by name", Clues(ids=(folder,), names=(folder,)), folder, base)], ""
-    outer = [*reversed(file.packed.split("/"))] if file.packed else []  # the names inside are the student's
+    # the names inside are the student's
+    outer = [*reversed(file.packed.split("/"))] if file.packed else []
     said = [name for name in map(exercises.without, outer) if name]
     said = said or [name for name in map(exercises.without, [base, *reversed(folders)]) if name]
     if not said:
         return [], "neither its name nor its folders say whose it is"
     # `Untitled.ipynb` in a folder says less about its author than the folder's name.
-    own = said[1] if len(said) > 1 and exercises.without(base) and not exercises.named(base) else said[0]
+    own = (
+        said[1]
+        if len(said) > 1 and exercises.without(base) and not exercises.named(base)
+        else said[0]
+    )
     # The name of a packed file, not a name inside it, says whose it is.
     own = exercises.without(file.packed.rpartition("/")[2]) or own
     return [Author("by name", Clues(ids=tuple(said), names=tuple(said)), own, base)], ""
 
 
 def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Author]]:
-    """Return who submitted each folder of Gradescope's export, according to the `submission_metadata.yml` beside it.
+    """Return who submitted each folder of Gradescope's export, according to the
+    `submission_metadata.yml` beside it.
 
     Raises
     ------
@@ -271,16 +304,23 @@ def submitters_in(files: Iterable[File], naming: Naming) -> dict[str, list[Autho
         If that is not YAML, or is too large.
     """
     found = {}
-    lists = {f"{base}{METADATA}": base for base in naming.bases} if naming.layout == "Gradescope" else {}
+    lists = (
+        {f"{base}{METADATA}": base for base in naming.bases}
+        if naming.layout == "Gradescope"
+        else {}
+    )
     for file in files:
         if file.packed or file.path not in lists:
             continue
         try:
-            # Only as texts: no dates, and none of the merged maps by which a small file may expand to a huge one.
+            # Only as texts: no dates, and none of the merged maps by which a small file may expand
+            # to a huge one.
             loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
             said = yaml.load(file.read(MOST_METADATA_MB * 1_000_000), Loader=loader)  # noqa: S506
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise Refused(f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}") from None
+            raise Refused(
+                f"has a {METADATA} that cannot be read: {str(error).splitlines()[0]}"
+            ) from None
         for folder, entry in said.items() if isinstance(said, dict) else ():
             if isinstance(folder, str) and isinstance(entry, dict):
                 found[lists[file.path] + folder] = _submitters(entry)
@@ -299,14 +339,20 @@ def _submitters(entry: dict[str, Any]) -> list[Author]:
             for key in (":sid", ":email", ":name")
         )
         own = sid or email or name
-        authors.append(Author("Gradescope", Clues(ids=(sid, email), names=(name,)), own, "", handed_in=when))
+        authors.append(
+            Author("Gradescope", Clues(ids=(sid, email), names=(name,)), own, "", handed_in=when)
+        )
     return [author for author in authors if author.own]
 
 
 def _time(said: Any) -> datetime | None:
-    """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`, or else None."""
+    """Return a time as Ruby writes it into YAML, such as `2026-11-02 09:17:36.193420000 -08:00`,
+    or else None.
+    """
     try:
-        time = datetime.fromisoformat(re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(said)).replace("UTC", "Z"))
+        time = datetime.fromisoformat(
+            re.sub(r" (?=(Z|UTC|[+-]\d\d:?\d\d)$)", "", str(said)).replace("UTC", "Z")
+        )
     except ValueError:
         return None
     return time if time.tzinfo else None
@@ -320,19 +366,23 @@ class Exercises:
         # "01-qkv", "01_qkv" and "01 qkv", but neither "101-qkv" nor "01-qkv2".
         self._patterns = {
             name: re.compile(
-                rf"(?<![^\W_]){'[-_ ]?'.join(map(re.escape, name.split('-')))}{LANGUAGE}(?![^\W_]){COPY}",
+                rf"(?<![^\W_]){'[-_ ]?'.join(map(re.escape, name.split('-')))}{LANGUAGE}(?![^\W_]){COPY}",  # noqa: E501
                 re.IGNORECASE,
             )
             for name in self.all
         }
 
     def named(self, name: str) -> str:
-        """Return the exercise that the name of a file or folder contains; "" for none and for several."""
+        """Return the exercise that the name of a file or folder contains; "" for none and for
+        several.
+        """
         found = [exercise for exercise, pattern in self._patterns.items() if pattern.search(name)]
         return found[0] if len(found) == 1 else ""
 
     def without(self, name: str) -> str:
-        """Return the name of a file or folder without the exercise, the ending and marks of a copy."""
+        """Return the name of a file or folder without the exercise, the ending and marks of a
+        copy.
+        """
         stem = TIME.sub("", re.sub(rf"( ?\(\d+\))?({ENDING})+$", "", name, flags=re.IGNORECASE))
         stem = "" if STEP.fullmatch(stem) else stem
         for pattern in self._patterns.values():
@@ -342,10 +392,14 @@ class Exercises:
     def holding(self, data: bytes, named: str = "") -> str:
         """Return the exercise whose cells a notebook has; "" for none and for several.
 
-        If it is `named` after an exercise, that is returned, unless its cells are clearly those of another one.
+        If it is `named` after an exercise, that is returned, unless its cells are clearly those of
+        another one.
         """
         return file_kinds.of_which(data, self._features, named)
 
     @cached_property
     def _features(self) -> dict[str, file_kinds.Features]:
-        return {name: file_kinds.features(exercise.notebook.read_bytes()) for name, exercise in self.all.items()}
+        return {
+            name: file_kinds.features(exercise.notebook.read_bytes())
+            for name, exercise in self.all.items()
+        }

@@ -1,7 +1,7 @@
 """A class roster from a CSV file: students by id, e-mail or name.
 
-Moodle's grading worksheet and Canvas's gradebook are also rosters. They have the numbers that these systems use in
-the names of downloaded files.
+Moodle's grading worksheet and Canvas's gradebook are also rosters. They have the numbers that these
+systems use in the names of downloaded files.
 """
 
 import csv
@@ -22,7 +22,8 @@ MOST_MB = 20
 
 COLUMNS = {
     "id": (
-        "id", "student id", "id number", "idnumber", "sis user id", "sid", "username", "user name", "login",
+        "id", "student id", "id number", "idnumber", "sis user id", "sid", "username", "user name",
+        "login",
         "sis login id", "matriculation number", "matrikelnummer",
     ),
     "name": ("name", "full name", "student", "student name"),
@@ -30,12 +31,28 @@ COLUMNS = {
     "last_name": ("last name", "lastname", "surname", "family name", "nachname"),
     "email": ("email", "e-mail", "email address", "e-mail address", "mail"),
 }  # fmt: skip
-"""Names of columns, in lower case with blanks; of several, the first that has a value in a row counts."""
+"""Names of columns, in lower case with blanks; of several, the first that has a value in a row
+counts.
+"""
 
 PLAIN = str.maketrans(
-    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h", "ŧ": "t", "ŋ": "n"}
+    {
+        "ł": "l",
+        "ø": "o",
+        "đ": "d",
+        "ð": "d",
+        "þ": "th",
+        "æ": "ae",
+        "œ": "oe",
+        "ı": "i",
+        "ħ": "h",
+        "ŧ": "t",
+        "ŋ": "n",
+    }
 )
-"""Letters that are not accented forms of others, and their spelling in names with only English letters."""
+"""Letters that are not accented forms of others, and their spelling in names with only English
+letters.
+"""
 LEAST_BARE = 4
 
 SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
@@ -74,7 +91,9 @@ class Person:
 
 
 class Clues(NamedTuple):
-    """Clues to a file's author: a system's number, what may be an id or e-mail, and what may be a name."""
+    """Clues to a file's author: a system's number, what may be an id or e-mail, and what may be
+    a name.
+    """
 
     number: tuple[str, str] = ("", "")
     ids: tuple[str, ...] = ()
@@ -83,7 +102,9 @@ class Clues(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """A CSV file: its unchanged headings, its rows (each as long as the headings), and the rows' numbers."""
+    """A CSV file: its unchanged headings, its rows (each as long as the headings), and the rows'
+    numbers.
+    """
 
     path: Path
     headings: list[str]
@@ -115,8 +136,14 @@ def read_sheet(path: Path) -> Sheet:
         raise UserError(f"{path} has more than {MOST_MB} MB, which is too large for a roster.")
     said = _decoded(data)
     if "\0" in said:
-        what = "a spreadsheet or another zip file, not a CSV file" if data[:2] == b"PK" else "not a CSV file"
-        raise UserError(f"{path} is {what}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8).")
+        what = (
+            "a spreadsheet or another zip file, not a CSV file"
+            if data[:2] == b"PK"
+            else "not a CSV file"
+        )
+        raise UserError(
+            f"{path} is {what}. Save the list as CSV (in a spreadsheet: Save As, CSV UTF-8)."
+        )
     first, _, rest = said.partition("\n")
     told = SEPARATOR.fullmatch(first.rstrip("\r"))
     delimiter = told[1] if told else max(",;\t", key=first.count)
@@ -138,7 +165,8 @@ def read_sheet(path: Path) -> Sheet:
 def _decoded(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
-    for zeros, encoding in ((data[1:20:2], "utf-16-le"), (data[:20:2], "utf-16-be")):  # without a mark
+    # without a mark
+    for zeros, encoding in ((data[1:20:2], "utf-16-le"), (data[:20:2], "utf-16-be")):
         if len(zeros) > 1 and not any(zeros):
             return data.decode(encoding, "replace")
     try:
@@ -154,18 +182,24 @@ def _decoded(data: bytes) -> str:
 
 
 def _is_chinese(said: str) -> bool:
-    """Tell whether most words that are not ASCII are Chinese: a text that was decoded as GBK, but may be Western.
+    """Tell whether most words that are not ASCII are Chinese: a text that was decoded as GBK, but
+    may be Western.
 
-    Western letters before others also decode as GBK, often with English letters next to them: `Müller` as `M黮ler`.
-    Such pairs are rare characters; a Chinese word has at least one common character.
+    Western letters before others also decode as GBK, often with English letters next to them:
+    `Müller` as `M黮ler`. Such pairs are rare characters; a Chinese word has at least one common
+    character.
     """
     words = [word for word in re.findall(r"[A-Za-z\x80-\U0010ffff]+", said) if not word.isascii()]
-    chinese = [word for word in words if not re.search("[A-Za-z]", word) and any(map(_is_common, word))]
+    chinese = [
+        word for word in words if not re.search("[A-Za-z]", word) and any(map(_is_common, word))
+    ]
     return 2 * len(chinese) > len(words)
 
 
 def _is_common(letter: str) -> bool:
-    """Tell whether a character is one of the Chinese ones in GB 2312, whose two bytes are both outside of ASCII."""
+    """Tell whether a character is one of the Chinese ones in GB 2312, whose two bytes are both
+    outside of ASCII.
+    """
     return "\u4e00" <= letter <= "\u9fff" and all(byte > 0xA0 for byte in letter.encode("gb18030"))
 
 
@@ -174,14 +208,22 @@ def _plain(heading: str) -> str:
 
 
 def key(name: str) -> str:
-    """Return a name for comparison: only letters and digits, without accents and strokes, in one case."""
-    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold().translate(PLAIN))
+    """Return a name for comparison: only letters and digits, without accents and strokes, in one
+    case.
+    """
+    letters = unicodedata.normalize(
+        "NFKD", unicodedata.normalize("NFKD", name).casefold().translate(PLAIN)
+    )
     return "".join(letter for letter in letters if letter.isalnum())
 
 
 def _bare(name: str) -> str:
-    """Return the `key` of a name whose letters with accents a system replaced by blanks; "" if too little is left."""
-    found = key("".join(letter for letter in unicodedata.normalize("NFC", name) if letter.isascii()))
+    """Return the `key` of a name whose letters with accents a system replaced by blanks; "" if
+    too little is left.
+    """
+    found = key(
+        "".join(letter for letter in unicodedata.normalize("NFC", name) if letter.isascii())
+    )
     return found if len(found) >= LEAST_BARE and found != key(name) else ""
 
 
@@ -214,10 +256,14 @@ class Roster:
     def columns(self) -> dict[str, dict[str, str]]:
         """Return the columns of nbgrader's table of students for each student, by id."""
         names = ("first_name", "last_name", "email")
-        return {person.id: {name: getattr(person, name) for name in names} for person in self.people}
+        return {
+            person.id: {name: getattr(person, name) for name in names} for person in self.people
+        }
 
     def find(self, clues: Clues) -> tuple[Person | None, str]:
-        """Return the student that the clues mean, or None and the reason; if they may mean several, also None."""
+        """Return the student that the clues mean, or None and the reason; if they may mean
+        several, also None.
+        """
         names = {key(name) for name in clues.names} - {""}
         found = self._known["number"].get(" ".join(clues.number), [])
         own = set[str]()  # none if the system hides the names
@@ -225,7 +271,11 @@ class Roster:
             own = _names(found[0]) | (_names(found[0], _bare) - {""})
         if clues.number[0] == "moodle" and names and own and own.isdisjoint(names):
             # Moodle numbers a class again for each assignment.
-            return None, f"its number belongs to {found[0].id}: is the roster the worksheet of another assignment?"
+            return (
+                None,
+                f"its number belongs to {found[0].id}: is the roster the worksheet of "
+                "another assignment?",
+            )
         if not found:
             found = self._by_words(clues, names)
         if len(found) == 1:
@@ -239,8 +289,12 @@ class Roster:
         return len(self._known["number"].get(" ".join(number), [])) == 1
 
     def _by_words(self, clues: Clues, names: set[str]) -> list[Person]:
-        """Return the students that the ids and e-mails mean, or else the names; all of them if these disagree."""
-        asked = [(kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")]
+        """Return the students that the ids and e-mails mean, or else the names; all of them if
+        these disagree.
+        """
+        asked = [
+            (kind, word.casefold()) for word in clues.ids for kind in ("id", "email", "mailbox")
+        ]
         by_id = self._all(asked)
         by_name = self._all([("name", name) for name in sorted(names)])
         by_name = by_name or self._all([("bare", name) for name in sorted(names)])
@@ -254,7 +308,9 @@ class Roster:
 
 
 def _names(person: Person, reading: Callable[[str], str] = key) -> set[str]:
-    """Return all forms of a person's name, by `key`: first name first, last name first, and so on."""
+    """Return all forms of a person's name, by `key`: first name first, last name first, and so
+    on.
+    """
     words = f"{person.first_name} {person.last_name}".split()
     return {reading("".join(words[cut:] + words[:cut])) for cut in range(len(words))}
 
@@ -265,7 +321,8 @@ def read(path: Path) -> Roster:
     Raises
     ------
     UserError
-        If it has no column that identifies a student, or if ids occur twice or cannot be names of folders.
+        If it has no column that identifies a student, or if ids occur twice or cannot be names of
+        folders.
     """
     return of_sheet(read_sheet(path))
 
@@ -280,7 +337,8 @@ def of_sheet(sheet: Sheet) -> Roster:
     if not where["id"] and not where["email"] and number[0] < 0:
         listed = ", ".join(text.line(heading, 40) for heading in sheet.headings[:12])
         raise UserError(
-            f"{sheet.path} has no column that identifies students, such as id or email. Its headings are: {listed}."
+            f"{sheet.path} has no column that identifies students, such as id or email. Its "
+            f"headings are: {listed}."
         )
     people: list[Person] = []
     lines: dict[str, int] = {}
@@ -291,10 +349,15 @@ def of_sheet(sheet: Sheet) -> Roster:
         line = f"{sheet.path}, row {sheet.numbers[index]}"
         unfit = text.unfit(person.id)
         if unfit:
-            raise UserError(f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Correct it in the roster.")
+            raise UserError(
+                f"{line}: the id {text.line(person.id, 60)!r} {unfit}. Correct it in the roster."
+            )
         earlier = lines.setdefault(same_folder(person.id), sheet.numbers[index])
         if earlier != sheet.numbers[index]:
-            raise UserError(f"{line}: the id {person.id!r} is already in row {earlier}. Correct it in the roster.")
+            raise UserError(
+                f"{line}: the id {person.id!r} is already in row {earlier}. Correct "
+                "it in the roster."
+            )
         people.append(person)
     if not people:
         raise UserError(f"{sheet.path} has no students.")
@@ -302,8 +365,11 @@ def of_sheet(sheet: Sheet) -> Roster:
 
 
 def same_folder(name: str) -> str:
-    """Return a key that is equal for two names that are the same folder on some system, or look the same."""
-    shown = (letter for letter in name if unicodedata.category(letter) != "Cf")  # a blank of no width, and the like
+    """Return a key that is equal for two names that are the same folder on some system, or look
+    the same.
+    """
+    # a blank of no width, and the like
+    shown = (letter for letter in name if unicodedata.category(letter) != "Cf")
     return unicodedata.normalize("NFC", "".join(shown)).casefold()
 
 
@@ -313,9 +379,15 @@ def _where(sheet: Sheet, names: Sequence[str]) -> list[int]:
 
 
 def _person(
-    sheet: Sheet, row: Sequence[str], index: int, where: dict[str, list[int]], number: tuple[int, str]
+    sheet: Sheet,
+    row: Sequence[str],
+    index: int,
+    where: dict[str, list[int]],
+    number: tuple[int, str],
 ) -> Person | None:
-    """Return the person in a row; None if there is none, as in Canvas's rows about the assignments."""
+    """Return the person in a row; None if there is none, as in Canvas's rows about the
+    assignments.
+    """
 
     def said(column: str) -> str:
         return next((found for at in where[column] if (found := _value(row[at]))), "")
@@ -343,13 +415,17 @@ def _person(
 
 
 def _value(cell: str) -> str:
-    """Return a cell without the apostrophe that keeps a spreadsheet from taking it for a formula."""
+    """Return a cell without the apostrophe that keeps a spreadsheet from taking it for a
+    formula.
+    """
     value = cell.strip()
     return value[1:] if value[:1] == "'" and value[1:2] in text.FORMULA else value
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """Return the first and last name of a full name: split at the comma, or else before the last word."""
+    """Return the first and last name of a full name: split at the comma, or else before the last
+    word.
+    """
     last, comma, first = name.partition(",")
     if not comma:
         first, _, last = name.rpartition(" ")

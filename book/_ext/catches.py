@@ -1,25 +1,32 @@
-"""Which wrong answer is caught by which check, and with which hint: made by running the exercises' own checks.
+"""Which wrong answer is caught by which check, and with which hint: made by running the exercises'
+own checks.
 
-* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and recognized, and
-  right answers that look different and are not rejected.
-* `{catches-mutants}` counts, for each exercise, the outcomes of its mutants: as `autograder mutants` recorded them,
-  because that takes minutes.
-* `{catches-accuracy}` counts, for each exercise, the feedback for wrong answers that are not listed, and how many
-  right ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants` recorded them.
-* `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py` recorded them.
-* `{catches-told}` says in a sentence what share of these answers gets what, and which exercise is the weakest.
-* `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of its functions there.
-* `{catches-measured}` lists the checks that take the word of the student's process, by exercise and function.
+* `{catches-summary}` counts, for each exercise: functions, checks, wrong answers, those caught and
+  recognized, and right answers that look different and are not rejected.
+* `{catches-mutants}` counts, for each exercise, the outcomes of its mutants: as `autograder
+  mutants` recorded them, because that takes minutes.
+* `{catches-accuracy}` counts, for each exercise, the feedback for wrong answers that are not
+  listed, and how many right ones are rejected: as `benchmarks/accuracy.py` and `autograder mutants`
+  recorded them.
+* `{catches-unseen}` counts the same for answers that were never listed: as `benchmarks/unseen.py`
+  recorded them.
+* `{catches-told}` says in a sentence what share of these answers gets what, and which exercise is
+  the weakest.
+* `{catches-pages}` leads to a page for each exercise, `catches/exercise-NN-name`, and to each of
+  its functions there.
+* `{catches-measured}` lists the checks that take the word of the student's process, by exercise and
+  function.
 * `{catches} NN-name` has a table for each function of an exercise, folded into a <details>.
 
-The pages of the exercises are written before the book is read, from the list of the exercises: they are not tracked,
-and _toc.yml has all of them in one line. An edition reads them in its own words: those of `extensions`, and for what
-students read those of feedback.
+The pages of the exercises are written before the book is read, from the list of the exercises: they
+are not tracked, and _toc.yml has all of them in one line. An edition reads them in its own words:
+those of `extensions`, and for what students read those of feedback.
 
-The results for each answer come from `autograder.authoring.answer_trials`: from each exercise's record, or computed
-if none is valid.
+The results for each answer come from `autograder.authoring.answer_trials`: from each exercise's
+record, or computed if none is valid.
 
-A wrong answer that no check catches is a warning, and so are a rejected right answer and a mutant that passes.
+A wrong answer that no check catches is a warning, and so are a rejected right answer and a mutant
+that passes.
 """
 
 import functools
@@ -68,23 +75,31 @@ myst:
 
 @functools.cache
 def results():
-    """For each exercise the results for its listed answers; if several must be computed, some run in parallel."""
-    untried = [folder for folder in reversed(FOLDERS.values()) if not verified.holds(folder)]  # the last take longest
+    """For each exercise the results for its listed answers; if several must be computed, some
+    run in parallel.
+    """
+    # the last take longest
+    untried = [folder for folder in reversed(FOLDERS.values()) if not verified.holds(folder)]
     tried = {}
     if untried:
-        spawn = multiprocessing.get_context("spawn")  # a fork of a process in which torch runs may hang
+        # a fork of a process in which torch runs may hang
+        spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(len(untried), cores.count()), mp_context=spawn) as pool:
             tried = dict(zip(untried, pool.map(answer_trials.of, untried), strict=True))
     return {name: tried.get(folder) or answer_trials.of(folder) for name, folder in FOLDERS.items()}
 
 
 def mistake(wrong, subject):
-    """A wrong answer's label, such as "scores transposed"; without one, its function's name in words."""
+    """A wrong answer's label, such as "scores transposed"; without one, its function's name in
+    words.
+    """
     return wrong.label or words(wrong.name, subject)
 
 
 def words(name, subject):
-    """A function's name as words, without what it stands for: "scores_keys_first" -> "keys first"."""
+    """A function's name as words, without what it stands for: "scores_keys_first" -> "keys
+    first".
+    """
     return name.removeprefix(subject).strip("_").replace("_", " ")
 
 
@@ -103,7 +118,9 @@ class _Directive(SphinxDirective):
     def parsed(self, text):
         """A line of Markdown that is translated already, as nodes."""
         part = nodes.container()
-        self.state.nested_parse(StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part)
+        self.state.nested_parse(
+            StringList([text], source=self.env.doc2path(self.env.docname)), self.lineno - 1, part
+        )
         for paragraph in part.findall(nodes.paragraph):
             paragraph["translatable"] = False
         return list(part.children)
@@ -119,8 +136,16 @@ class SummaryDirective(_Directive):
             for own in self.of(name):
                 for answer in filter(lambda answer: answer.lost, own.right):
                     message = "%s: the right answer %s is rejected"
-                    logger.warning(message, own.subject, answer.name, location=self.get_location(), type="catches")
-                counts += Counter(functions=1, checks=len(own.checks), wrong=len(own.wrong), right=earning(own))
+                    logger.warning(
+                        message,
+                        own.subject,
+                        answer.name,
+                        location=self.get_location(),
+                        type="catches",
+                    )
+                counts += Counter(
+                    functions=1, checks=len(own.checks), wrong=len(own.wrong), right=earning(own)
+                )
                 counts += Counter(recognised=sum(wrong.recognised for wrong in own.wrong))
             body.append(self.row(name, counts))
             total += counts
@@ -130,7 +155,10 @@ class SummaryDirective(_Directive):
 
     @staticmethod
     def row(name, counts):
-        return [name, *(str(counts[own]) for own in ("functions", "checks", "wrong", "recognised", "right"))]
+        return [
+            name,
+            *(str(counts[own]) for own in ("functions", "checks", "wrong", "recognised", "right")),
+        ]
 
 
 class MutantsDirective(_Directive):
@@ -146,13 +174,25 @@ class MutantsDirective(_Directive):
             for subject, row in functions.items():
                 for mutant in row["survived"]:
                     message = "%s: no check rejects the mutant %s"
-                    logger.warning(message, subject, mutant, location=self.get_location(), type="catches")
-                counts.update({kind: row[kind] for kind in ("examined", "killed", "told", "advice", "equal")})
+                    logger.warning(
+                        message, subject, mutant, location=self.get_location(), type="catches"
+                    )
+                counts.update(
+                    {kind: row[kind] for kind in ("examined", "killed", "told", "advice", "equal")}
+                )
                 counts.update(survived=len(row["survived"]))
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Mutants"), _("Killed"), _("Explained"), _("By advice"), _("Equal"), _("Passed")]
+        head = [
+            _("Exercise"),
+            _("Mutants"),
+            _("Killed"),
+            _("Explained"),
+            _("By advice"),
+            _("Equal"),
+            _("Passed"),
+        ]
         return [table(head, body, (28, 12, 12, 12, 12, 12, 12), "abh-counts", "abh-summed")]
 
 
@@ -165,7 +205,15 @@ class AccuracyDirective(_Directive):
         by_exercise = self.by_exercise()
         body = [self.row(name, counts) for name, counts in by_exercise.items()]
         body.append(self.row(_("All"), sum(by_exercise.values(), Counter())))
-        head = [_("Exercise"), _("Wrong"), _("Cause"), _("Relation"), _("Own words"), _("Nothing"), _("Cause astray")]
+        head = [
+            _("Exercise"),
+            _("Wrong"),
+            _("Cause"),
+            _("Relation"),
+            _("Own words"),
+            _("Nothing"),
+            _("Cause astray"),
+        ]
         head += [_("Accepted"), _("Right"), _("Rejected")]
         return [table(head, body, (19, 9, 9, 9, 9, 9, 9, 9, 9, 9), "abh-counts", "abh-summed")]
 
@@ -176,15 +224,21 @@ class AccuracyDirective(_Directive):
         counted = {}
         for name, functions in json.loads(self.RECORD.read_text(encoding="utf8")).items():
             counts = sum(map(self.counts, functions.values()), Counter())
-            counted[name] = counts + sum(map(self.of_mutants, mutants.recorded().get(name, {}).values()), Counter())
+            counted[name] = counts + sum(
+                map(self.of_mutants, mutants.recorded().get(name, {}).values()), Counter()
+            )
         return counted
 
     @staticmethod
     def counts(own):
-        """The feedback for answers that were left out or have two mistakes, and how many right ones lost points."""
+        """The feedback for answers that were left out or have two mistakes, and how many right
+        ones lost points.
+        """
         counts = {name: own[name] for name in ("cause", "relation", "nothing", "astray")}
         counts |= {"wrong": own["left_out"], "words": own["error"] + own["difference"]}
-        right, rejected = (own["right" + what] + own["rewrites" + what] for what in ("", "_rejected"))
+        right, rejected = (
+            own["right" + what] + own["rewrites" + what] for what in ("", "_rejected")
+        )
         pairs = Counter(own["pairs"] | {"wrong": sum(own["pairs"].values())})
         return Counter(counts | {"right": right, "rejected": rejected}) + pairs
 
@@ -193,18 +247,31 @@ class AccuracyDirective(_Directive):
         """The feedback for mutants. One that does not finish counts as explained."""
         wrong, told = row["killed"] + len(row["survived"]), row["told"] + row["endless"]
         return Counter(
-            wrong=wrong, cause=row["cause"], relation=row["relation"], words=told - row["cause"] - row["relation"],
+            wrong=wrong, cause=row["cause"], relation=row["relation"],
+            words=told - row["cause"] - row["relation"],
             nothing=row["killed"] - told, accepted=len(row["survived"]),
         )  # fmt: skip
 
     @staticmethod
     def row(name, counts):
-        kinds = ("wrong", "cause", "relation", "words", "nothing", "astray", "accepted", "right", "rejected")
+        kinds = (
+            "wrong",
+            "cause",
+            "relation",
+            "words",
+            "nothing",
+            "astray",
+            "accepted",
+            "right",
+            "rejected",
+        )
         return [name, *(str(counts[kind]) for kind in kinds)]
 
 
 class ToldDirective(AccuracyDirective):
-    """The same in a sentence: what share of the wrong answers gets what, and which exercise is the weakest."""
+    """The same in a sentence: what share of the wrong answers gets what, and which exercise is
+    the weakest.
+    """
 
     def run(self):
         by_exercise = self.by_exercise()
@@ -212,16 +279,23 @@ class ToldDirective(AccuracyDirective):
         share = {name: own["nothing"] / own["wrong"] for name, own in by_exercise.items()}
         weakest = max(share, key=share.get)
         kinds = ("cause", "relation", "words", "nothing")
-        cause, relation, own_words, nothing = (f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds)
+        cause, relation, own_words, nothing = (
+            f"{everything[kind] / everything['wrong']:.0%}" for kind in kinds
+        )
         average = everything["nothing"] / everything["wrong"]
         said = _(
-            "**In short:** of {all} unlisted wrong answers, {cause} get a likely cause, {relation} a relation, "
-            "{words} the check's own words, and {nothing} only that a check failed. Exercise {weakest} is the "
-            "weakest: {share} of its wrong answers get nothing, {times} times the average. "
-            "The section [below](#how-often-checks-are-wrong) says how this was counted."
+            "**In short:** of {all} unlisted wrong answers, {cause} get a likely cause, "
+            "{relation} a relation, {words} the check's own words, and {nothing} only that a "
+            "check failed. Exercise {weakest} is the weakest: {share} of its wrong answers get "
+            "nothing, {times} times the average. The section [below](#how-often-checks-are-wrong) "
+            "says how this was counted."
         )
         values = {"cause": cause, "relation": relation, "words": own_words, "nothing": nothing}
-        values |= {"all": f"{everything['wrong']:,}", "weakest": int(weakest[:2]), "share": f"{share[weakest]:.0%}"}
+        values |= {
+            "all": f"{everything['wrong']:,}",
+            "weakest": int(weakest[:2]),
+            "share": f"{share[weakest]:.0%}",
+        }
         return self.parsed(said.format(**values, times=f"{share[weakest] / average:.1f}"))
 
 
@@ -235,13 +309,24 @@ class UnseenDirective(_Directive):
         body, total = [], Counter()
         for name, row in unseen.recorded().items():
             counts = Counter(
-                {kind: len(own) if isinstance(own, list) else own for kind, own in row.items() if kind != "causes"}
+                {
+                    kind: len(own) if isinstance(own, list) else own
+                    for kind, own in row.items()
+                    if kind != "causes"
+                }
             )
             counts["told"] = counts["cause"] + counts["relation"] + counts["words"]
             body.append([name, *(str(counts[kind]) for kind in self.KINDS)])
             total += counts
         body.append([_("All"), *(str(total[kind]) for kind in self.KINDS)])
-        head = [_("Exercise"), _("Wrong"), _("Accepted at first"), _("Accepted now"), _("Explained"), _("Nothing")]
+        head = [
+            _("Exercise"),
+            _("Wrong"),
+            _("Accepted at first"),
+            _("Accepted now"),
+            _("Explained"),
+            _("Nothing"),
+        ]
         head += [_("Right"), _("Rejected")]
         return [table(head, body, (28, 10, 11, 11, 10, 10, 10, 10), "abh-counts", "abh-summed")]
 
@@ -249,11 +334,13 @@ class UnseenDirective(_Directive):
 class PagesDirective(_Directive):
     """A line for each exercise, which leads to its page, and to each of its functions there.
 
-    Lines and links have the ids that exercises and functions had when all of them were on this page.
+    Lines and links have the ids that exercises and functions had when all of them were on this
+    page.
     """
 
     def run(self):
-        self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))  # a new chapter may bring a new exercise
+        # a new chapter may bring a new exercise
+        self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
         listed = nodes.bullet_list(classes=["abh-catches-pages"])
         for name in FOLDERS:
             exercise = nodes.Text(_("Exercise %d, %s") % (int(name[:2]), title_of(self.env, name)))
@@ -268,7 +355,8 @@ class PagesDirective(_Directive):
     def link(self, kind, target, shown):
         """A link that Sphinx resolves when it has read all pages."""
         found = addnodes.pending_xref(
-            "", nodes.inline("", "", shown), refdomain="std", reftype=kind, reftarget=target, refexplicit=True,
+            "", nodes.inline("", "", shown), refdomain="std", reftype=kind, reftarget=target,
+            refexplicit=True,
             refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
         self.set_source_info(found)
@@ -287,12 +375,16 @@ class MeasuredDirective(_Directive):
             measured = [check for check in suite.checks if check.measured]
             for subject in dict.fromkeys(check.subject for check in measured):
                 titles = [said(check.title) for check in measured if check.subject == subject]
-                listed += nodes.list_item("", *self.parsed(f"`{subject}` ({name}): {' '.join(titles)}"))
+                listed += nodes.list_item(
+                    "", *self.parsed(f"`{subject}` ({name}): {' '.join(titles)}")
+                )
         return [listed]
 
 
 class CatchesDirective(_Directive):
-    """Each function of an exercise: the wrong answers, who catches them, and what the student reads."""
+    """Each function of an exercise: the wrong answers, who catches them, and what the student
+    reads.
+    """
 
     required_arguments = 1
 
@@ -302,7 +394,11 @@ class CatchesDirective(_Directive):
 
     def function(self, name, own):
         """The table of one function."""
-        summary = _("%s (wrong answers: %d, checks: %d)") % (own.subject, len(own.wrong), len(own.checks))
+        summary = _("%s (wrong answers: %d, checks: %d)") % (
+            own.subject,
+            len(own.wrong),
+            len(own.checks),
+        )
         target = f"catches-{name}-{own.subject}"
         details = corpus_details(summary=summary, ids=[target], names=[target.lower()])
         self.state.document.note_explicit_target(details)
@@ -364,17 +460,20 @@ def fill_page(app, docname, source):
     values = {"number": int(name[:2]), "title": title_of(app.env, name)}
     parts = {
         "description": _(
-            "Exercise {number}, {title}: which wrong answer is caught by which check, and with which hint."
+            "Exercise {number}, {title}: which wrong answer is caught by which check, and with "
+            "which hint."
         ),
         "heading": _("Exercise {number}: wrong answers"),
         "text": _(
-            "These are the listed answers to exercise {number}, *{title}*. Open a function to see its wrong answers. "
-            "*Caught by* is the first check that fails, in the words that the student reads; *also* names the others "
-            "that fail. *Hint* is what the student also reads. [What the checks catch](../catches.md) has the counts "
-            "for all exercises."
+            "These are the listed answers to exercise {number}, *{title}*. Open a function to see "
+            "its wrong answers. *Caught by* is the first check that fails, in the words that the "
+            "student reads; *also* names the others that fail. *Hint* is what the student also "
+            "reads. [What the checks catch](../catches.md) has the counts for all exercises."
         ),
     }
-    source[0] = PAGE.format(name=name, **{key: said.format(**values) for key, said in parts.items()})
+    source[0] = PAGE.format(
+        name=name, **{key: said.format(**values) for key, said in parts.items()}
+    )
 
 
 def setup(app):

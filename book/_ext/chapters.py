@@ -1,14 +1,16 @@
 """What each chapter enters into the pages that all chapters share, from its file in book/entries/.
 
-* `{chapter-map}` on the landing page shows what builds on what, how long each chapter takes, what has to be known,
-  its exercise, and its other pages. Entries begin with what the chapter builds on, needs and teaches; what the pages
-  know themselves is taken from there: title and number, the minutes ("About 20 minutes", without those of pages that
-  go deeper), the exercise and its points. Drawings are those of book/entries/*.py.
-* `{entries} Glossary` shows what the files have below that heading: the rows of one table, the terms of one glossary
-  in order, or the blocks of the cheat sheet.
+* `{chapter-map}` on the landing page shows what builds on what, how long each chapter takes, what
+  has to be known, its exercise, and its other pages. Entries begin with what the chapter builds on,
+  needs and teaches; what the pages know themselves is taken from there: title and number, the
+  minutes ("About 20 minutes", without those of pages that go deeper), the exercise and its points.
+  Drawings are those of book/entries/*.py.
+* `{entries} Glossary` shows what the files have below that heading: the rows of one table, the
+  terms of one glossary in order, or the blocks of the cheat sheet.
 * The works in book/entries/*.bib can be cited.
 
-A chapter of _toc.yml without a file of entries is a warning, and so is such a file without a chapter.
+A chapter of _toc.yml without a file of entries is a warning, and so is such a file without a
+chapter.
 """
 
 import contextlib
@@ -59,7 +61,9 @@ class EntriesDirective(SphinxDirective):
         self.env.note_dependency(str(BOOK.parent / "_toc.yml"))  # which a new chapter changes
         heading, parts = self.arguments[0], []
         if heading not in chapters.SECTIONS:
-            raise self.error(f"entries have no heading {heading!r}, but {', '.join(chapters.SECTIONS)}")
+            raise self.error(
+                f"entries have no heading {heading!r}, but {', '.join(chapters.SECTIONS)}"
+            )
         for chapter in chapters.read(BOOK.parent).values():
             self.env.note_dependency(str(chapter.entries))
             if heading in chapter.sections:
@@ -71,7 +75,9 @@ class EntriesDirective(SphinxDirective):
                 source = str(chapter.entries)
                 parts.append(nodes.container())
                 with reported(self.state.document, source):
-                    self.state.nested_parse(StringList(lines, source=source), first - 1 - self.lineno, parts[-1])
+                    self.state.nested_parse(
+                        StringList(lines, source=source), first - 1 - self.lineno, parts[-1]
+                    )
         return joined(parts)
 
 
@@ -89,9 +95,13 @@ def reported(document, source):
 
 
 def joined(parts):
-    """Return the nodes of all parts, but one table with the rows of all, one glossary with the terms in order."""
+    """Return the nodes of all parts, but one table with the rows of all, one glossary with the
+    terms in order.
+    """
     for kind, inner in ((nodes.table, nodes.tbody), (addnodes.glossary, nodes.definition_list)):
-        first, *others = [node for part in parts for node in part if isinstance(node, kind)] or [None]
+        first, *others = [node for part in parts for node in part if isinstance(node, kind)] or [
+            None
+        ]
         for other in others:
             next(first.findall(inner)).extend(next(other.findall(inner)).children)
             other.parent.remove(other)
@@ -102,13 +112,17 @@ def joined(parts):
 
 
 def lanes(rows):
-    """Return the lines between chapters that are no neighbours: (from, to, lane), none over another."""
+    """Return the lines between chapters that are no neighbours: (from, to, lane), none over
+    another.
+    """
     names, made = list(rows), []
     for end, row in enumerate(rows.values()):
         for start in sorted(names.index(name) for name in row.after):
             if end - start > 1:
                 taken = {lane for first, last, lane in made if first <= end and start <= last}
-                made.append((start, end, next(lane for lane in range(len(names)) if lane not in taken)))
+                made.append(
+                    (start, end, next(lane for lane in range(len(names)) if lane not in taken))
+                )
     return made
 
 
@@ -123,7 +137,9 @@ def picture(app, docname, rows):
     """Return the map as HTML: a list, with the lines between its rows drawn beside it."""
     names, crossing = list(rows), lanes(rows)
     rail = max((lane + 1 for *_ends, lane in crossing), default=0)
-    lines = [line("arc", start, end, f"{rail - lane} / {rail + 1}") for start, end, lane in crossing]
+    lines = [
+        line("arc", start, end, f"{rail - lane} / {rail + 1}") for start, end, lane in crossing
+    ]
     for end, row in enumerate(rows.values()):
         neighbours = [start for start in map(names.index, row.after) if end - start == 1]
         lines += [line("line", start, end, rail + 1) for start in neighbours]
@@ -140,8 +156,13 @@ def picture(app, docname, rows):
 
 
 def line(kind, start, end, column):
-    """Return the line between two rows, counted from 0, to where the last begins; its style leads it on."""
-    return f'<span class="abh-map-{kind}" style="grid-row: {start + 1} / {end + 1}; grid-column: {column}"></span>'
+    """Return the line between two rows, counted from 0, to where the last begins; its style
+    leads it on.
+    """
+    return (
+        f'<span class="abh-map-{kind}" style="grid-row: {start + 1} / {end + 1}; grid-column: '
+        f'{column}"></span>'
+    )
 
 
 def card(app, docname, name, rows):
@@ -156,7 +177,10 @@ def card(app, docname, name, rows):
     facts = [_("%s minutes") % minutes] if minutes else []
     if notebook.exists():
         points = _("Exercise, %g points") % read_exercise(notebook)[1]
-        facts.append(f'<a href="{to(docname, page)}#exercise-{name}" aria-label="{points}: {title}">{points}</a>')
+        facts.append(
+            f'<a href="{to(docname, page)}#exercise-{name}" aria-label="{points}: '
+            f'{title}">{points}</a>'
+        )
     for other in row.pages[1:]:
         address, label = to(docname, f"book/{other.stem}"), ""
         words = html.escape(title_of(app, other.stem))
@@ -165,11 +189,16 @@ def card(app, docname, name, rows):
             label = f' aria-label="{words}: {title}"'
         facts.append(f'<a href="{address}"{label}>{words}</a>')
     before = [number_of(app, other) for other in row.after]
-    needs = [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)] if before else []
+    needs = (
+        [(_("chapter %s") if len(before) == 1 else _("chapters %s")) % ", ".join(before)]
+        if before
+        else []
+    )
     needs += [html.escape(str(_(row.needs)))] if row.needs else []
     chapter = _("Chapter %d") % int(number)
     named = f'<span class="visually-hidden">{chapter}: </span>{title}'
-    needed = _("You need %s.") % str(_(", and ")).join(needs)  # no call in the text below: none is looked for there
+    # no call in the text below: none is looked for there
+    needed = _("You need %s.") % str(_(", and ")).join(needs)
     return f"""<span class="abh-map-dot" aria-hidden="true">{number}</span>
 <div class="abh-map-card"><div class="abh-map-words">
 <p class="abh-map-title"><a href="{to(docname, page)}">{named}</a></p>
@@ -211,8 +240,14 @@ def check(app, env):
         return
     rows = set(chapters.read(BOOK.parent))
     pages = {PurePosixPath(page).name for page in env.found_docs if re.match(r"book/\d\d-", page)}
-    for name in sorted((rows - pages) | {chapters.of_page(page, BOOK.parent) for page in pages} - rows):
-        logger.warning("%s: a chapter needs entries in book/entries/, and these a chapter", name, type="chapters")
+    for name in sorted(
+        (rows - pages) | {chapters.of_page(page, BOOK.parent) for page in pages} - rows
+    ):
+        logger.warning(
+            "%s: a chapter needs entries in book/entries/, and these a chapter",
+            name,
+            type="chapters",
+        )
 
 
 def add_references(app, config):

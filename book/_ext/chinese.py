@@ -1,7 +1,7 @@
 """Search in Chinese, which has no spaces between words.
 
-The index has the words that jieba finds; in the browser a query is taken apart by the words of the index. Other
-names of a thing, the `[aliases]` of terms.toml, find what its own name does.
+The index has the words that jieba finds; in the browser a query is taken apart by the words of the
+index. Other names of a thing, the `[aliases]` of terms.toml, find what its own name does.
 """
 
 import functools
@@ -27,7 +27,9 @@ HAN = re.compile(r"[\u4e00-\u9fff]+")
 
 
 class ChineseSearch(zh.SearchChinese):
-    """Sphinx's search in Chinese, with the course's terms, those of one letter too; queries are taken apart."""
+    """Sphinx's search in Chinese, with the course's terms, those of one letter too; queries are
+    taken apart.
+    """
 
     js_splitter_code = f"const ALIASES = {json.dumps(ALIASES, ensure_ascii=False)};\n" + (
         BOOK / "_static" / "splitting.js"
@@ -44,7 +46,9 @@ class ChineseSearch(zh.SearchChinese):
 
     def split(self, input):
         """Return the words of a text: of Chinese also the short ones within long ones."""
-        return list(filter(HAN.fullmatch, jieba.cut_for_search(input))) + self.latin1_letters.findall(input)
+        return list(
+            filter(HAN.fullmatch, jieba.cut_for_search(input))
+        ) + self.latin1_letters.findall(input)
 
     def word_filter(self, stemmed_word):
         """Tell whether a word is in the index."""

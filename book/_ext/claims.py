@@ -1,17 +1,19 @@
 """What the five documents say, answered where a chapter shows it, and collected in a ledger.
 
 * `{claim} A7` in a chapter is a box: the statement (kept once, in the entries of the first chapter
-  that answers it, book/entries/, and translated once, in the catalog `extensions`), the verdict, the evidence.
-  `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that shows it. Without one the
-  evidence cites a paper.
-* `{claims-ledger}` lists every box of the book, the wrong ones first and then chapter by chapter, with its verdict
-  and links to the box and to the cell, and at the end, folded, the statements that no chapter answers yet. With
-  `_static/claims.js` it has a filter; without, it has all rows.
-* `` {claims-count}`answered` `` is how many statements the book answers so far, `` {claims-count}`all` `` how many
-  there are, `` {claims-count}`verdicts` `` how many boxes there are, `` {claims-count}`twice` `` how many statements
-  have more than one, and `` {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
+  that answers it, book/entries/, and translated once, in the catalog `extensions`), the verdict,
+  the evidence. `:verdict:` starts with "holds" or "wrong:"; `:cell:` is the label of the cell that
+  shows it. Without one the evidence cites a paper.
+* `{claims-ledger}` lists every box of the book, the wrong ones first and then chapter by chapter,
+  with its verdict and links to the box and to the cell, and at the end, folded, the statements that
+  no chapter answers yet. With `_static/claims.js` it has a filter; without, it has all rows.
+* `` {claims-count}`answered` `` is how many statements the book answers so far, ``
+  {claims-count}`all` `` how many there are, `` {claims-count}`verdicts` `` how many boxes there
+  are, `` {claims-count}`twice` `` how many statements have more than one, and ``
+  {claims-count}`wrong` `` how many boxes begin with that verdict (or `holds`, or `when`).
 
-An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it are warnings.
+An unknown id, the same id twice on a page, and a row that names a chapter which doesn't answer it
+are warnings.
 """
 
 import functools
@@ -49,7 +51,10 @@ class count(nodes.Inline, nodes.Element):  # noqa: N801
 
 @cache
 def read_rows(changed):
-    """The claims of all entries: id -> {documents, chapters, statement}. `changed` is the files' times."""
+    """The claims of all entries: id -> {documents, chapters, statement}.
+
+    `changed` is the files' times.
+    """
     return chapters.claims(ROOT)
 
 
@@ -94,12 +99,15 @@ class ClaimDirective(SphinxDirective):
             if row is None or number == row["chapters"][0]:
                 self.env.note_dependency(str(path))
         if row is None:
-            logger.warning("claim %r is in no file of book/entries/", name, location=where, type="claims")
+            logger.warning(
+                "claim %r is in no file of book/entries/", name, location=where, type="claims"
+            )
             return []
         shown = "cell" in self.options or any("{cite" in line for line in self.content)
         if kind(verdict) is None or not shown:
             logger.warning(
-                "claim %s needs :verdict: (holds, holds when …, wrong: …), and :cell: or a paper that it cites",
+                "claim %s needs :verdict: (holds, holds when …, wrong: …), and :cell: or a paper "
+                "that it cites",
                 name,
                 location=where,
                 type="claims",
@@ -107,16 +115,24 @@ class ClaimDirective(SphinxDirective):
             return []
         answered = self.env.claims_answered.setdefault(self.env.docname, [])
         if name in answered:
-            logger.warning("claim %s is answered twice on this page", name, location=where, type="claims")
+            logger.warning(
+                "claim %s is answered twice on this page", name, location=where, type="claims"
+            )
             return []
         answered.append(name)
 
-        box = nodes.container(classes=["abh-claim", f"abh-claim-{kind(verdict)}"], ids=[f"claim-{name.lower()}"])
+        box = nodes.container(
+            classes=["abh-claim", f"abh-claim-{kind(verdict)}"], ids=[f"claim-{name.lower()}"]
+        )
         box["claim"], box["names"] = name, [f"claim-{name.lower()}"]
         box["cell"] = self.options.get("cell", "").lower()
         self.state.document.note_explicit_target(box)  # so that [](#claim-a7) leads here
         box += nodes.paragraph(
-            "", "", nodes.strong("", name), nodes.Text(" · " + documents(row)), classes=["abh-claim-source"]
+            "",
+            "",
+            nodes.strong("", name),
+            nodes.Text(" · " + documents(row)),
+            classes=["abh-claim-source"],
         )
         box += statement(self, row, nodes.container(classes=["abh-claim-statement"]))
         box += parsed(self, emphasised(verdict), nodes.container(classes=["abh-claim-verdict"]))
@@ -183,13 +199,17 @@ def documents(row):
 
 
 def fill_ledgers(app, doctree, docname):
-    """Replace each ledger by its tables, from the boxes as the (perhaps translated) chapters show them."""
+    """Replace each ledger by its tables, from the boxes as the (perhaps translated) chapters
+    show them.
+    """
     places, numbers = list(doctree.findall(ledger)), list(doctree.findall(count))
     if not places and not numbers:
         return
     boxes = {}  # chapter -> its boxes
     for page in sorted(app.env.claims_answered, key=lambda page: chapters.order(page, ROOT)):
-        found = app.env.get_doctree(page).findall(lambda n: isinstance(n, nodes.container) and "claim" in n)
+        found = app.env.get_doctree(page).findall(
+            lambda n: isinstance(n, nodes.container) and "claim" in n
+        )
         chapter = str(PurePosixPath(page).with_name(chapters.of_page(page, ROOT)))
         boxes.setdefault(chapter, []).extend((page, box) for box in found)
     boxes = {chapter: found for chapter, found in boxes.items() if found}
@@ -205,12 +225,19 @@ def fill_ledgers(app, doctree, docname):
         made = [controls(app, boxes)]
         for name, title in KINDS.items():
             wanted = f"abh-claim-{name}"
-            found = [one for of_chapter in boxes.values() for one in of_chapter if wanted in one[1]["classes"]]
+            found = [
+                one
+                for of_chapter in boxes.values()
+                for one in of_chapter
+                if wanted in one[1]["classes"]
+            ]
             if found:
                 made.append(nodes.rubric("", str(title), classes=["abh-ledger-kind"]))
                 made[-1]["heading-level"] = 3
                 head = [_("Claim"), _("Verdict"), _("Shown in")]
-                made.append(build_table(head, ledger_rows(app, docname, found), f"abh-ledger-{name}"))
+                made.append(
+                    build_table(head, ledger_rows(app, docname, found), f"abh-ledger-{name}")
+                )
         waiting = [item for item in place if item["claim"] not in answered]
         if waiting:
             made += folded(_("%d statements that no chapter answers yet") % len(waiting), waiting)
@@ -224,14 +251,21 @@ def controls(app, boxes):
         f"{html.escape(str(title))}</label>"
         for name, title in {"": _("All verdicts"), **KINDS}.items()
     )
-    chapters_named = {"": _("All chapters"), **{PurePosixPath(name).name[:2]: heading(app, name) for name in boxes}}
-    options = "".join(f'<option value="{name}">{html.escape(str(t))}</option>' for name, t in chapters_named.items())
-    legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")  # in an f-string no catalogue finds them
+    chapters_named = {
+        "": _("All chapters"),
+        **{PurePosixPath(name).name[:2]: heading(app, name) for name in boxes},
+    }
+    options = "".join(
+        f'<option value="{name}">{html.escape(str(t))}</option>'
+        for name, t in chapters_named.items()
+    )
+    # in an f-string no catalogue finds them
+    legend, chapter, count = _("Show"), _("Chapter"), _("{shown} of {all}")
     return nodes.raw(
         "",
-        f'<form class="abh-ledger-filter" hidden><fieldset><legend>{legend}</legend>{verdicts}</fieldset>'
-        f'<select aria-label="{chapter}">{options}</select>'
-        f'<output data-of="{count}"></output></form>',
+        '<form class="abh-ledger-filter" '
+        f"hidden><fieldset><legend>{legend}</legend>{verdicts}</fieldset><select "
+        f'aria-label="{chapter}">{options}</select><output data-of="{count}"></output></form>',
         format="html",
         translatable=False,
     )
@@ -263,7 +297,9 @@ def unfolding(summary, name, content):
 
 
 def ledger_rows(app, docname, boxes):
-    """For each box the class of its chapter, and a row: statement with id and documents, verdict, links."""
+    """For each box the class of its chapter, and a row: statement with id and documents,
+    verdict, links.
+    """
     for page, box in boxes:
         address = app.builder.get_relative_uri(docname, page) + "#" + box["ids"][0]
         parts = {child["classes"][0]: child for child in box if child.get("classes")}
@@ -278,7 +314,9 @@ def ledger_rows(app, docname, boxes):
                 ],
                 [p.deepcopy() for p in parts["abh-claim-verdict"]],
                 [
-                    nodes.paragraph("", "", nodes.reference("", answer, internal=True, refuri=address)),
+                    nodes.paragraph(
+                        "", "", nodes.reference("", answer, internal=True, refuri=address)
+                    ),
                     nodes.paragraph("", "", *cell_link(app, docname, box), classes=["abh-quiet"]),
                 ],
             ],
@@ -286,7 +324,9 @@ def ledger_rows(app, docname, boxes):
 
 
 def cell_link(app, docname, box):
-    """A link to the cell that shows it; nothing where there is none, or where the chapter warns of its label."""
+    """A link to the cell that shows it; nothing where there is none, or where the chapter warns
+    of its label.
+    """
     chapter, label, *_title = app.env.get_domain("std").anonlabels.get(box["cell"], (None, None))
     if chapter:
         uri = app.builder.get_relative_uri(docname, chapter) + "#" + label
@@ -297,25 +337,39 @@ def cell_link(app, docname, box):
 @functools.cache  # a page is read from the disk each time, and has many of the cells
 def section_of(env, page, label):
     """The title of the section of a page in which a label stands."""
-    node = next(node for node in env.get_doctree(page).findall(nodes.Element) if label in node.get("ids", ()))
+    node = next(
+        node
+        for node in env.get_doctree(page).findall(nodes.Element)
+        if label in node.get("ids", ())
+    )
     while not isinstance(node, nodes.section):
         node = node.parent
     return next(node.findall(nodes.title)).astext()
 
 
 def build_table(head, body, name):
-    """A docutils table: `head` is a list of titles, `body` rows of a class and cells, a cell a list of nodes."""
+    """A docutils table: `head` is a list of titles, `body` rows of a class and cells, a cell a
+    list of nodes.
+    """
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in (42, 40, 18)]
-    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", title)) for title in head)))
+    group += nodes.thead(
+        "", nodes.row("", *(nodes.entry("", nodes.paragraph("", title)) for title in head))
+    )
     group += nodes.tbody(
-        "", *(nodes.row("", *(nodes.entry("", *cell) for cell in row), classes=[chapter]) for chapter, row in body)
+        "",
+        *(
+            nodes.row("", *(nodes.entry("", *cell) for cell in row), classes=[chapter])
+            for chapter, row in body
+        ),
     )
     return nodes.table("", group, classes=["abh-ledger", name])
 
 
 def prepare(app):
-    """The two things remembered between builds: page -> ids that it answers, and the pages with a ledger."""
+    """The two things remembered between builds: page -> ids that it answers, and the pages with
+    a ledger.
+    """
     if not hasattr(app.env, "claims_answered"):
         app.env.claims_answered, app.env.claims_ledgers = {}, set()
 
@@ -328,7 +382,9 @@ def purge(app, env, docname):
 
 def merge(app, env, docnames, other):
     """Take over what a parallel reader remembered."""
-    env.claims_answered.update({d: other.claims_answered[d] for d in docnames if d in other.claims_answered})
+    env.claims_answered.update(
+        {d: other.claims_answered[d] for d in docnames if d in other.claims_answered}
+    )
     env.claims_ledgers.update(other.claims_ledgers & set(docnames))
 
 
@@ -344,7 +400,10 @@ def check(app, env):
         missing = [name for name in wanted if name not in answered]
         if missing:
             logger.warning(
-                "book/entries/ says that this chapter answers %s", ", ".join(missing), location=docname, type="claims"
+                "book/entries/ says that this chapter answers %s",
+                ", ".join(missing),
+                location=docname,
+                type="claims",
             )
 
 
@@ -367,4 +426,9 @@ def setup(app):
     app.connect("doctree-resolved", fill_ledgers)
     app.add_css_file("claims.css")
     app.add_js_file("claims.js", loading_method="defer")
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 1,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

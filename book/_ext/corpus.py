@@ -1,6 +1,8 @@
-"""The corpus of hostile and odd submissions, as tables: made from autograder/corpus/ whenever the book is built.
+"""The corpus of hostile and odd submissions, as tables: made from autograder/corpus/ whenever the
+book is built.
 
-* `{corpus-summary}` counts the outcomes that each group must have here, and those of nbgrader's default settings.
+* `{corpus-summary}` counts the outcomes that each group must have here, and those of nbgrader's
+  default settings.
 * `{corpus} forging` is one group, row by row, folded into a <details>.
 * `{corpus-filter}` is the place where corpus.js, in a browser, puts a filter for all groups.
 
@@ -29,7 +31,8 @@ _ = get_translation("extensions")
 N_ = str  # marks what is translated later
 KINDS = [kind for kind in Kind if kind != Kind.INFRASTRUCTURE]
 
-# The possible harms of a case without the engine: the key, the column's title, and the text of a row.
+# The possible harms of a case without the engine: the key, the column's title, and the text of a
+# row.
 HARMS = {
     "more": (_("more points than earned"), _("more than earned")),
     "less": (_("fewer points than earned"), _("fewer than earned")),
@@ -39,7 +42,10 @@ HARMS = {
     "left_behind": (_("leaves processes behind"), _("leaves processes behind")),
     "no_page": (_("no feedback page"), _("no feedback page")),
     "live_script": (_("a live script in the feedback"), _("a live script in the feedback")),
-    "batch_stopped": (_("the next student is not graded"), _("the next student is not graded either")),
+    "batch_stopped": (
+        _("the next student is not graded"),
+        _("the next student is not graded either"),
+    ),
 }
 REASONS = (
     N_("inconsistent checksums"),
@@ -71,7 +77,9 @@ def harms(case, row):
 
 
 def feedback(env, exercise=catalogues.SHARED):
-    """A function that translates what feedback says in an exercise; by default what it says in any of them."""
+    """A function that translates what feedback says in an exercise; by default what it says in
+    any of them.
+    """
     for name in {catalogues.ENGINE, catalogues.SHARED, exercise}:
         path = catalogues.place(loader.ROOT, env.config.language, f"{catalogues.FEEDBACK}/{name}")
         if path.exists():
@@ -115,12 +123,17 @@ class SummaryDirective(_Directive):
         here, there, count = [], Counter(), 0
         for name, own in groups().items():
             kinds = Counter(case.kind for case in own)
-            here.append([_titles()[name], str(len(own)), *(str(kinds[kind] or "–") for kind in KINDS)])
+            here.append(
+                [_titles()[name], str(len(own)), *(str(kinds[kind] or "–") for kind in KINDS)]
+            )
             count += len(own)
             for one in own:
                 if one.name in cases:
                     there.update(harms(one, cases[one.name]) or ["same"])
-        totals = [sum(int(row[place]) for row in here if row[place] != "–") for place in range(1, len(KINDS) + 2)]
+        totals = [
+            sum(int(row[place]) for row in here if row[place] != "–")
+            for place in range(1, len(KINDS) + 2)
+        ]
         here.append([_("All"), *map(str, totals)])
         first = table(
             [_("Group"), _("Cases"), *map(feedback(self.env), KINDS)],
@@ -137,11 +150,17 @@ class SummaryDirective(_Directive):
             "One submission can be in several of these lines."
         )
         return [
-            shown("", _("%d submissions, and the kind of outcome that each must have here:") % count),
+            shown(
+                "", _("%d submissions, and the kind of outcome that each must have here:") % count
+            ),
             first,
             shown("", _("The same %d submissions, graded by nbgrader alone:") % len(cases)),
             second,
-            shown("", recorded % (stock["date"], stock["nbgrader"], stock["python"]), classes=["abh-recorded"]),
+            shown(
+                "",
+                recorded % (stock["date"], stock["nbgrader"], stock["python"]),
+                classes=["abh-recorded"],
+            ),
         ]
 
 
@@ -169,7 +188,10 @@ class CorpusDirective(_Directive):
             return []
         missing = [case.name for case in own if case.name not in cases]
         if missing:
-            self.warn("stock.json has no recording of %s: run python -m autograder stock", ", ".join(missing))
+            self.warn(
+                "stock.json has no recording of %s: run python -m autograder stock",
+                ", ".join(missing),
+            )
         body = [self.row(case, cases.get(case.name)) for case in own]
         details = corpus_details(summary=_("%d cases") % len(own), ids=[f"corpus-{name}"])
         head = [_("No."), _("What it does"), _("Here"), _("nbgrader alone")]
@@ -182,8 +204,13 @@ class CorpusDirective(_Directive):
         kinds = [feedback(self.env)(str(kind)) for kind in (case.kind, case.may) if kind]
         kinds = _("%s or %s") % tuple(kinds) if case.may else kinds[0]
         here = [shown("", _("%g of %g") % (sum(case.points.values()), most))]
-        here.append(shown("", "", nodes.inline("", kinds, classes=["abh-kind", f"abh-kind-{case.kind}"])))
-        does = [self.said(case.does[:1].upper() + case.does[1:]), shown("", "", nodes.literal("", case.name))]
+        here.append(
+            shown("", "", nodes.inline("", kinds, classes=["abh-kind", f"abh-kind-{case.kind}"]))
+        )
+        does = [
+            self.said(case.does[:1].upper() + case.does[1:]),
+            shown("", "", nodes.literal("", case.name)),
+        ]
         return [str(case.row), does, here, self.there(case, stock, most) if stock else []]
 
     @staticmethod
@@ -193,7 +220,9 @@ class CorpusDirective(_Directive):
 
     @staticmethod
     def there(case, stock, most):
-        """The outcome of a case without the engine: the points, and each harm with a sign and in words."""
+        """The outcome of a case without the engine: the points, and each harm with a sign and in
+        words.
+        """
         found = harms(case, stock)
         got = _("%g of %g") % (sum(own or 0 for own in stock["points"].values()), most)
         if stock["ungraded"]:
@@ -201,7 +230,13 @@ class CorpusDirective(_Directive):
             got = _("no grade (%s)") % _(reason) if reason else _("no grade")
             found = [name for name in found if name != "ungraded"]
         bad = bool(found) or stock["ungraded"]
-        lines = [shown("", str(got), classes=["abh-harm" if bad and stock["ungraded"] else "abh-points-got"])]
+        lines = [
+            shown(
+                "",
+                str(got),
+                classes=["abh-harm" if bad and stock["ungraded"] else "abh-points-got"],
+            )
+        ]
         lines += [shown("", str(HARMS[name][1]), classes=["abh-harm"]) for name in found]
         if not bad:
             lines.append(shown("", str(_("the same")), classes=["abh-same"]))
@@ -222,12 +257,20 @@ def _titles():
 
 
 def table(head, body, widths, *names):
-    """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a text or a list of nodes."""
+    """A docutils table: `head` is a list of titles, `body` rows of cells, a cell a text or a
+    list of nodes.
+    """
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=width) for width in widths]
-    group += nodes.thead("", nodes.row("", *(nodes.entry("", shown("", str(title))) for title in head)))
-    rows = [[cell if isinstance(cell, list) else [shown("", str(cell))] for cell in row] for row in body]
-    group += nodes.tbody("", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows))
+    group += nodes.thead(
+        "", nodes.row("", *(nodes.entry("", shown("", str(title))) for title in head))
+    )
+    rows = [
+        [cell if isinstance(cell, list) else [shown("", str(cell))] for cell in row] for row in body
+    ]
+    group += nodes.tbody(
+        "", *(nodes.row("", *(nodes.entry("", *cell) for cell in row)) for row in rows)
+    )
     return nodes.table("", group, classes=list(names))
 
 

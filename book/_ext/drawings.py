@@ -1,9 +1,11 @@
 """Puts drawings into the page itself, where they have its fonts and colours, and stack on a phone.
 
-* What `figures/drawing.py` draws is one SVG with a nested one for each panel. In a page each panel is an `<svg>` of
-  its own, in a row that wraps; colours that stand for something become the page's own variables. Texts are drawn as
-  glyphs; in an edition in another language, those with words become text, from the catalogue `drawings`.
-* `{inline-svg} _static/hero.svg` is a figure, with a number and a caption, of an SVG that has its title inside.
+* What `figures/drawing.py` draws is one SVG with a nested one for each panel. In a page each panel
+  is an `<svg>` of its own, in a row that wraps; colours that stand for something become the page's
+  own variables. Texts are drawn as glyphs; in an edition in another language, those with words
+  become text, from the catalogue `drawings`.
+* `{inline-svg} _static/hero.svg` is a figure, with a number and a caption, of an SVG that has its
+  title inside.
 """
 
 import html
@@ -56,7 +58,9 @@ def translated(words):
 
 
 def reword(panel):
-    """Put the words of a panel into the edition's language: text in the place of glyphs, with the same anchor."""
+    """Put the words of a panel into the edition's language: text in the place of glyphs, with
+    the same anchor.
+    """
     far = {}  # glyph: how far right it goes
     for path in panel.iter(f"{{{SVG}}}path"):
         if "id" in path.attrib:
@@ -85,13 +89,17 @@ def write(glyphs, words, anchor, far):
     glyphs.set("transform", SCALE.sub("", glyphs.get("transform")))
     x = {"start": 0, "middle": width * size / 200, "end": width * size / 100}[anchor]
     style = f"font-size: {size:g}px; text-anchor: {anchor}" + ("; font-weight: 600" if bold else "")
-    inner = re.sub(r"\$([^$]*)\$", lambda formula: letters(formula[1]), html.escape(words, quote=False))
+    inner = re.sub(
+        r"\$([^$]*)\$", lambda formula: letters(formula[1]), html.escape(words, quote=False)
+    )
     text = f'<text xmlns="{SVG}" x="{x:.2f}" style="{style}">{inner}</text>'
     glyphs.append(ElementTree.fromstring(text))  # noqa: S314 (our own)
 
 
 def letters(formula):
-    """Return a short formula as parts of an SVG's text: variables in italics, what follows `_` lower and smaller."""
+    """Return a short formula as parts of an SVG's text: variables in italics, what follows `_`
+    lower and smaller.
+    """
     for tex, sign in SIGNS.items():
         formula = formula.replace(tex, sign)
     return re.sub(r"(_?)([A-Za-z])", lambda found: VARIABLE[found[1]].format(found[2]), formula)
@@ -138,14 +146,18 @@ def put_in(app, doctree, docname):
         path = Path(app.srcdir) / image["uri"].lstrip("/")
         if path.suffix != ".svg" or "jupyter_execute" not in path.parts:
             continue
-        made = in_page(path.read_text(encoding="utf8"), image.get("alt", ""), f"d{next(number)}", is_whole(app))
+        made = in_page(
+            path.read_text(encoding="utf8"), image.get("alt", ""), f"d{next(number)}", is_whole(app)
+        )
         image.replace_self(nodes.raw("", made, format="html"))
 
 
 def translate(app, doctree):
     """Put the words of SVG files that a page has into the edition's language."""
     for drawing in list(doctree.findall(nodes.raw)):
-        text = re.sub(WORDS, lambda part: part[1] + str(figures(" ".join(part[2].split()))), drawing.astext())
+        text = re.sub(
+            WORDS, lambda part: part[1] + str(figures(" ".join(part[2].split()))), drawing.astext()
+        )
         if "</svg>" in text:
             drawing.replace_self(nodes.raw("", text, format="html"))
 
@@ -165,7 +177,8 @@ class InlineSvg(SphinxDirective):
         parsed = nodes.Element()
         self.state.nested_parse(self.content, self.content_offset, parsed)
         caption = nodes.caption(parsed[0].rawsource, "", *parsed[0].children)
-        caption.source, caption.line = parsed[0].source, parsed[0].line  # a translation needs all three
+        # a translation needs all three
+        caption.source, caption.line = parsed[0].source, parsed[0].line
         figure += caption
         self.set_source_info(figure)
         self.add_name(figure)

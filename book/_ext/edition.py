@@ -1,11 +1,13 @@
-"""What an edition in another language has beside its catalogues (editions.py): the switch, links, figures.
+"""What an edition in another language has beside its catalogues (editions.py): the switch, links,
+figures.
 
-* Each page has a link to the same page in the other language. A page that is English only has one to its chapter,
-  or to the landing page.
-* An edition is written without the pages that are English only. Its links lead to them, in English, and say so.
+* Each page has a link to the same page in the other language. A page that is English only has one
+  to its chapter, or to the landing page.
+* An edition is written without the pages that are English only. Its links lead to them, in English,
+  and say so.
 * Styles, scripts and fonts are those of the English edition, and so are downloads.
-* The words of interactive figures come from the catalogue `figures`, those of drawings from `drawings`, those of the
-  extensions from `extensions`.
+* The words of interactive figures come from the catalogue `figures`, those of drawings from
+  `drawings`, those of the extensions from `extensions`.
 """
 
 import html
@@ -69,7 +71,9 @@ PASTED = (
     N_("not yet measured"),
     N_("On a GPU, causal, with {0} tokens, it took {1}% of the time."),
 )
-"""What cells compute for the text of a page, or a part of it between commas, but for the numbers in it."""
+"""What cells compute for the text of a page, or a part of it between commas, but for the numbers
+in it.
+"""
 TABLES = (
     N_("A step of the layer in the profiler"),
     N_("A training step of {0} tokens"),
@@ -86,7 +90,10 @@ TABLES = (
     N_("Attention in numbers"),
     N_("Cited: CS{0} (Stanford), assignment {1}, leaderboard of {2}: one H{3}."),
     N_("Memory"),
-    N_("beyond the inputs, as the exponent of a line fitted over the length: {0} is a table, {1} is none."),
+    N_(
+        "beyond the inputs, as the exponent of a line fitted over the length: {0} is a table, {1} "
+        "is none."
+    ),
     N_("MiB beyond the inputs"),
     N_("The configuration of CS{0}’s contest"),
     N_("The layer in numbers"),
@@ -166,7 +173,9 @@ def root(app):
 
 
 class EditionBuilder(StandaloneHTMLBuilder):
-    """Writes the pages that are translated; those that are not are read, so that links to them are known."""
+    """Writes the pages that are translated; those that are not are read, so that links to them
+    are known.
+    """
 
     name = "html"
 
@@ -186,14 +195,17 @@ class EditionBuilder(StandaloneHTMLBuilder):
         """Leave out the pages that are English only: this is where the set of all is known."""
         docnames -= {name for name in docnames if not self._has(name)}
         super().prepare_writing(docnames)
-        relations = self.relations  # page: [parent, previous, next]; what comes next here is in the edition, too
+        # page: [parent, previous, next]; what comes next here is in the edition, too
+        relations = self.relations
         for name in filter(self._has, relations):
             for side in (1, 2):
                 while (other := relations[name][side]) and not self._has(other):
                     relations[name][side] = relations.get(other, [None] * 3)[side]
 
     def load_indexer(self, docnames):
-        """Read the index of the last build where there is one; that it lacks English pages is as it should be."""
+        """Read the index of the last build where there is one; that it lacks English pages is as
+        it should be.
+        """
         if (Path(self.outdir) / self.searchindex_filename).exists():
             super().load_indexer(docnames)
 
@@ -212,11 +224,14 @@ class MessagesBuilder(DummyBuilder):
 
     def finish(self):
         """Write what there is to translate of each page."""
-        (Path(self.outdir) / "messages.json").write_text(json.dumps(self.env.messages), encoding="utf8")
+        (Path(self.outdir) / "messages.json").write_text(
+            json.dumps(self.env.messages), encoding="utf8"
+        )
 
 
 class Pasted(PasteTextRole):
-    """`{glue:text}`: where a page is without its results, an ellipsis; in a translation, the number of the page.
+    """`{glue:text}`: where a page is without its results, an ellipsis; in a translation, the number
+    of the page.
 
     Translations are parsed by themselves.
     """
@@ -231,11 +246,15 @@ class Pasted(PasteTextRole):
 
 
 def before(app, config):
-    """Take the builder of editions, where this is one; leave out English pages, where only messages are wanted."""
+    """Take the builder of editions, where this is one; leave out English pages, where only
+    messages are wanted.
+    """
     if config.messages_only:
         wanted = set().union(*map(editions.pages, editions.languages()))
         config.exclude_patterns += [
-            f"{name}.*" for name in app.config.external_site_map if name not in wanted | {config.root_doc}
+            f"{name}.*"
+            for name in app.config.external_site_map
+            if name not in wanted | {config.root_doc}
         ]
         config.exclude_patterns += app.config.external_site_map.globs()
     app.add_role_to_domain("glue", "text", Pasted(), override=True)
@@ -245,7 +264,9 @@ def before(app, config):
 
 
 def prepare(app):
-    """Make room for messages; give an edition what cells made, and the table of contents headings in its language."""
+    """Make room for messages; give an edition what cells made, and the table of contents
+    headings in its language.
+    """
     if not hasattr(app.env, "messages"):
         app.env.messages = {}
     if not is_whole(app):
@@ -257,7 +278,9 @@ def prepare(app):
 
 
 def translated(value):
-    """Return the words of a figure in the edition's language: a text, or lists and dictionaries of texts."""
+    """Return the words of a figure in the edition's language: a text, or lists and dictionaries
+    of texts.
+    """
     if isinstance(value, dict):
         return {key: translated(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -283,11 +306,13 @@ def translate_figures(app, doctree):
 
 
 class PageMessages(SphinxTransform):
-    """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in translations.
+    """Keeps what there is to translate of a page, in its order, at the moment when Sphinx puts in
+    translations.
 
-    Alternative texts and captions of what a cell shows are taken from the cell, which need not have run. What Sphinx
-    would pass over is made ready for it (cells of tables), or translated here: descriptions in the front matter,
-    words in formulas, what unfolds a cell's code, and the summaries of what else unfolds.
+    Alternative texts and captions of what a cell shows are taken from the cell, which need not have
+    run. What Sphinx would pass over is made ready for it (cells of tables), or translated here:
+    descriptions in the front matter, words in formulas, what unfolds a cell's code, and the
+    summaries of what else unfolds.
     """
 
     default_priority = i18n.Locale.default_priority - 1
@@ -317,7 +342,9 @@ class PageMessages(SphinxTransform):
         for node in self.document.findall(nodes.Element):
             if is_cell(node):
                 shown = node["cell_metadata"].get("mystnb", {})
-                texts += [shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})]
+                texts += [
+                    shown[part][key].strip() for part, key in SHOWN if key in shown.get(part, {})
+                ]
                 texts += [shown[f"code_{key}"] for key in PROMPTS if f"code_{key}" in shown]
             elif within(node, is_no_text):
                 continue
@@ -328,15 +355,21 @@ class PageMessages(SphinxTransform):
         return texts
 
     def translate(self, descriptions):
-        """Translate descriptions, what unfolds a cell or else, and formulas by the page's catalogue."""
-        catalogue, _found = init_catalogue([str(editions.LOCALE)], self.config.language, self.env.docname)
+        """Translate descriptions, what unfolds a cell or else, and formulas by the page's
+        catalogue.
+        """
+        catalogue, _found = init_catalogue(
+            [str(editions.LOCALE)], self.config.language, self.env.docname
+        )
         for node in descriptions:
             node["content"] = catalogue.gettext(node["content"])
         for cell in self.document.findall(is_cell):
             for key in filter(cell.hasattr, PROMPTS):
                 cell[key] = catalogue.gettext(cell[key])
         for opening in self.document.findall(is_unfolding):
-            text = SUMMARY.sub(lambda found: html.escape(catalogue.gettext(found[0])), opening.astext())
+            text = SUMMARY.sub(
+                lambda found: html.escape(catalogue.gettext(found[0])), opening.astext()
+            )
             opening.rawsource = text
             opening[:] = [nodes.Text(text)]
         for formula in self.document.findall(nodes.math_block):
@@ -353,13 +386,19 @@ def is_cell(node):
 
 def is_unfolding(node):
     """Tell whether a node is a page's own HTML, which may begin what unfolds."""
-    raw = isinstance(node, nodes.raw) and node.get("format") == "html" and node.get("translatable", True)
+    raw = (
+        isinstance(node, nodes.raw)
+        and node.get("format") == "html"
+        and node.get("translatable", True)
+    )
     return raw and not within(node, is_no_text)
 
 
 def is_no_text(node):
     """Tell whether a node is what a cell gave, or a field of the front matter."""
-    return node.get("nb_element") == "cell_code_output" or isinstance(node, nodes.docinfo | nodes.field_list)
+    return node.get("nb_element") == "cell_code_output" or isinstance(
+        node, nodes.docinfo | nodes.field_list
+    )
 
 
 def within(node, which):
@@ -368,7 +407,9 @@ def within(node, which):
 
 
 def translate_pasted(app, doctree, docname):
-    """Translate what a page's cells computed for its sentences, tables and boxes, whatever the numbers in it are."""
+    """Translate what a page's cells computed for its sentences, tables and boxes, whatever the
+    numbers in it are.
+    """
     if is_whole(app):
         return
     for node in doctree.findall(nodes.inline):
@@ -384,7 +425,9 @@ def translate_pasted(app, doctree, docname):
 
 
 def close_up(node):
-    """Take away the spaces beside words that begin or end with a wide letter, such as a Chinese one."""
+    """Take away the spaces beside words that begin or end with a wide letter, such as a Chinese
+    one.
+    """
     words, parent, at = node.astext(), node.parent, node.parent.index(node)
     for edge, beside, strip in ((words[:1], at - 1, str.rstrip), (words[-1:], at + 1, str.lstrip)):
         wide = edge and unicodedata.east_asian_width(edge) in "WF"
@@ -398,7 +441,9 @@ def is_verbatim(node):
 
 
 def in_parts(text):
-    """Return a text in the edition's language: as a whole, or each part between commas; as it is if none is known."""
+    """Return a text in the edition's language: as a whole, or each part between commas; as it is
+    if none is known.
+    """
     whole, parts = text.strip(), re.split(r",(?:\s|$)", text.strip())
     said = with_numbers(whole)
     if said == whole and parts != (translated_parts := [with_numbers(part) for part in parts]):
@@ -407,7 +452,9 @@ def in_parts(text):
 
 
 def keep_together(app, doctree, docname):
-    """Let a formula and the signs beside it be on one line: browsers would break it there, whatever the sign is."""
+    """Let a formula and the signs beside it be on one line: browsers would break it there,
+    whatever the sign is.
+    """
     for formula in [] if is_whole(app) else list(doctree.findall(nodes.math)):
         parent, at = formula.parent, formula.parent.index(formula)
         kept = nodes.inline("", "", classes=["abh-whole"])
@@ -436,12 +483,20 @@ def with_numbers(text, translate=_):
     """Return a text in the edition's language, translated whatever numbers are in it."""
     words, numbers = without_numbers(text), NUMBER.findall(text)
     said = str(translate(words)) if words else words
-    return re.sub(r"\{(\d+)\}", lambda place: numbers[int(place[1])], said) if said != words else text
+    return (
+        re.sub(r"\{(\d+)\}", lambda place: numbers[int(place[1])], said) if said != words else text
+    )
 
 
 def counterpart(app, pagename, language):
-    """Return the page of another edition that a page's switch leads to, and whether it is the same one."""
-    if language == editions.SOURCE or editions.has(language, pagename) or pagename not in app.env.found_docs:
+    """Return the page of another edition that a page's switch leads to, and whether it is the
+    same one.
+    """
+    if (
+        language == editions.SOURCE
+        or editions.has(language, pagename)
+        or pagename not in app.env.found_docs
+    ):
         return pagename, True
     chapter = str(PurePosixPath(pagename).with_name(of_page(pagename, editions.ROOT)))
     return (chapter if editions.has(language, chapter) else app.config.root_doc), False
@@ -455,18 +510,27 @@ def switch(app, pagename, templatename, context, doctree):
         page, same = counterpart(app, pagename, language)
         address = f"{editions.folder(language)}{page}.html"
         if same:
-            alternates.append((editions.tag(language), app.config.html_baseurl + address or up + address))
+            alternates.append(
+                (editions.tag(language), app.config.html_baseurl + address or up + address)
+            )
         if language != app.config.language:
-            own = {"address": up + address, "tag": editions.tag(language), "name": editions.name(language)}
+            own = {
+                "address": up + address,
+                "tag": editions.tag(language),
+                "name": editions.name(language),
+            }
             context["editions"].append({**own, "same": same})
     if len(alternates) > 1:
         context["metatags"] = context.get("metatags", "") + "".join(
-            f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />' for tag, address in alternates
+            f'\n<link rel="alternate" hreflang="{tag}" href="{address}" />'
+            for tag, address in alternates
         )
 
 
 def finish(app, exception):
-    """Let an edition's pages have the static files of the English one, and mark its links to English pages."""
+    """Let an edition's pages have the static files of the English one, and mark its links to
+    English pages.
+    """
     if exception or is_whole(app) or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
@@ -491,16 +555,22 @@ def finish(app, exception):
         text = path.read_text(encoding="utf8")
         up = "../" * (len(path.relative_to(app.outdir).parts) - 1)
         done = re.sub(rf'(?<==")(?={up}_static/(?!{"|".join(OWN)}))', root(app), text)
-        done = re.sub(rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', done)
         done = re.sub(
-            rf'(?<=(?:title|label)=")({"|".join(words)})(?=")', lambda found: html.escape(str(words[found[0]])), done
+            rf'<a (?![^>]*hreflang)(?=[^>]*href="{up}{root(app)}book/)', '<a hreflang="en" ', done
+        )
+        done = re.sub(
+            rf'(?<=(?:title|label)=")({"|".join(words)})(?=")',
+            lambda found: html.escape(str(words[found[0]])),
+            done,
         )
         if done != text:
             path.write_text(done, encoding="utf8")
 
 
 def parse_once():
-    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and throws away the rest."""
+    """Parse each translation once, not twice: Sphinx does it first for titles and terms, and
+    throws away the rest.
+    """
     parse, waiting = i18n.publish_msgstr, {}
 
     def publish(app, source, source_path, source_line, config, settings):

@@ -1,7 +1,8 @@
 """What is seen of a page where it is found: in a search engine, and in the book's own search.
 
 * The landing page's title says what the book is, not its name twice.
-* A page has a description: that of its front matter (`myst: html_meta: description:`), or else how its text begins.
+* A page has a description: that of its front matter (`myst: html_meta: description:`), or else how
+  its text begins.
 * `finding.js` shows search results as prose: formulas in plain letters, no code.
 """
 
@@ -18,7 +19,11 @@ def describe(app, doctree):
     """Give a page that has no description the beginning of its text."""
     if any(meta.get("name") == "description" for meta in doctree.findall(nodes.meta)):
         return
-    text = (p for p in doctree.findall(nodes.paragraph) if isinstance(p.parent, nodes.section) and not p["classes"])
+    text = (
+        p
+        for p in doctree.findall(nodes.paragraph)
+        if isinstance(p.parent, nodes.section) and not p["classes"]
+    )
     opening = next((p.astext() for p in text), "")
     if opening:
         said = textwrap.shorten(opening, LONGEST, placeholder=" …")

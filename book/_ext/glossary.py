@@ -1,9 +1,9 @@
 """Says for each term of the glossary where a chapter tells it.
 
-The place is found, not written down, in the English text, which a node keeps when it is translated: the first
-section that has the term in bold, or as its heading or a box's,
-chapters before what goes deeper; or else the first one with the term in its heading. A term that no chapter tells so
-gets no link, and fails a test.
+The place is found, not written down, in the English text, which a node keeps when it is translated:
+the first section that has the term in bold, or as its heading or a box's, chapters before what goes
+deeper; or else the first one with the term in its heading. A term that no chapter tells so gets no
+link, and fails a test.
 
 In Chinese the terms are in the order of their sounds.
 """
@@ -28,13 +28,19 @@ SILENT = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 
 
 def pattern(term):
-    """Return what finds a term in a text: any case, words joined by a space or a hyphen, the usual endings."""
+    """Return what finds a term in a text: any case, words joined by a space or a hyphen, the
+    usual endings.
+    """
     words = re.split(r"[\s-]+", re.sub(r"\s*\(.*?\)", "", term).strip())
-    return re.compile(r"(?<![\w-])" + r"[\s-]+".join(map(re.escape, words)) + r"(s|es|d|ed)?(?![\w-])", re.I)
+    return re.compile(
+        r"(?<![\w-])" + r"[\s-]+".join(map(re.escape, words)) + r"(s|es|d|ed)?(?![\w-])", re.I
+    )
 
 
 def said(node):
-    """Yield what stands out in a section, without its subsections: headings, and what paragraphs have in bold."""
+    """Yield what stands out in a section, without its subsections: headings, and what paragraphs
+    have in bold.
+    """
     for child in node.children:
         if isinstance(child, nodes.title):
             yield child.rawsource or child.astext()
@@ -56,7 +62,11 @@ def sections(env):
 
 def tell(app, doctree, docname):
     """Add to each term's line the link to where it is told."""
-    terms = [item for book in doctree.findall(addnodes.glossary) for item in book.findall(nodes.definition_list_item)]
+    terms = [
+        item
+        for book in doctree.findall(addnodes.glossary)
+        for item in book.findall(nodes.definition_list_item)
+    ]
     if not terms:
         return
     if app.config.language.startswith("zh"):
@@ -66,14 +76,18 @@ def tell(app, doctree, docname):
     for item in terms:
         found = pattern(item[0].rawsource or item[0].astext())
         told = (place for place in places if any(map(found.fullmatch, place[2])))
-        headed = (place for place in places if found.search(next(place[1].findall(nodes.title)).rawsource))
+        headed = (
+            place for place in places if found.search(next(place[1].findall(nodes.title)).rawsource)
+        )
         place = next(itertools.chain(told, headed), None)
         if place:
             item[-1][-1] += link(app, docname, *place[:2])
 
 
 def sound(item):
-    """Return what a Chinese term is sorted by: GB 2312 has the common characters in the order of their sounds."""
+    """Return what a Chinese term is sorted by: GB 2312 has the common characters in the order of
+    their sounds.
+    """
     name = item[0].astext().partition("（")[0].lower()
     return name.translate(str.maketrans(RARE)).encode("gb18030")
 
@@ -92,9 +106,15 @@ def link(app, docname, page, section):
         words = _("Chapter %d, going deeper") if deeper else _("Chapter %d")
         words %= int(number)
     else:
-        words = (_("Chapter %d, deeper: %s") if deeper else _("Chapter %d: %s")) % (int(number), title)
+        words = (_("Chapter %d, deeper: %s") if deeper else _("Chapter %d: %s")) % (
+            int(number),
+            title,
+        )
     address = app.builder.get_relative_uri(docname, page) + "#" + section["ids"][0]
-    return [nodes.Text(" "), nodes.reference("", words, internal=True, refuri=address, classes=["abh-told"])]
+    return [
+        nodes.Text(" "),
+        nodes.reference("", words, internal=True, refuri=address, classes=["abh-told"]),
+    ]
 
 
 def rewrite(app, env):

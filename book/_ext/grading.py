@@ -3,8 +3,8 @@
 * `{limits}` lists what a submission may use: names, values and meanings are those of
   `autograder.course.limits.Limits`.
 * `{benchmarks}` shows what benchmarks/results.json holds, as `benchmarks/run.py --table` prints it
-  (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it says so.
-  `{benchmarks} cluster` shows what `benchmarks/cluster.py --table` prints.
+  (`benchmarks/tables.py` makes both), and which exercises are not in it yet; without that file, it
+  says so. `{benchmarks} cluster` shows what `benchmarks/cluster.py --table` prints.
 """
 
 import dataclasses
@@ -27,7 +27,9 @@ _ = get_translation("extensions")
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 TABLES = BENCHMARKS / "tables.py"
 NAMES = re.compile(r"; Python |; of the run: |^\d\d-[a-z-]+$")
-"""What of the tables stays as it is: the machine, what a run was made of in the order of its parts, and exercises."""
+"""What of the tables stays as it is: the machine, what a run was made of in the order of its
+parts, and exercises.
+"""
 
 
 class LimitsDirective(SphinxDirective):
@@ -46,7 +48,9 @@ class LimitsDirective(SphinxDirective):
                     [meaning],
                 ]
             )
-        return [table([_("Name"), _("Value"), _("What it limits")], body, (26, 10, 60), "abh-limits")]
+        return [
+            table([_("Name"), _("Value"), _("What it limits")], body, (26, 10, 60), "abh-limits")
+        ]
 
 
 def _value(default):
@@ -69,7 +73,10 @@ class BenchmarksDirective(SphinxDirective):
         measured = json.loads(results.read_text(encoding="utf8")) if results.exists() else {}
         cluster = self.arguments == ["cluster"]
         if not measured or (cluster and "cluster" not in measured):
-            text = _("This has not been measured on this checkout yet: benchmarks/results.json has no such entry.")
+            text = _(
+                "This has not been measured on this checkout yet: benchmarks/results.json "
+                "has no such entry."
+            )
             return [nodes.paragraph("", text, classes=["abh-unmeasured"], translatable=False)]
         lines = (_tables().cluster if cluster else _tables().markdown)(measured).splitlines()
         missing = [] if cluster else unmeasured(measured)
@@ -96,7 +103,11 @@ def translated(line):
 
 def messages():
     """Return what `{benchmarks}` says on the page about grading, with places for the numbers."""
-    lines = _tables().markdown(json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8"))).splitlines()
+    lines = (
+        _tables()
+        .markdown(json.loads((BENCHMARKS / "results.json").read_text(encoding="utf8")))
+        .splitlines()
+    )
     found = [cell for line in lines for cell in cells(line) if not NAMES.search(cell)]
     return list(map(without_numbers, found))
 

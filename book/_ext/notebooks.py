@@ -1,7 +1,8 @@
 """Makes a notebook of each chapter, to download: its text and the code that the page shows.
 
-The page's own plumbing is not in it (cells that only draw, or that keep a number for a sentence), so it runs wherever
-NumPy, PyTorch and Matplotlib are. `{notebook-link}` in a page is the link to it.
+The page's own plumbing is not in it (cells that only draw, or that keep a number for a sentence),
+so it runs wherever NumPy, PyTorch and Matplotlib are. `{notebook-link}` in a page is the link to
+it.
 """
 
 import re
@@ -25,7 +26,9 @@ TAKES = re.compile(r"^globals\(\)\.update\(of_chapter\(\"([\w-]+)\"\)\).*\n?", r
 
 
 def file_of(docname):
-    """Return the name of a page's notebook: not that of the chapter alone, which its exercise has."""
+    """Return the name of a page's notebook: not that of the chapter alone, which its exercise
+    has.
+    """
     name = Path(docname).name
     return f"{name}.ipynb" if name.endswith("-deeper") else f"{name}-chapter.ipynb"
 
@@ -112,7 +115,9 @@ class Text(nodes.NodeVisitor):
         """Leave out what only a page has."""
         raise nodes.SkipNode
 
-    visit_raw = visit_image = visit_target = visit_colspec = visit_comment = visit_substitution_definition = skip
+    visit_raw = visit_image = visit_target = visit_colspec = visit_comment = (
+        visit_substitution_definition
+    ) = skip
     visit_figure = visit_exercise_card = visit_claim = skip
 
     def wrapped(mark):  # noqa: N805 (makes the two methods of a node that has marks around it)
@@ -156,7 +161,8 @@ def cells_of(doctree, macros):
             elif isinstance(child, nodes.title):
                 waiting.append("#" * max(1, level) + " " + child.astext())
             elif isinstance(child, nodes.container) and child.get("nb_element") == "cell_code":
-                source = next(child.findall(is_source), None)  # perhaps folded, unless it is removed
+                # perhaps folded, unless it is removed
+                source = next(child.findall(is_source), None)
                 if source:
                     flush()
                     cells.append(nbformat.v4.new_code_cell(alone(source.astext().strip())))
@@ -186,7 +192,11 @@ def write(app, doctree, docname):
     for number, cell in enumerate(notebook.cells):  # the same page, the same file
         cell.id = f"cell-{number}"
     notebook.metadata = {
-        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+        "kernelspec": {
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+            "name": "python3",
+        }
     }
     path = Path(app.outdir) / FOLDER / file_of(docname)
     path.parent.mkdir(parents=True, exist_ok=True)

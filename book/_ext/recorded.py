@@ -23,7 +23,9 @@ def holds_code(node):
 
 def say(app, doctree):
     """Put a line under each experiment of a page."""
-    cells = [node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"]
+    cells = [
+        node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"
+    ]
     experiments = [node for node in cells if records.TAG in node["cell_metadata"].get("tags", ())]
     kept = records.read(Path(app.env.docname).name) if experiments else None
     if not kept:
@@ -32,9 +34,12 @@ def say(app, doctree):
     made = kept["made"]
     source = Path(app.env.doc2path(app.env.docname)).read_text(encoding="utf8")
     tags = records.recorded_tags(source)
-    on_page = [cell for cell, own in zip(kept["cells"], tags, strict=True) if "remove-cell" not in own]
+    on_page = [
+        cell for cell, own in zip(kept["cells"], tags, strict=True) if "remove-cell" not in own
+    ]
     for node, cell in zip(experiments, on_page, strict=True):
-        if not any(map(holds_code, node.findall(nodes.Element))):  # its code is removed, and not only folded
+        # its code is removed, and not only folded
+        if not any(map(holds_code, node.findall(nodes.Element))):
             continue
         about = _("Recorded on %s: %.0f s with PyTorch %s and NumPy %s.") % (
             made["date"],
@@ -42,7 +47,9 @@ def say(app, doctree):
             made["torch"],
             made["numpy"],
         )
-        node.parent.insert(node.parent.index(node) + 1, nodes.paragraph("", about, classes=["abh-recorded"]))
+        node.parent.insert(
+            node.parent.index(node) + 1, nodes.paragraph("", about, classes=["abh-recorded"])
+        )
 
 
 def setup(app):

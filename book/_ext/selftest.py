@@ -15,8 +15,9 @@
     ```
     ````
 
-The first paragraph of an answer is the answer; the rest explains it. An answer is a native <details>, so it opens
-with a click, a tap or a key and without a script; `_static/selftest.js` adds marks, one open at a time, and a count.
+The first paragraph of an answer is the answer; the rest explains it. An answer is a native
+<details>, so it opens with a click, a tap or a key and without a script; `_static/selftest.js` adds
+marks, one open at a time, and a count.
 """
 
 from docutils import nodes
@@ -44,7 +45,9 @@ class SelftestDirective(SphinxDirective):
     def run(self):
         number = self.env.new_serialno("selftest") + 1
         box = nodes.container(classes=["abh-selftest"], ids=[f"self-test-{number}"])
-        box += nodes.paragraph("", _("Question %d") % number, classes=["abh-kicker"], translatable=False)
+        box += nodes.paragraph(
+            "", _("Question %d") % number, classes=["abh-kicker"], translatable=False
+        )
         self.state.nested_parse(self.content, self.content_offset, box)
         answers = list(box.findall(answer_details))
         if len(answers) < 2 or sum(a["right"] for a in answers) != 1:
@@ -70,9 +73,14 @@ class AnswerDirective(SphinxDirective):
         right = self.arguments == ["right"]
         parsed = nodes.Element()
         self.state.nested_parse(self.content, self.content_offset, parsed)
-        if len(parsed) < 2 or not isinstance(parsed[0], nodes.paragraph) or self.arguments not in ([], ["right"]):
+        if (
+            len(parsed) < 2
+            or not isinstance(parsed[0], nodes.paragraph)
+            or self.arguments not in ([], ["right"])
+        ):
             logger.warning(
-                "an answer is one paragraph and then its explanation; its argument is `right` or none",
+                "an answer is one paragraph and then its explanation; its argument is `right` or "
+                "none",
                 location=self.get_location(),
                 type="selftest",
             )

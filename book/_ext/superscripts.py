@@ -1,7 +1,8 @@
 """Sets raised digits in prose as superscripts of the page's own font.
 
-The characters ⁰ to ⁹ and ⁻ come from whatever font has them, in three heights and sizes within one number. Text keeps
-them (it is readable everywhere, in notebooks too); a page shows `10⁻³⁵` as 10<sup>−35</sup>.
+The characters ⁰ to ⁹ and ⁻ come from whatever font has them, in three heights and sizes within one
+number. Text keeps them (it is readable everywhere, in notebooks too); a page shows `10⁻³⁵` as
+10<sup>−35</sup>.
 """
 
 import re
@@ -37,7 +38,9 @@ def raise_digits(app, doctree, docname):
         if len(parts) == 1 or inside(text, AS_IT_IS):
             continue
         made = [
-            nodes.superscript("", part.translate(PLAIN)) if RUN.fullmatch(part) else nodes.Text(part)
+            nodes.superscript("", part.translate(PLAIN))
+            if RUN.fullmatch(part)
+            else nodes.Text(part)
             for part in parts
             if part
         ]

@@ -1,11 +1,13 @@
-"""The numbers on the page "Teaching with this book": how long things take, and how often a mistake was found.
+"""The numbers on the page "Teaching with this book": how long things take, and how often a mistake
+was found.
 
-* `{takes}` with `reading 1 2` says how long the first pages of chapters 1 and 2 take to read, as the pages themselves
-  say; `reading all` is for all chapters. `pencil` is the time that they add for pencil and figure, and `exercise` the
-  time that the released notebooks state.
-* `{mistake}` with `1 soft_lookup: softmax over the queries` is the label of a listed mistake of exercise 1 in the
-  edition's language, and the function's name. It also says how many of the unseen wrong answers to this function got
-  this cause, as `benchmarks/unseen.py` recorded. No unseen answer was written for a pencil question.
+* `{takes}` with `reading 1 2` says how long the first pages of chapters 1 and 2 take to read, as
+  the pages themselves say; `reading all` is for all chapters. `pencil` is the time that they add
+  for pencil and figure, and `exercise` the time that the released notebooks state.
+* `{mistake}` with `1 soft_lookup: softmax over the queries` is the label of a listed mistake of
+  exercise 1 in the edition's language, and the function's name. It also says how many of the unseen
+  wrong answers to this function got this cause, as `benchmarks/unseen.py` recorded. No unseen
+  answer was written for a pencil question.
 * `{unseen}` with `wrong` counts the unseen wrong answers to all exercises.
 * `{chapter-times}` is a table of all chapters: what each builds on, and how long each takes.
 
@@ -53,7 +55,9 @@ def minutes(kind, name):
     """How many minutes a chapter takes: `kind` is one of `KINDS`."""
     if kind == "exercise":
         cells = json.loads(notebook_of(name).read_text(encoding="utf8"))["cells"]
-        prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        prose = "\n".join(
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"
+        )
         return int(STATED_IN_NOTEBOOK.search(prose)[1])
     stated = (STATED.search(page.read_text(encoding="utf8")) for page in pages_of(name))
     return sum(int(found[KINDS.index(kind) + 1]) for found in stated if found)
@@ -76,7 +80,9 @@ def labels(folder):
 
 
 def found(name, subject, label):
-    """How many of the unseen wrong answers to a function got this cause; None if that is not recorded."""
+    """How many of the unseen wrong answers to a function got this cause; None if that is not
+    recorded.
+    """
     own = unseen.recorded().get(name, {}).get("causes", {}).get(subject)
     return own and (own["named"].get(label, 0), own["wrong"])
 
@@ -87,9 +93,13 @@ class TakesRole(SphinxRole):
     def run(self):
         kind, *numbers = self.text.split()
         known = {str(number): folder.name for number, folder in FOLDERS.items()}
-        names = list(known.values()) if numbers == [ALL] else [known.get(number) for number in numbers]
+        names = (
+            list(known.values()) if numbers == [ALL] else [known.get(number) for number in numbers]
+        )
         if kind not in KINDS or None in names:
-            logger.warning("no such time: %s", self.text, location=self.get_location(), type="teaching")
+            logger.warning(
+                "no such time: %s", self.text, location=self.get_location(), type="teaching"
+            )
             return [], []
         for name in names:
             for file in (notebook_of(name), *pages_of(name)):
@@ -105,11 +115,15 @@ class MistakeRole(SphinxRole):
         number, _space, subject = place.partition(" ")
         folder = FOLDERS.get(int(number)) if number.isdecimal() else None
         if not folder or label not in labels(folder).get(subject, ()):
-            logger.warning("no such mistake: %s", self.text, location=self.get_location(), type="teaching")
+            logger.warning(
+                "no such mistake: %s", self.text, location=self.get_location(), type="teaching"
+            )
             return [], []
         for file in (folder / "misconceptions.py", unseen.RECORD):
             self.env.note_dependency(str(file))
-        shown = nodes.inline("", "", nodes.emphasis("", feedback(self.env, folder.name)(label)), nodes.Text(" ("))
+        shown = nodes.inline(
+            "", "", nodes.emphasis("", feedback(self.env, folder.name)(label)), nodes.Text(" (")
+        )
         if subject == PENCIL:
             shown += nodes.Text(_("pencil question"))
         else:
@@ -117,7 +131,12 @@ class MistakeRole(SphinxRole):
             if counts := found(folder.name, subject, label):
                 shown += nodes.Text(", " + _("%d of %d") % counts)
             else:
-                logger.warning("no record of causes: %s", self.text, location=self.get_location(), type="teaching")
+                logger.warning(
+                    "no record of causes: %s",
+                    self.text,
+                    location=self.get_location(),
+                    type="teaching",
+                )
         shown += nodes.Text(")")
         return [shown], []
 
@@ -139,8 +158,12 @@ class ChapterTimesDirective(SphinxDirective):
             for file in (row.entries, notebook_of(name), *pages_of(name)):
                 self.env.note_dependency(str(file))
             before = ", ".join(str(rows[other].number) for other in row.after)
-            chapter = nodes.paragraph("", "", nodes.Text(f"{row.number} "), self.link(name), translatable=False)
-            body.append([[chapter], before or "–", *(duration(minutes(kind, name)) for kind in KINDS)])
+            chapter = nodes.paragraph(
+                "", "", nodes.Text(f"{row.number} "), self.link(name), translatable=False
+            )
+            body.append(
+                [[chapter], before or "–", *(duration(minutes(kind, name)) for kind in KINDS)]
+            )
         times = (duration(sum(minutes(kind, name) for name in rows)) for kind in KINDS)
         body.append([_("All"), "", *times])
         head = [_("Chapter"), _("Builds on"), _("Reading"), _("Pencil, figure"), _("Exercise")]
@@ -149,7 +172,8 @@ class ChapterTimesDirective(SphinxDirective):
     def link(self, name):
         """A link to a chapter, under its title."""
         return addnodes.pending_xref(
-            "", nodes.inline("", ""), refdomain="std", reftype="doc", reftarget=f"/book/{name}", refexplicit=False,
+            "", nodes.inline("", ""), refdomain="std", reftype="doc", reftarget=f"/book/{name}",
+            refexplicit=False,
             refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 * Drops sphinx-thebe, whose script breaks every page and names a CDN.
 * Copies what pages need in the browser (MathJax, fonts, the widgets' runtime) out of `_build/npm/`.
-* `{exercise} 01-qkv` shows an exercise: title, points, one zip to download and how to open it, or where it opens
-  without an install.
-  The page that holds the card also gets a line under its title that leads there.
+* `{exercise} 01-qkv` shows an exercise: title, points, one zip to download and how to open it, or
+  where it opens without an install. The page that holds the card also gets a line under its title
+  that leads there.
 * `{pdf-link}` leads to the PDF of the edition; it is hidden until `book/pdf.py` has printed one.
 """
 
@@ -49,10 +49,10 @@ VENDOR = {
     "@jupyter-widgets/html-manager/dist/*.woff2": "html-manager/",
     "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2": "fonts/inter.woff2",
     "@fontsource-variable/inter/LICENSE": "fonts/inter-LICENSE",
-    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-normal.woff2": "fonts/serif.woff2",
-    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-italic.woff2": "fonts/serif-italic.woff2",
+    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-normal.woff2": "fonts/serif.woff2",  # noqa: E501
+    "@fontsource-variable/source-serif-4/files/source-serif-4-latin-opsz-italic.woff2": "fonts/serif-italic.woff2",  # noqa: E501
     "@fontsource-variable/source-serif-4/LICENSE": "fonts/source-serif-4-LICENSE",
-    "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "fonts/mono.woff2",
+    "@fontsource-variable/jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "fonts/mono.woff2",  # noqa: E501
     "@fontsource-variable/jetbrains-mono/LICENSE": "fonts/jetbrains-mono-LICENSE",
 }
 SKIP = {"__pycache__", ".ipynb_checkpoints"}
@@ -78,7 +78,9 @@ def copy_vendor(app):
         folder, _slash, name = package_path.rpartition("/")
         found = list((npm / folder).glob(name))
         if not found:
-            raise ExtensionError(f"_build/npm has no {package_path}: run `make book`, which downloads it")
+            raise ExtensionError(
+                f"_build/npm has no {package_path}: run `make book`, which downloads it"
+            )
         for path in found:
             copy(path, vendor / place / path.name if place.endswith("/") else vendor / place)
     copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", vendor / "anywidget.js")
@@ -89,12 +91,16 @@ def drop_thebe(app):
     for listeners in app.events.listeners.values():
         listeners[:] = [entry for entry in listeners if entry.handler.__module__ != "sphinx_thebe"]
     app.registry.css_files[:] = [
-        (name, attributes) for name, attributes in app.registry.css_files if name != "sphinx-thebe.css"
+        (name, attributes)
+        for name, attributes in app.registry.css_files
+        if name != "sphinx-thebe.css"
     ]
 
 
 def read_exercise(path):
-    """The title and points of a released notebook: its first heading, and the sum over its graded cells."""
+    """The title and points of a released notebook: its first heading, and the sum over its
+    graded cells.
+    """
     cells = json.loads(path.read_text(encoding="utf8"))["cells"]
     prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     heading = next((line for line in prose.splitlines() if line.startswith("# ")), path.stem)
@@ -110,7 +116,9 @@ def released(app):
 
 
 def require_archives(app):
-    """Refuse to build downloads in which what the checks import from is missing, or not that of the exercise."""
+    """Refuse to build downloads in which what the checks import from is missing, or not that of
+    the exercise.
+    """
     for notebook in released(app) if app.builder.format == "html" else []:
         if fault := archive.fault(Exercise(notebook.stem, Path(app.srcdir))):
             raise ExtensionError(fault)
@@ -123,7 +131,9 @@ def pack(folder, target):
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             if path.is_file() and not SKIP & set(parts) and path.suffix != ".pyc":
-                entry = zipfile.ZipInfo("/".join((folder.name, *parts)), date_time=(2026, 1, 1, 0, 0, 0))
+                entry = zipfile.ZipInfo(
+                    "/".join((folder.name, *parts)), date_time=(2026, 1, 1, 0, 0, 0)
+                )
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 entry.external_attr = 0o100644 << 16
                 packed.writestr(entry, path.read_bytes())
@@ -153,7 +163,10 @@ class ExerciseDirective(SphinxDirective):
         notebook = Path(self.env.srcdir) / "exercises" / name / f"{name}.ipynb"
         self.env.note_dependency(str(notebook))
         if not notebook.exists():
-            message = "exercises/%s/%s.ipynb is missing: run `make release`, which makes it from solutions/"
+            message = (
+                "exercises/%s/%s.ipynb is missing: run `make release`, which makes it from "
+                "solutions/"
+            )
             logger.warning(message, name, name, location=self.get_location(), type="theme")
             return []
         title, points = read_exercise(notebook)
@@ -163,13 +176,16 @@ class ExerciseDirective(SphinxDirective):
         worth = _("%g points") % points
         up = "../" * self.env.docname.count("/") + root(self.env.app)
 
-        own = functools.partial(nodes.paragraph, translatable=False)  # what is said here is translated already
+        # what is said here is translated already
+        own = functools.partial(nodes.paragraph, translatable=False)
         card = exercise_card(classes=["abh-exercise"], ids=[f"exercise-{name}"])
         card["pointer"] = (title, worth)
         card += own("", _("Exercise"), classes=["abh-kicker"])
         card += own("", title, classes=["abh-exercise-title"])
         download = own(classes=["abh-exercise-facts"])
-        link = nodes.reference("", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip")
+        link = nodes.reference(
+            "", _("Download %s") % f"{name}.zip", refuri=f"{up}exercises/{name}.zip"
+        )
         link["classes"] = ["abh-button"]
         elsewhere = links(self.env, f"exercises/{name}/{opened.name}", "abh-button", "abh-quiet")
         download += [link, *elsewhere, nodes.inline("", worth, classes=["abh-points"])]
@@ -178,7 +194,8 @@ class ExerciseDirective(SphinxDirective):
         card += shell(f"python -m zipfile -e {name}.zip .\njupyter lab {name}/{opened.name}")
         if elsewhere:
             note = _(
-                "Colab and Binder need no installation, but keep nothing: download your notebook before you leave."
+                "Colab and Binder need no installation, but keep nothing: download your notebook "
+                "before you leave."
             )
             card += own("", note)
         return [card]
@@ -221,14 +238,18 @@ def point_to_exercise(app, doctree):
 
 
 def notice_formulas(app, doctree, docname):
-    """Let a page have MathJax whose formulas came late, from a directive that is filled in at the end."""
+    """Let a page have MathJax whose formulas came late, from a directive that is filled in at
+    the end.
+    """
     if next(doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block)), None):
         app.env.get_domain("math").data["has_equations"][docname] = True
 
 
 def visit_card(translator, node):
     """Open the card as a landmark of its own."""
-    translator.body.append(translator.starttag(node, "aside", CLASS="", **{"aria-label": _("Exercise")}))
+    translator.body.append(
+        translator.starttag(node, "aside", CLASS="", **{"aria-label": _("Exercise")})
+    )
 
 
 def depart_card(translator, node):
@@ -245,7 +266,9 @@ def setup(app):
     drop_thebe(app)
     app.add_css_file("book.css", priority=900)
     app.add_js_file("book.js", loading_method="defer")
-    app.add_node(exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show))
+    app.add_node(
+        exercise_card, html=(visit_card, depart_card), latex=(show, show), text=(show, show)
+    )
     app.add_directive("exercise", ExerciseDirective)
     app.add_directive("pdf-link", PdfLinkDirective)
     app.connect("builder-inited", require_archives)

@@ -17,4 +17,6 @@ def draw(axes):
     axes.add_patch(drawing.plt.Polygon(corners, closed=True, facecolor=drawing.INK, linewidth=0))
     for weight, grade in zip(weights, softmax.GRADES, strict=True):
         r = 26 * weight**0.5
-        axes.add_patch(drawing.plt.Circle((x(grade), 61 - r), r, facecolor=drawing.WEIGHT, linewidth=0))
+        axes.add_patch(
+            drawing.plt.Circle((x(grade), 61 - r), r, facecolor=drawing.WEIGHT, linewidth=0)
+        )

@@ -10,4 +10,6 @@ def draw(axes):
         look = {"edgecolor": drawing.WEIGHT, "facecolor": drawing.WEIGHT}
         if j > i:
             look = {"edgecolor": drawing.RULE, "facecolor": "none"}
-        axes.add_patch(drawing.plt.Rectangle((33 + 14 * j, 5 + 14 * i), 11.5, 11.5, linewidth=1, **look))
+        axes.add_patch(
+            drawing.plt.Rectangle((33 + 14 * j, 5 + 14 * i), 11.5, 11.5, linewidth=1, **look)
+        )

@@ -5,7 +5,9 @@ from figures import drawing
 
 
 def draw(axes):
-    """A token's numbers in three blocks, each of which finds its own place, and the three side by side again."""
+    """A token's numbers in three blocks, each of which finds its own place, and the three side
+    by side again.
+    """
     for t, places in enumerate(np.eye(4)[[0, 3, 1]]):
         for c in range(4):
             x = 14 + 42 * t + 9 * c
@@ -14,6 +16,8 @@ def draw(axes):
                 (42, drawing.WEIGHT, 0.1 + 0.9 * places[c]),
                 (76, drawing.INK, 0.3),
             ):
-                axes.add_patch(drawing.plt.Rectangle((x, y), 8, 8, facecolor=colour, alpha=alpha, linewidth=0))
+                axes.add_patch(
+                    drawing.plt.Rectangle((x, y), 8, 8, facecolor=colour, alpha=alpha, linewidth=0)
+                )
         for start, end in ((20, 38), (54, 72)):
             axes.plot([31.5 + 42 * t] * 2, [start, end], color=drawing.RULE, lw=1.4)

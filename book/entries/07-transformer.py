@@ -4,9 +4,13 @@ from figures import drawing
 
 
 def draw(axes):
-    """Three streams, word by word, upwards: parts that add to them, and attention that crosses between them."""
+    """Three streams, word by word, upwards: parts that add to them, and attention that crosses
+    between them.
+    """
     for i, x in enumerate((30, 74, 118)):
-        axes.plot([x, x], [88, 8], color=drawing.INK, lw=1.4 + 1.2, solid_capstyle="round", zorder=1)
+        axes.plot(
+            [x, x], [88, 8], color=drawing.INK, lw=1.4 + 1.2, solid_capstyle="round", zorder=1
+        )
         for y, colour in ((60, drawing.VALUE), (28, drawing.QUIET)):
             axes.plot(
                 [x],

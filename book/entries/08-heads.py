@@ -23,4 +23,10 @@ def draw(axes):
             )
             if gone:
                 for side in (1, -1):
-                    axes.plot([x - 7, x + 7], [y + 7 * side, y - 7 * side], color=drawing.INK, lw=1.6, zorder=3)
+                    axes.plot(
+                        [x - 7, x + 7],
+                        [y + 7 * side, y - 7 * side],
+                        color=drawing.INK,
+                        lw=1.6,
+                        zorder=3,
+                    )

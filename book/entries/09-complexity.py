@@ -5,7 +5,9 @@ from figures import drawing
 
 
 def draw(axes):
-    """Operations against length, both logarithmic: the projections, the two products, and their sum."""
+    """Operations against length, both logarithmic: the projections, the two products, and their
+    sum.
+    """
     n = np.logspace(-1.5, 1.5, 61)  # in units of the crossing
 
     def at(cost):

@@ -4,7 +4,9 @@ from figures import drawing
 
 
 def draw(axes):
-    """A table of pairs: the window that is computed, the chunk of keys at hand, and what is left out."""
+    """A table of pairs: the window that is computed, the chunk of keys at hand, and what is left
+    out.
+    """
     for i in range(8):
         for j in range(8):
             near = abs(i - j) <= 1

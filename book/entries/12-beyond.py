@@ -16,4 +16,8 @@ def draw(axes):
             else {"facecolor": drawing.QUIET, "alpha": 0.14}
         )
         axes.add_patch(drawing.plt.Rectangle(corner, 8, 8, lw=0, **look))
-    axes.add_patch(drawing.plt.Rectangle((30.5, 48.5), 20, 20, facecolor="none", edgecolor=drawing.QUERY, lw=1.6))
+    axes.add_patch(
+        drawing.plt.Rectangle(
+            (30.5, 48.5), 20, 20, facecolor="none", edgecolor=drawing.QUERY, lw=1.6
+        )
+    )

@@ -1,8 +1,10 @@
-"""A small transformer that looks at pictures: one to draw in, where each head looks, and what the model makes of it.
+"""A small transformer that looks at pictures: one to draw in, where each head looks, and what the
+model makes of it.
 
-The pictures, the model and its training are the chapter's own: `chapter()` takes them from the page, `train` makes
-the model, the same each time. The figure computes in JavaScript (beyond.js), so it answers in a page without a
-kernel. Everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The pictures, the model and its training are the chapter's own: `chapter()` takes them from the
+page, `train` makes the model, the same each time. The figure computes in JavaScript (beyond.js), so
+it answers in a page without a kernel. Everything a reader sees comes from `TEXT`, so that a
+translation passes another dictionary.
 """
 
 import functools
@@ -23,19 +25,27 @@ def chapter():
 
 
 def train(steps=None):
-    """Return the model that the page trains, in float64; its numbers are rounded, so that few digits say it all."""
+    """Return the model that the page trains, in float64; its numbers are rounded, so that few
+    digits say it all.
+    """
     page = chapter()
     with as_the_page(page["SEED"], torch.float32):
         model, (images, left) = page["ViT"](), page["pictures"](0, 8000)
-        page["train"](model, page["patches"](images, 4), left, page["STEPS"] if steps is None else steps)
+        page["train"](
+            model, page["patches"](images, 4), left, page["STEPS"] if steps is None else steps
+        )
     return rebuilt(model.state_dict())
 
 
 def rebuilt(numbers):
-    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and
+    rounded.
+    """
     with as_the_page(seed=0):
         model = chapter()["ViT"]()
-    model.load_state_dict({name: value.double().round(decimals=3) for name, value in numbers.items()})
+    model.load_state_dict(
+        {name: value.double().round(decimals=3) for name, value in numbers.items()}
+    )
     return model.requires_grad_(False)
 
 
@@ -50,14 +60,17 @@ def picture(*shapes):
 def inside(model, image, places=True):
     """Return what happens in the model while it looks at a picture (16, 16).
 
-    `weights` (layers, heads, 17, 17), the class token first, and `chances` (4,) of what is on the left; without
-    `places` no patch knows where it is.
+    `weights` (layers, heads, 17, 17), the class token first, and `chances` (4,) of what is on the
+    left; without `places` no patch knows where it is.
     """
     own = model.places.clone()
     model.places.mul_(places)
     scores = model(chapter()["patches"](image[None].to(own.dtype), 4))[0]
     model.places.copy_(own)
-    return {"weights": torch.stack([block.A[0] for block in model.blocks]), "chances": scores.softmax(-1)}
+    return {
+        "weights": torch.stack([block.A[0] for block in model.blocks]),
+        "chances": scores.softmax(-1),
+    }
 
 
 TEXT = {
@@ -66,14 +79,15 @@ TEXT = {
     "asks": "Who asks?",
     "token": "class token",
     "patch": "the patch with the pen",
-    "picture": "Picture of {side} by {side} pixels. The pen is in row {row}, column {column}: {pixel}. Arrow keys "
-    "move it, the space bar flips the pixel.",
+    "picture": "Picture of {side} by {side} pixels. The pen is in row {row}, column {column}: "
+    "{pixel}. Arrow keys move it, the space bar flips the pixel.",
     "on": "dark",
     "off": "light",
     "draw": "Press pixels to draw.",
     "head": "head {number}",
     "self": "token {weight}",
-    "weights_picture": "{head}: weights of 4 by 4 patches, row by row: {weights}; class token {token}.",
+    "weights_picture": "{head}: weights of 4 by 4 patches, row by row: {weights}; class token "
+    "{token}.",
     "chances": "What is on the left?",
     "shape_ring": "ring",
     "shape_cross": "cross",
@@ -88,9 +102,10 @@ TEXT = {
     "try_empty": "Empty",
     "say": "“{most}” is on the left, says the model, {share} sure. {looks}",
     "say_forgot": "No patch knows where it is. “{most}”, says the model, {share} sure. {looks}",
-    "look_token": "The class token gives {left} of its weight in layer {layer} to the left half of the picture.",
-    "look_patch": "The patch in row {row}, column {column} gives {left} of its weight in layer {layer} to the left "
-    "half of the picture.",
+    "look_token": "The class token gives {left} of its weight in layer {layer} to the left half "
+    "of the picture.",
+    "look_patch": "The patch in row {row}, column {column} gives {left} of its weight in layer "
+    "{layer} to the left half of the picture.",
 }
 
 
@@ -117,7 +132,11 @@ class BeyondFigure(Figure):
         super().__init__(
             TEXT,
             text,
-            model={"num_heads": model.blocks[0].num_heads, "num_layers": len(model.blocks), "numbers": numbers},
+            model={
+                "num_heads": model.blocks[0].num_heads,
+                "num_layers": len(model.blocks),
+                "numbers": numbers,
+            },
             shapes=chapter()["SHAPES"],
             starts=[image.int().tolist() for image in starts],
             others=[image.int().tolist() for image in chapter()["pictures"](3, others)[0]],

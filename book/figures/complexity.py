@@ -1,7 +1,8 @@
-"""What chapter 09 says of the machine that it is built on, and its figure, of that machine and of a recorded GPU.
+"""What chapter 09 says of the machine that it is built on, and its figure, of that machine and of a
+recorded GPU.
 
-The figure computes in JavaScript (complexity.js), so it answers in a page without a kernel. Everything a reader sees
-comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (complexity.js), so it answers in a page without a kernel.
+Everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import contextlib
@@ -15,8 +16,9 @@ import traitlets
 from figures import gpu_record
 from figures.widget import Figure, script, style
 
-# glibc decides by what was freed before whether it keeps memory, so times of large tables differ by up to 40 %
-# between runs. With these limits, a table above 17 MB is always new memory from the system; smaller ones are kept.
+# glibc decides by what was freed before whether it keeps memory, so times of large tables differ by
+# up to 40 % between runs. With these limits, a table above 17 MB is always new memory from the
+# system; smaller ones are kept.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 with contextlib.suppress(AttributeError, OSError, TypeError):  # systems without glibc
     ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2**30)
@@ -52,7 +54,9 @@ def what():
 
 
 def conditions():
-    """Return when and where times are taken now, as sentences have it: `date`, `machine`, `cores`."""
+    """Return when and where times are taken now, as sentences have it: `date`, `machine`,
+    `cores`.
+    """
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{records.processor()}, {what()}",
@@ -91,7 +95,8 @@ def here(speed, bandwidth):
 
 
 def crossed(lengths, ratios):
-    """Return where a ratio of times rose above 1 for good, as a sentence has it: between two of the lengths.
+    """Return where a ratio of times rose above 1 for good, as a sentence has it: between two of the
+    lengths.
 
     Short texts measure calls, so it may be above 1 there too, and fall again.
     """
@@ -112,8 +117,16 @@ def size(count):
 
 def duration(seconds):
     """Return a time as a sentence has it, with two digits: 0.0312 -> 31 milliseconds."""
-    units = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"), (1e-3, "milliseconds"))
-    unit, name = next((one for one in units if seconds >= (1.95 if one[0] > 1 else 0.95) * one[0]), units[-1])
+    units = (
+        (86400, "days"),
+        (3600, "hours"),
+        (60, "minutes"),
+        (1, "seconds"),
+        (1e-3, "milliseconds"),
+    )
+    unit, name = next(
+        (one for one in units if seconds >= (1.95 if one[0] > 1 else 0.95) * one[0]), units[-1]
+    )
     value = seconds / unit
     return f"{value:.{0 if value >= 9.95 else 1}f} {name}"
 
@@ -121,7 +134,14 @@ def duration(seconds):
 TEXT = {
     "title": "The least that one layer can cost",
     "try": "Things to try",
-    "tries": ["A short text", "Where they cross", "A long text", "Many heads", "One token", "On a GPU"],
+    "tries": [
+        "A short text",
+        "Where they cross",
+        "A long text",
+        "Many heads",
+        "One token",
+        "On a GPU",
+    ],
     "machine": "Machine",
     "dtype": "Numbers",
     "part": "Cost of",
@@ -155,7 +175,8 @@ TEXT = {
         "The two products cost as much as the four projections.",
         "The two products cost as much as projections and MLP.",
     ],
-    "moved": "Of the bytes moved, {parameters} are parameters and {cache} are cached keys and values.",
+    "moved": "Of the bytes moved, {parameters} are parameters and {cache} are cached keys and "
+    "values.",
     "percent": "{number}%",
     "by_arithmetic": "Arithmetic limits it.",
     "by_traffic": "Memory traffic limits it: numbers arrive too slowly.",
@@ -164,7 +185,8 @@ TEXT = {
 
 
 class ComplexityFigure(Figure):
-    """Time and memory of one layer on a machine, no better than its arithmetic and its memory allow.
+    """Time and memory of one layer on a machine, no better than its arithmetic and its memory
+    allow.
 
     Args:
         machines: what `here` and `gpu_record.card` return.
@@ -183,13 +205,24 @@ class ComplexityFigure(Figure):
     def __init__(self, machines, state=START, tries=TRIES, text=None):
         if not machines or None in machines:
             raise ValueError("the figure wants machines that were measured")
-        if any(state[name] not in stops for name, stops in STOPS.items()) or state["dtype"] not in DTYPES:
+        if (
+            any(state[name] not in stops for name, stops in STOPS.items())
+            or state["dtype"] not in DTYPES
+        ):
             raise ValueError(f"what is shown first is at a stop of each slider, not {state}")
         super().__init__(
-            TEXT, text, machines=list(machines), stops=STOPS, dtypes=DTYPES, state=dict(state), tries=list(tries)
+            TEXT,
+            text,
+            machines=list(machines),
+            stops=STOPS,
+            dtypes=DTYPES,
+            state=dict(state),
+            tries=list(tries),
         )
 
 
 def demo():
-    """Return a figure that is quickly made, to be tried in JupyterLab: of the recorded GPU alone."""
+    """Return a figure that is quickly made, to be tried in JupyterLab: of the recorded GPU
+    alone.
+    """
     return ComplexityFigure([gpu_record.card(gpu_record.read("data/gpu.json"))])

@@ -1,4 +1,6 @@
-"""What a page defines in the cells that are tagged `course-code`, for its figure and for tests; and how it trains."""
+"""What a page defines in the cells that are tagged `course-code`, for its figure and for tests;
+and how it trains.
+"""
 
 import contextlib
 
@@ -7,7 +9,8 @@ import torch
 
 
 def of_chapter(name, **names):
-    """Run the cells of a chapter that are tagged `course-code`, in their order; return what they define.
+    """Run the cells of a chapter that are tagged `course-code`, in their order; return what they
+    define.
 
     Parameters
     ----------
@@ -31,7 +34,8 @@ def of_chapter(name, **names):
 
 @contextlib.contextmanager
 def as_the_page(seed, dtype=torch.float64):
-    """Draw and compute as a page does that trains: this seed and dtype, one thread; afterwards all is as before.
+    """Draw and compute as a page does that trains: this seed and dtype, one thread; afterwards all
+    is as before.
 
     With more threads sums round otherwise, and training makes much of it.
     """

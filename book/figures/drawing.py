@@ -1,11 +1,13 @@
-"""Drawings of the book: matplotlib's vectors, in the page's fonts and colours, in panels that stack on a phone.
+"""Drawings of the book: matplotlib's vectors, in the page's fonts and colours, in panels that stack
+on a phone.
 
     left, right = drawing.panels(2, height=220)
     left.plot(...)
     drawing.show(left, right)
 
-`show` makes one SVG of all panels. The page takes it apart again (`_ext/drawings.py`): there each panel is an
-element of its own, and what has one of the colours below follows the page into the dark.
+`show` makes one SVG of all panels. The page takes it apart again (`_ext/drawings.py`): there each
+panel is an element of its own, and what has one of the colours below follows the page into the
+dark.
 """
 
 import functools
@@ -25,7 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 INTER = ROOT / "_build" / "npm" / "node_modules" / "@fontsource-variable" / "inter" / "files"
 FONTS = ROOT / "_build" / "fonts"
 
-# By what they stand for, as in the page's style sheet and formulas. A page in the dark has its own of each.
+# By what they stand for, as in the page's style sheet and formulas. A page in the dark has its own
+# of each.
 QUERY, KEY, VALUE, WEIGHT = "#0068a3", "#b34e00", "#00755a", "#95477a"
 INK, QUIET, RULE, PAPER, CARD = "#1d2733", "#566270", "#e3ddcf", "#fdfcf9", "#ffffff"
 VARIABLES = {
@@ -40,7 +43,10 @@ VARIABLES = {
     CARD: "--abh-card",
 }
 WIDE, NARROW = 460, 344
-"""Widths of a panel in CSS pixels: alone, and where two stand side by side. A phone shows 344 as they are."""
+"""Widths of a panel in CSS pixels: alone, and where two stand side by side.
+
+A phone shows 344 as they are.
+"""
 ANCHORS = {
     **{"left": "start", "center": "middle", "right": "end"},
     **{"bottom": "start", "baseline": "start", "center_baseline": "middle", "top": "end"},
@@ -81,10 +87,19 @@ def _look():
         path = FONTS / f"Inter-{name}.ttf"
         if not path.exists():
             font = TTFont(INTER / "inter-latin-wght-normal.woff2")
-            instancer.instantiateVariableFont(font, {"wght": min(weight, 600)}, inplace=True)  # semibold
+            # semibold
+            instancer.instantiateVariableFont(font, {"wght": min(weight, 600)}, inplace=True)
             font.flavor = None
-            names = {1: "Inter", 2: name, 4: f"Inter {name}", 6: f"Inter-{name}", 16: "Inter", 17: name}
-            for record in font["name"].names:  # glyphs are known by the sixth: two weights under one would mix
+            names = {
+                1: "Inter",
+                2: name,
+                4: f"Inter {name}",
+                6: f"Inter-{name}",
+                16: "Inter",
+                17: name,
+            }
+            # glyphs are known by the sixth: two weights under one would mix
+            for record in font["name"].names:
                 record.string = names.get(record.nameID, record.string)
             font["OS/2"].usWeightClass = weight
             font.save(path)
@@ -107,7 +122,9 @@ def panels(count=1, width=None, height=240, bare=False):
     plt.rcParams.update(_look())
     made = []
     for _ in range(count):
-        figure = plt.figure(figsize=(width / 96, height / 96), layout="none" if bare else "constrained")
+        figure = plt.figure(
+            figsize=(width / 96, height / 96), layout="none" if bare else "constrained"
+        )
         if bare:
             axes = figure.add_axes((0, 0, 1, 1))
             axes.set(xlim=(0, width), ylim=(height, 0))
@@ -129,9 +146,11 @@ class Drawing:
 
 
 def name_texts(figure):
-    """Give the group of each text in the SVG an id that says how the text is aligned, such as `start-3`.
+    """Give the group of each text in the SVG an id that says how the text is aligned, such as
+    `start-3`.
 
-    An edition in another language puts its own words there; matplotlib writes the English ones into a comment.
+    An edition in another language puts its own words there; matplotlib writes the English ones into
+    a comment.
     """
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
@@ -149,7 +168,9 @@ def as_svg(*panels):
         figure, file = axes.figure, io.StringIO()
         name_texts(figure)
         # The same picture has the same ids each time, and two pictures have different ones.
-        salt = f"{number}-{len(axes.get_children())}-{axes.get_title(loc='left')}-{axes.get_xlabel()}"
+        salt = (
+            f"{number}-{len(axes.get_children())}-{axes.get_title(loc='left')}-{axes.get_xlabel()}"
+        )
         with mpl.rc_context({"svg.hashsalt": salt}):
             figure.savefig(file, format="svg", metadata={"Date": None})
         plt.close(figure)
@@ -157,7 +178,9 @@ def as_svg(*panels):
         svg = file.getvalue()
         inner = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.S)
         inner = re.sub(
-            r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", rf'<svg x="{x}" width="{wide}" height="{high}" \1>', inner
+            r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>",
+            rf'<svg x="{x}" width="{wide}" ' rf'height="{high}" \1>',
+            inner,
         )
         parts.append(inner)
         x, height = x + wide + 24, max(height, high)
@@ -173,13 +196,21 @@ def show(*panels):
 
 
 def heatmap(axes, A, rows, columns, colour=WEIGHT, digits=2, size=None):
-    """Draw weights A (n, m) from 0 to 1 as a grid of squares with their numbers, and the rows' and columns' names."""
+    """Draw weights A (n, m) from 0 to 1 as a grid of squares with their numbers, and the rows'
+    and columns' names.
+    """
     for i, row in enumerate(A):
         for j, a in enumerate(row):
-            axes.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, alpha=float(a), linewidth=0))
+            axes.add_patch(
+                plt.Rectangle(
+                    (j - 0.5, i - 0.5), 1, 1, facecolor=colour, alpha=float(a), linewidth=0
+                )
+            )
             if digits is not None:
                 ink = PAPER if a > 0.5 else INK
-                axes.text(j, i, f"{a:.{digits}f}", ha="center", va="center", color=ink, fontsize=size)
+                axes.text(
+                    j, i, f"{a:.{digits}f}", ha="center", va="center", color=ink, fontsize=size
+                )
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)

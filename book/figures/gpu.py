@@ -1,8 +1,9 @@
 """The figure of chapter 11, and what its pages show of what was measured on a GPU.
 
-The figure computes in JavaScript (gpu.js), so it answers in a page without a kernel. Everything a reader sees comes
-from `TEXT`, so that a translation passes another dictionary. Goals come from `benchmarks/gpu_tables.py`. What was
-not measured does not appear, neither its table nor the sentence above it. One box names it, and what measures it.
+The figure computes in JavaScript (gpu.js), so it answers in a page without a kernel. Everything a
+reader sees comes from `TEXT`, so that a translation passes another dictionary. Goals come from
+`benchmarks/gpu_tables.py`. What was not measured does not appear, neither its table nor the
+sentence above it. One box names it, and what measures it.
 """
 
 import ast
@@ -17,9 +18,11 @@ from figures.widget import Figure, script, style
 from IPython.display import Markdown
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-N, WIDTH, SIZE, SUM_SIZE = 1024, 64, 2, 4  # tokens, d_head, bytes of a number in memory, and of a score on the chip
+# tokens, d_head, bytes of a number in memory, and of a score on the chip
+N, WIDTH, SIZE, SUM_SIZE = 1024, 64, 2, 4
 SIDES = [64, 128, 256]  # of a tile
-LIMITS = [228 * 1024, 256 * 1024]  # bytes of shared memory and of registers that an SM of an H100 has (nvidia2022)
+# bytes of shared memory and of registers that an SM of an H100 has (nvidia2022)
+LIMITS = [228 * 1024, 256 * 1024]
 START = {"way": "tiled", "rows": 128, "columns": 128, "causal": False, "step": 1}
 
 # The things to try, in the order of `TEXT["tries"]`: what each sets.
@@ -69,16 +72,21 @@ TEXT = {
     "written": "written",
     "begin": "Q, K and V are in memory, {n} rows of {d} numbers each, and nothing is on the chip.",
     "tile": "Tile {step} of {steps}: queries {i} meet keys {j}.",
-    "first": "A block of Q is read, and stays for this row of tiles. The first tiles of K and V are also read.",
-    "middle": "The next tiles of K and V replace the last ones. Sums are rescaled to the new maximum, and continue.",
-    "last": "That was the row’s last tile: these rows of Z are divided by their totals, and written.",
-    "done": "Moved {moved}; naive moves {naive}, {ratio} times as much, and keeps a table of {table}.",
+    "first": "A block of Q is read, and stays for this row of tiles. The first tiles of K and V "
+    "are also read.",
+    "middle": "The next tiles of K and V replace the last ones. Sums are rescaled to the new "
+    "maximum, and continue.",
+    "last": "That was the row’s last tile: these rows of Z are divided by their totals, and "
+    "written.",
+    "done": "Moved {moved}; naive moves {naive}, {ratio} times as much, and keeps a table of "
+    "{table}.",
     "skipped": "{skipped} of {all} tiles are above the diagonal: neither computed nor read.",
     "naive_steps": [
         "",
         "Q and K are read, and {n} × {n} scores are written.",
         "Softmax reads every score, and writes every weight.",
-        "The weights are read again, with V; Z is written. Moving {table} four times made {moved} of traffic.",
+        "The weights are read again, with V; Z is written. Moving {table} four times made {moved} "
+        "of traffic.",
     ],
 }
 
@@ -99,7 +107,11 @@ class TilesFigure(Figure):
     tries = traitlets.List().tag(sync=True)
 
     def __init__(self, state=START, tries=TRIES, text=None):
-        if state["rows"] not in SIDES or state["columns"] not in SIDES or state["way"] not in TEXT["ways"]:
+        if (
+            state["rows"] not in SIDES
+            or state["columns"] not in SIDES
+            or state["way"] not in TEXT["ways"]
+        ):
             raise ValueError(f"what is shown first is one of the figure's choices, not {state}")
         sizes = {"n": N, "d": WIDTH, "size": SIZE, "sum_size": SUM_SIZE, "limits": LIMITS}
         super().__init__(TEXT, text, sizes=sizes, sides=SIDES, state=dict(state), tries=list(tries))
@@ -107,7 +119,9 @@ class TilesFigure(Figure):
 
 def tables():
     """Return the module that makes Markdown tables of a record: `benchmarks/gpu_tables.py`."""
-    spec = importlib.util.spec_from_file_location("gpu_tables", ROOT / "benchmarks" / "gpu_tables.py")
+    spec = importlib.util.spec_from_file_location(
+        "gpu_tables", ROOT / "benchmarks" / "gpu_tables.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -117,15 +131,19 @@ def tables():
 LEADS = {
     "Goals": "",
     "Attention": "**Attention alone**, causal, with 16 heads, in milliseconds:",
-    "The layer": "**The whole layer**, causal, $d_\\text{model} = 2048$, 16 heads, bfloat16, in milliseconds:",
-    "The leaderboard's configuration": "**The configuration of CS336's contest**, forward and backward together:",
-    "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and for how long.",
+    "The layer": "**The whole layer**, causal, $d_\\text{model} = 2048$, 16 heads, bfloat16, in "
+    "milliseconds:",
+    "The leaderboard's configuration": "**The configuration of CS336's contest**, forward and "
+    "backward together:",
+    "A step in the profiler": "**A step of the layer in the profiler**: which kernels ran, and "
+    "for how long.",
     "Memory over n, as an exponent": (
-        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a table, 1 is none."
+        "**Memory** beyond the inputs, as the exponent of a line fitted over the length: 2 is a "
+        "table, 1 is none."
     ),
     "Accuracy": (
-        "**Accuracy**, against float64, for 2000 tokens: the larger error of causal and not, the largest of three "
-        "gradients."
+        "**Accuracy**, against float64, for 2000 tokens: the larger error of causal and not, the "
+        "largest of three gradients."
     ),
 }
 # What the box says of the parts of a record that are not there.
@@ -149,31 +167,50 @@ def made(record, title):
 
 
 def _milliseconds(title, rows, names=None):
-    """Return one table of milliseconds over the length, with what it is of above it; no text of no rows."""
+    """Return one table of milliseconds over the length, with what it is of above it; no text of
+    no rows.
+    """
     cells = {(row["n"], row["implementation"]): row for row in rows}
-    names = [name for name in names or dict.fromkeys(name for _, name in cells) if any(name == of for _, of in cells)]
-    lines = [[f"{n:,}", *(_of_one(cells.get((n, name))) for name in names)] for n in sorted({n for n, _ in cells})]
+    names = [
+        name
+        for name in names or dict.fromkeys(name for _, name in cells)
+        if any(name == of for _, of in cells)
+    ]
+    lines = [
+        [f"{n:,}", *(_of_one(cells.get((n, name))) for name in names)]
+        for n in sorted({n for n, _ in cells})
+    ]
     return f"*{title}*\n\n{gpu_record.table(['$n$', *names], lines)}" if lines else ""
 
 
 def _of_one(row):
-    """Return the milliseconds of a row to three digits, with their deciles below, or why there are none."""
+    """Return the milliseconds of a row to three digits, with their deciles below, or why there
+    are none.
+    """
     if row is None:
         return ""
     if row["milliseconds"] is None:
         return row.get("why", "")
-    middle, *ends = (f"{ms:#.3g}".rstrip(".") for ms in (row["milliseconds"], *(row.get("deciles") or ())))
+    middle, *ends = (
+        f"{ms:#.3g}".rstrip(".") for ms in (row["milliseconds"], *(row.get("deciles") or ()))
+    )
     return f"{middle}<br><small>{'–'.join(ends)}</small>" if ends else middle
 
 
 def said_of(row, digits, scale=1):
-    """Return the milliseconds of a row as a sentence has them, with their deciles: 1.44 (1.32–1.45)."""
-    middle, *ends = (f"{scale * ms:.{digits}f}" for ms in (row["milliseconds"], *(row.get("deciles") or ())))
+    """Return the milliseconds of a row as a sentence has them, with their deciles: 1.44
+    (1.32–1.45).
+    """
+    middle, *ends = (
+        f"{scale * ms:.{digits}f}" for ms in (row["milliseconds"], *(row.get("deciles") or ()))
+    )
     return f"{middle} ({'–'.join(ends)})" if ends else middle
 
 
 def apart(row, other):
-    """Tell whether the first takes less time than the second: its ninth decile is below the other's first."""
+    """Tell whether the first takes less time than the second: its ninth decile is below the
+    other's first.
+    """
     return row["deciles"][1] < other["deciles"][0]
 
 
@@ -182,16 +219,28 @@ def _attention(record):
     groups = {}
     for row in rows:
         if row["dtype"] == "bfloat16" and row["direction"] != "forward+backward":
-            groups.setdefault(f"{row['direction']}, heads of {row['d_head']}, bfloat16", []).append(row)
-    made = [_milliseconds(title, own, tables().ORDER) for title, own in sorted(groups.items(), reverse=True)]
+            groups.setdefault(f"{row['direction']}, heads of {row['d_head']}, bfloat16", []).append(
+                row
+            )
+    made = [
+        _milliseconds(title, own, tables().ORDER)
+        for title, own in sorted(groups.items(), reverse=True)
+    ]
     full = {}
     for row in rows:
         if row["dtype"] == "float32":
-            full.setdefault((row["n"], row["direction"], row["d_head"]), {})[row["implementation"]] = row
+            full.setdefault((row["n"], row["direction"], row["d_head"]), {})[
+                row["implementation"]
+            ] = row
     if full:
         names = [name for name in tables().ORDER if any(name in own for own in full.values())]
-        lines = [[f"{n:,}", way, d, *(_of_one(own.get(name)) for name in names)] for (n, way, d), own in full.items()]
-        made.append("*float32*\n\n" + gpu_record.table(["$n$", "", "$d_\\text{head}$", *names], lines))
+        lines = [
+            [f"{n:,}", way, d, *(_of_one(own.get(name)) for name in names)]
+            for (n, way, d), own in full.items()
+        ]
+        made.append(
+            "*float32*\n\n" + gpu_record.table(["$n$", "", "$d_\\text{head}$", *names], lines)
+        )
     return "\n\n".join(made) or None
 
 
@@ -199,7 +248,9 @@ def _layer(record):
     made = []
     for way in DIRECTIONS:
         rows = [row for row in record.get("layer", ()) if row["direction"] == way]
-        short = [row for row in rows if row["implementation"].endswith((tables().GRAPH, "compiled"))]
+        short = [
+            row for row in rows if row["implementation"].endswith((tables().GRAPH, "compiled"))
+        ]
         made += [_milliseconds(way, [row for row in rows if row not in short])]
         made += [_milliseconds(f"{way}, as one CUDA graph or compiled", short)]
     return "\n\n".join(filter(None, made)) or None
@@ -216,9 +267,13 @@ def _leaderboard(record):
     if not rows:
         return None  # other people's times alone
     cited = own["cited_milliseconds"]
-    rows += [(cited["best"], "the best of 2025, as cited", None), (cited["naive"], "naive, as cited", None)]
+    rows += [
+        (cited["best"], "the best of 2025, as cited", None),
+        (cited["naive"], "naive, as cited", None),
+    ]
     head = (
-        f"*batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']:,}, {own['dtype']}, causal*"
+        f"*batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']:,}, "
+        f"{own['dtype']}, causal*"
     )
     lines = [
         [name, f"{ms:.3g}", f"{size / 2**20:,.0f}" if size else ""]
@@ -236,7 +291,8 @@ def _accuracy(record):
         cells[row["implementation"]] = max(row["error"], cells.get(row["implementation"], 0.0))
     names = [name for name in tables().ORDER if any(name in cells for cells in found.values())]
     rows = [
-        [*key, *(f"{cells[name]:.1e}" if name in cells else "" for name in names)] for key, cells in found.items()
+        [*key, *(f"{cells[name]:.1e}" if name in cells else "" for name in names)]
+        for key, cells in found.items()
     ]
     return gpu_record.table(["dtype", "of", *names], rows) or None
 
@@ -250,7 +306,10 @@ def _trace(record):
     for title, kernels in found.items():
         whole = sum(map(sum, kernels.values()))
         most = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:6]
-        lines = [[f"`{name[:60]}`", len(us), f"{sum(us):.0f}", f"{sum(us) / whole:.0%}"] for name, us in most]
+        lines = [
+            [f"`{name[:60]}`", len(us), f"{sum(us):.0f}", f"{sum(us) / whole:.0%}"]
+            for name, us in most
+        ]
         made.append(f"*{title}*\n\n{gpu_record.table(['kernel', 'calls', 'µs', 'share'], lines)}")
     return "\n\n".join(made) or None
 
@@ -259,11 +318,15 @@ DIRECTIONS = ("forward", "backward", "forward+backward")
 
 
 def goals(record):
-    """Return what was asked of the course's kernel and layer and was measured: {what: {direction: Goal}}."""
+    """Return what was asked of the course's kernel and layer and was measured: {what:
+    {direction: Goal}}.
+    """
     found = {}
     for goal in tables().goals(record):
         if goal.reached is not None:
-            ways = [way for way in reversed(DIRECTIONS) if f", {way}" in goal.what] or ["forward+backward"]
+            ways = [way for way in reversed(DIRECTIONS) if f", {way}" in goal.what] or [
+                "forward+backward"
+            ]
             found.setdefault(goal.what.replace(f", {ways[0]}", ""), {})[ways[0]] = goal
     return found
 
@@ -276,9 +339,16 @@ def _goals(record):
         asked = ", ".join(dict.fromkeys(shown(goal.asked) for goal in ways.values()))
         said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
         cells = [
-            "" if goal is None else shown(goal.reached) if goal.met else f"**{shown(goal.reached)}**" for goal in said
+            ""
+            if goal is None
+            else shown(goal.reached)
+            if goal.met
+            else f"**{shown(goal.reached)}**"
+            for goal in said
         ]
-        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(" = ", "\u00a0=\u00a0")
+        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(
+            " = ", "\u00a0=\u00a0"
+        )
         rows.append([name, f"{'≤' if first.at_most else '≥'} {asked}", *cells])
     return gpu_record.table(["", "asked", "forward", "backward"], rows) or None
 
@@ -294,7 +364,9 @@ OWN = {
 
 
 def narrow(part):
-    """Return a table whose first column's long heading stands above it: on a phone it would push the rest away."""
+    """Return a table whose first column's long heading stands above it: on a phone it would push
+    the rest away.
+    """
     head, _, rest = part.partition("\n")
     cells = head.strip("| ").split(" | ")
     what, _, long = cells[0].rpartition("; ")
@@ -304,7 +376,8 @@ def narrow(part):
 
 
 def table(record, title):
-    """Return a table of the record as Markdown, below what is said of it; None where nothing of it was measured.
+    """Return a table of the record as Markdown, below what is said of it; None where nothing of it
+    was measured.
 
     Parameters
     ----------
@@ -318,10 +391,14 @@ def table(record, title):
 
 
 def folded(record, title, parts):
-    """Return several tables, below one another, as a box that opens at a click; None where nothing was measured."""
+    """Return several tables, below one another, as a box that opens at a click; None where
+    nothing was measured.
+    """
     found = [shown.data for shown in (table(record, part) for part in parts) if shown]
     whole = "\n\n".join(found)
-    return Markdown(f":::{{admonition}} {title}\n:class: dropdown\n\n{whole}\n:::") if found else None
+    return (
+        Markdown(f":::{{admonition}} {title}\n:class: dropdown\n\n{whole}\n:::") if found else None
+    )
 
 
 def box(record):
@@ -333,12 +410,16 @@ def measured_on(record):
     """Return device and date of a record, to stand in a sentence."""
     if not record:
         return tables().NOT_YET
-    versions = ", ".join(f"{name} {str(record['machine'][name]).partition('+')[0]}" for name in ("torch", "triton"))
+    versions = ", ".join(
+        f"{name} {str(record['machine'][name]).partition('+')[0]}" for name in ("torch", "triton")
+    )
     return f"{record['machine']['device']}, {versions}, {record['machine']['date']}"
 
 
 def tuned(record, top=1):
-    """Return the quickest block sizes of each kernel and width as Markdown, fastest first; None of no record."""
+    """Return the quickest block sizes of each kernel and width as Markdown, fastest first; None
+    of no record.
+    """
     rows, groups = record.get("tuning", []), {}
     for row in rows:
         groups.setdefault((row["kernel"], row["d_head"]), []).append(row)
@@ -351,12 +432,16 @@ def tuned(record, top=1):
     for (name, width), found in groups.items():
         for row in sorted(found, key=lambda row: row["milliseconds"])[:top]:
             sizes = f"{row['queries']} × {row['keys']} | {row['warps']} | {row['stages']}"
-            lines.append(f"| {name} | {width} | {sizes} | {row['milliseconds']:.3f} | {row['tflop_s']:.0f} |")
+            lines.append(
+                f"| {name} | {width} | {sizes} | {row['milliseconds']:.3f} | {row['tflop_s']:.0f} |"
+            )
     return Markdown("\n".join(lines))
 
 
 def loop(source):
-    """Return the lines of the innermost loop of a function, each in one line: {the name that it binds: line}."""
+    """Return the lines of the innermost loop of a function, each in one line: {the name that it
+    binds: line}.
+    """
     tree = ast.parse(textwrap.dedent(source))
     found = [node for node in ast.walk(tree) if isinstance(node, ast.For)][-1]
     lines = {"for": f"for {ast.unparse(found.target)} in {ast.unparse(found.iter)}:"}
@@ -364,7 +449,8 @@ def loop(source):
 
 
 def beside(left, right):
-    """Return the innermost loops of two functions beside each other, what binds the same name in the same line.
+    """Return the innermost loops of two functions beside each other, what binds the same name in
+    the same line.
 
     Parameters
     ----------
@@ -394,11 +480,23 @@ def places():
             for j, cell in enumerate(row):
                 at = (x + side * j, y + side * i)
                 if i in lit:
-                    axes.add_patch(drawing.plt.Rectangle(at, side, side, facecolor=drawing.KEY, alpha=0.2, lw=0))
-                axes.add_patch(drawing.plt.Rectangle(at, side, side, facecolor="none", edgecolor=drawing.QUIET))
+                    axes.add_patch(
+                        drawing.plt.Rectangle(
+                            at, side, side, facecolor=drawing.KEY, alpha=0.2, lw=0
+                        )
+                    )
+                axes.add_patch(
+                    drawing.plt.Rectangle(at, side, side, facecolor="none", edgecolor=drawing.QUIET)
+                )
                 axes.text(at[0] + side / 2, at[1] + side / 2, str(cell), ha="center", va="center")
-        axes.text(x + side * len(cells[0]) / 2, y + side * len(cells) + 14, name, ha="center", va="center",
-                  color=drawing.QUIET)  # fmt: skip
+        axes.text(
+            x + side * len(cells[0]) / 2,
+            y + side * len(cells) + 14,
+            name,
+            ha="center",
+            va="center",
+            color=drawing.QUIET,
+        )
 
     table(44, 45, [[i * d] for i in rows], "rows[:, None] * d")
     axes.text(112, 75, "+", ha="center", va="center", fontsize=13)
@@ -446,7 +544,7 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
     drawing or None
         The plot; None where not all of it was measured.
     """
-    both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)
+    both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)  # noqa: E501
             for direction in ways]  # fmt: skip
     if not all(set(names) <= found.keys() for found in both):
         return None
@@ -456,7 +554,9 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
         for name in names:
             label, colour, line, marker = LOOKS[name]
             points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
-            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+            axes.plot(
+                *zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label
+            )
             for n, row in found[name].items():
                 if row.get("deciles"):
                     axes.plot([n, n], row["deciles"], color=colour, lw=3, alpha=0.5)
@@ -470,21 +570,33 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
 
 
 def named(axes, apart):
-    """Write each line's name at its right end, or above an end that comes early; names are so many times apart."""
+    """Write each line's name at its right end, or above an end that comes early; names are so
+    many times apart.
+    """
     lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
     ends = [line.get_xydata()[-1] for line in lines]
     last, before = max(x for x, _ in ends), float("inf")
     for (x, y), line in sorted(zip(ends, lines, strict=True), key=lambda pair: -pair[0][1]):
         early = x < last
         before = before if early else min(y * 1.15, before / apart)
-        axes.annotate(line.get_label(), (x, y if early else before), xytext=(-8, 2) if early else (7, 0),
-                      textcoords="offset points", ha="right" if early else "left", color=line.get_color(),
-                      va="baseline" if early else "center", fontsize=9)  # fmt: skip
+        axes.annotate(
+            line.get_label(),
+            (x, y if early else before),
+            xytext=(-8, 2) if early else (7, 0),
+            textcoords="offset points",
+            ha="right" if early else "left",
+            color=line.get_color(),
+            va="baseline" if early else "center",
+            fontsize=9,
+        )
     axes.set_xlim(axes.get_xlim()[0], 9 * last)
 
 
 L2 = {"gb_s": 6900, "what": "published for an H100 PCIe"}
-"""What `gpu-benches` has for 10 to 33 MB (ernst2023). It stands where the record has no measurement of its own."""
+"""What `gpu-benches` has for 10 to 33 MB (ernst2023).
+
+It stands where the record has no measurement of its own.
+"""
 
 
 def cache_speed(record):
@@ -494,7 +606,9 @@ def cache_speed(record):
 
 
 def roofs(record, n=16_384, rows=128):
-    """Draw the ceiling of products, the slopes of memory and L2, and attention's marks; None of no record."""
+    """Draw the ceiling of products, the slopes of memory and L2, and attention's marks; None of
+    no record.
+    """
     ceilings = record.get("ceilings")
     if not ceilings:
         return None
@@ -502,14 +616,28 @@ def roofs(record, n=16_384, rows=128):
     cache = cache_speed(record)[0] / 1e3
     axes = drawing.panels(width=620, height=330)
     x = [0.5, 20_000]
-    for speed, colour, label, at in ((cache, drawing.QUERY, "L2", 6.5), (slope, drawing.KEY, "memory (HBM)", 6.5)):
+    for speed, colour, label, at in (
+        (cache, drawing.QUERY, "L2", 6.5),
+        (slope, drawing.KEY, "memory (HBM)", 6.5),
+    ):
         axes.plot([x[0], top / speed, x[1]], [speed * x[0], top, top], color=colour, zorder=1)
         above = speed == cache
-        axes.annotate(f"{label}, {speed:.1f} TB/s", (at, speed * at), xytext=(-6 if above else 6, 6 if above else -6),
-                      textcoords="offset points", ha="right" if above else "left", va="bottom" if above else "top",
-                      color=colour)  # fmt: skip
+        axes.annotate(
+            f"{label}, {speed:.1f} TB/s",
+            (at, speed * at),
+            xytext=(-6 if above else 6, 6 if above else -6),
+            textcoords="offset points",
+            ha="right" if above else "left",
+            va="bottom" if above else "top",
+            color=colour,
+        )
     axes.axhline(top, color=drawing.INK, zorder=2)
-    axes.annotate(f"products in bfloat16, {top:.0f} TFLOP/s", (1, top), xytext=(0, 5), textcoords="offset points")
+    axes.annotate(
+        f"products in bfloat16, {top:.0f} TFLOP/s",
+        (1, top),
+        xytext=(0, 5),
+        textcoords="offset points",
+    )
     marks = [
         ("softmax of a table", 5 / 4, slope, drawing.KEY, (8, -4), "left"),
         ("with tables", WIDTH / 2, slope, drawing.KEY, (8, -4), "left"),
@@ -519,8 +647,17 @@ def roofs(record, n=16_384, rows=128):
     for label, intensity, speed, colour, offset, side in marks:
         y = min(top, speed * intensity)
         axes.plot([intensity], [y], "o", color=colour, ms=7, zorder=3)
-        axes.annotate(label, (intensity, y), xytext=offset, textcoords="offset points", ha=side, va="center")
-    axes.set(xscale="log", yscale="log", xlim=x, ylim=(1, 2000), xlabel="operations per byte", ylabel="TFLOP/s")
+        axes.annotate(
+            label, (intensity, y), xytext=offset, textcoords="offset points", ha=side, va="center"
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=x,
+        ylim=(1, 2000),
+        xlabel="operations per byte",
+        ylabel="TFLOP/s",
+    )
     axes.set_xticks([1, 10, 100, 1000, 10_000], ["1", "10", "100", "1,000", "10,000"])
     axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
     axes.minorticks_off()
@@ -533,7 +670,9 @@ def layer_rows(record, direction):
     made = {name: dict(own) for name, own in found.items() if not name.endswith(tables().GRAPH)}
     for name, own in made.items():
         graph = found.get(name + tables().GRAPH, {})
-        made[name] = {n: row for n, row in {**own, **graph}.items() if n >= tables().SHORT or n in graph}
+        made[name] = {
+            n: row for n, row in {**own, **graph}.items() if n >= tables().SHORT or n in graph
+        }
     return {name: own for name, own in made.items() if own}
 
 
@@ -544,7 +683,8 @@ def fastest(found, n):
 
 
 def layers(record):
-    """Draw how many times the layer's time others take, over the length, forward and in training; None of none.
+    """Draw how many times the layer's time others take, over the length, forward and in training;
+    None of none.
 
     A bar at a point goes from the smallest quotient of deciles to the largest.
     """
@@ -561,8 +701,12 @@ def layers(record):
             ("nn.MultiheadAttention with weights", slow, drawing.QUIET, "-", "^"),
             ("the fastest of PyTorch's", fast, drawing.QUERY, "--", "D"),
         ):
-            points = sorted((n, row["milliseconds"] / own[n]["milliseconds"]) for n, row in other.items())
-            axes.plot(*zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label)
+            points = sorted(
+                (n, row["milliseconds"] / own[n]["milliseconds"]) for n, row in other.items()
+            )
+            axes.plot(
+                *zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label
+            )
             for n, row in other.items():
                 if row.get("deciles"):
                     (low, high), (least, most) = row["deciles"], own[n]["deciles"]
@@ -583,7 +727,9 @@ KINDS = {
     "sums and the rest": ("",),
 }
 """Of kernels: words in their names. The first kind that has one is theirs."""
-KIND_COLORS = dict(zip(KINDS, (drawing.KEY, drawing.VALUE, drawing.QUERY, drawing.WEIGHT), strict=True))
+KIND_COLORS = dict(
+    zip(KINDS, (drawing.KEY, drawing.VALUE, drawing.QUERY, drawing.WEIGHT), strict=True)
+)
 IDLE = "idle"
 SHORT = 512  # tokens of the step that is traced with what the CPU does
 
@@ -594,15 +740,21 @@ def kind(name):
 
 
 def step_of(record, name, n):
-    """Return the kernels of a traced training step, and its operations and launches on the CPU: two lists of rows."""
-    rows = [row for row in record.get("trace", ()) if (row["implementation"], row["n"]) == (name, n)]
+    """Return the kernels of a traced training step, and its operations and launches on the CPU:
+    two lists of rows.
+    """
+    rows = [
+        row for row in record.get("trace", ()) if (row["implementation"], row["n"]) == (name, n)
+    ]
     return [row for row in rows if "kernel" in row], [row for row in rows if "host" in row]
 
 
 def shares(record, name, n):
-    """Return microseconds of a training step by kind, and those in which the GPU is idle; an empty dict of none.
+    """Return microseconds of a training step by kind, and those in which the GPU is idle; an empty
+    dict of none.
 
-    Kernels are those of the profiler. The whole step was measured without it, since the profiler slows launches down.
+    Kernels are those of the profiler. The whole step was measured without it, since the profiler
+    slows launches down.
     """
     kernels, _ = step_of(record, name, n)
     whole = layer(record, "forward+backward", name, n).get("milliseconds")
@@ -615,7 +767,8 @@ def shares(record, name, n):
 
 
 def steps(record, n=SHORT, long=4096):
-    """Draw a training step of n tokens in the profiler, from Python and as a CUDA graph, and where its time goes.
+    """Draw a training step of n tokens in the profiler, from Python and as a CUDA graph, and where
+    its time goes.
 
     Parameters
     ----------
@@ -634,13 +787,18 @@ def steps(record, n=SHORT, long=4096):
             for (name, said), tokens in ((eager, n), (graph, n), (eager, long))}  # fmt: skip
     if not all(kernels for kernels, _ in traced.values()) or not all(bars.values()):
         return Markdown(f"*A training step of {n} tokens, kernel by kernel: {tables().NOT_YET}.*")
-    line, shared = drawing.panels(1, width=620, height=190), drawing.panels(1, width=620, height=170)
+    line, shared = (
+        drawing.panels(1, width=620, height=190),
+        drawing.panels(1, width=620, height=170),
+    )
     _timeline(line, traced)
     for y, own in enumerate(bars.values()):
         at, whole = 0, sum(own.values())
         for what, us in own.items():
             colour = KIND_COLORS.get(what, drawing.RULE)
-            shared.barh(y, us / whole, left=at, color=colour, height=0.6, label=what if y == 0 else None)
+            shared.barh(
+                y, us / whole, left=at, color=colour, height=0.6, label=what if y == 0 else None
+            )
             if us > 0.08 * whole:
                 shared.text(at + us / whole / 2, y, f"{us / whole:.0%}", ha="center", va="center",
                             color=drawing.INK if what == IDLE else drawing.PAPER)  # fmt: skip
@@ -654,39 +812,86 @@ def steps(record, n=SHORT, long=4096):
 
 
 def _timeline(axes, traced):
-    """Draw steps below each other: what the CPU does, its launches in ink, and kernels by kind, over microseconds."""
+    """Draw steps below each other: what the CPU does, its launches in ink, and kernels by kind,
+    over microseconds.
+    """
     names, y = [], 0
     for said, (kernels, host) in traced.items():
         calls = [row for row in host if row["host"].startswith("cu")]
         for rows, name in ((host, f"CPU, {said}"), (kernels, "GPU")):
             for row in rows:
                 tick = row in calls
-                colour = drawing.INK if tick else drawing.RULE if rows is host else KIND_COLORS[kind(row["kernel"])]
-                axes.broken_barh([(row["start_us"], max(row["us"], 1.0))], (y - 0.35, 0.7), facecolor=colour, lw=0)
+                colour = (
+                    drawing.INK
+                    if tick
+                    else drawing.RULE
+                    if rows is host
+                    else KIND_COLORS[kind(row["kernel"])]
+                )
+                axes.broken_barh(
+                    [(row["start_us"], max(row["us"], 1.0))],
+                    (y - 0.35, 0.7),
+                    facecolor=colour,
+                    lw=0,
+                )
             names.append(name)
             y += 1
-    axes.set(ylim=(y - 0.5, -0.5), xlim=(0, None), xlabel="µs, in the profiler", title="One training step")
+    axes.set(
+        ylim=(y - 0.5, -0.5),
+        xlim=(0, None),
+        xlabel="µs, in the profiler",
+        title="One training step",
+    )
     axes.set_yticks(range(y), names)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
 
 
 def attention(record, direction, name, n, width=64, dtype="bfloat16"):
-    """Return the row of causal attention in this case; an empty dict where it was not measured, or did not fit."""
-    found = gpu_record.rows(record, "attention", direction=direction, causal=True, dtype=dtype, d_head=width)
+    """Return the row of causal attention in this case; an empty dict where it was not measured,
+    or did not fit.
+    """
+    found = gpu_record.rows(
+        record, "attention", direction=direction, causal=True, dtype=dtype, d_head=width
+    )
     return found.get(name, {}).get(n, {})
 
 
 def layer(record, direction, name, n):
-    """Return the row of the layer in this case; an empty dict where it was not measured, or did not fit."""
+    """Return the row of the layer in this case; an empty dict where it was not measured, or did
+    not fit.
+    """
     return gpu_record.rows(record, "layer", direction=direction).get(name, {}).get(n, {})
 
 
 def told(record):
-    """Return what the pages say in sentences of a recorded GPU, by name, or that it was not measured."""
-    names = ["card", "copy", "faster", "tuned_forward_64", "tuned_rows", "tuned_roof", "tuned_share"]
-    names += [f"{what}_{name}" for what in ("speed", "ridge") for name in ("float32", "tf32", "float16", "bfloat16")]
-    names += ["roof_softmax", "roof_naive", "roof_tiles", "l2", "l2_said", "l2_ridge", "table_ps", "again_ps"]
+    """Return what the pages say in sentences of a recorded GPU, by name, or that it was not
+    measured.
+    """
+    names = [
+        "card",
+        "copy",
+        "faster",
+        "tuned_forward_64",
+        "tuned_rows",
+        "tuned_roof",
+        "tuned_share",
+    ]
+    names += [
+        f"{what}_{name}"
+        for what in ("speed", "ridge")
+        for name in ("float32", "tf32", "float16", "bfloat16")
+    ]
+    names += [
+        "roof_softmax",
+        "roof_naive",
+        "roof_tiles",
+        "l2",
+        "l2_said",
+        "l2_ridge",
+        "table_ps",
+        "again_ps",
+    ]
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
     names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
     names += ["queries_rate", "above_datasheet", "tuned_n", "without_weights"]
@@ -716,7 +921,15 @@ TOLD = [
         "short_kernel",
         "short_cudnn",
     ),
-    *("long_64", "long_128", "wide_rate", "float32_kernel", "float32_naive", "contest", "contest_best"),
+    *(
+        "long_64",
+        "long_128",
+        "wide_rate",
+        "float32_kernel",
+        "float32_naive",
+        "contest",
+        "contest_best",
+    ),
     *(
         "contest_cudnn",
         "contest_naive",
@@ -736,7 +949,14 @@ TOLD = [
         "graph_short",
     ),
     *("graph_short_eager", "contest_steps", "timing_first", "timing_no_wait", "timing_too_fast"),
-    *("timing_wait", "timing_events", "timing_rate", "timing_zeros", "window_forward", "window_all_forward"),
+    *(
+        "timing_wait",
+        "timing_events",
+        "timing_rate",
+        "timing_zeros",
+        "window_forward",
+        "window_all_forward",
+    ),
     *(
         "short_launches",
         "short_graph_launches",
@@ -757,13 +977,23 @@ def _told_of_ceilings(record):
     if not ceilings:
         return {}
     speed, slope = ceilings["matmul_tflop_s"], ceilings["copy_gb_s"] / 1e3
-    said = {"copy": f"{ceilings['copy_gb_s']:,.0f}", "faster": f"{speed['bfloat16'] / speed['float32']:.0f}"}
+    said = {
+        "copy": f"{ceilings['copy_gb_s']:,.0f}",
+        "faster": f"{speed['bfloat16'] / speed['float32']:.0f}",
+    }
     said |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
     said |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
     intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
-    said |= {f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}" for name, a in intensities.items()}
+    said |= {
+        f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}"
+        for name, a in intensities.items()
+    }
     cache, own = cache_speed(record)
-    said["l2_said"] = "what was measured on this GPU" if own else "this number: on this GPU, L2 was not yet measured"
+    said["l2_said"] = (
+        "what was measured on this GPU"
+        if own
+        else "this number: on this GPU, L2 was not yet measured"
+    )
     said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
     again = 4 * WIDTH / speed["bfloat16"] + 2 / EXPONENTIALS  # two products and two exponentials
     said |= {"table_ps": f"{6 / slope:.2f}", "again_ps": f"{again:.2f}"}
@@ -771,7 +1001,11 @@ def _told_of_ceilings(record):
     for width in (64, 128):
         said[f"exponentials_{width}"] = f"{speed['bfloat16'] / (4 * width * EXPONENTIALS):.0%}"
     said |= _told_of_tuning(record)
-    found = [row for row in record.get("tuning", []) if row["kernel"] == "forward" and row["d_head"] == WIDTH]
+    found = [
+        row
+        for row in record.get("tuning", [])
+        if row["kernel"] == "forward" and row["d_head"] == WIDTH
+    ]
     best = max(found, key=lambda row: row["tflop_s"], default=None)
     if best:
         said |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
@@ -783,11 +1017,14 @@ def _told_of_ceilings(record):
     return said
 
 
-DATASHEET, EXPONENTIALS = 989, 3.9  # 10^12 a second on an H100: operations of 16 bits (nvidia2023); exp (shah2024)
+# 10^12 a second on an H100: operations of 16 bits (nvidia2023); exp (shah2024)
+DATASHEET, EXPONENTIALS = 989, 3.9
 
 
 def _told_of_tuning(record):
-    """The rates of the two backward kernels, and of both together with five products, as papers count."""
+    """The rates of the two backward kernels, and of both together with five products, as papers
+    count.
+    """
     best = {}
     for row in record.get("tuning", ()):
         key = row["kernel"], row["d_head"]
@@ -806,10 +1043,14 @@ LONG = (8192, 16_384, 32_768)
 
 
 def _told_of_attention(record):
-    naive, own, other = (attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn"))
+    naive, own, other = (
+        attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn")
+    )
     wide = attention(record, "forward", "kernel", 16_384, width=128)
     short = [attention(record, "forward", name, 1024) for name in ("kernel", "cudnn")]
-    full = [attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")]
+    full = [
+        attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")
+    ]
     said = {}
     for end, way in (("", "forward"), ("_back", "backward")):
         for name in (*MAIN, "math"):
@@ -823,7 +1064,10 @@ def _told_of_attention(record):
         said["wide_rate"] = f"{wide['tflop_s'] / own['tflop_s']:.1f}"
         if record.get("ceilings"):
             top = record["ceilings"]["matmul_tflop_s"]["bfloat16"]
-            said |= {"long_64": f"{own['tflop_s'] / top:.0%}", "long_128": f"{wide['tflop_s'] / top:.0%}"}
+            said |= {
+                "long_64": f"{own['tflop_s'] / top:.0%}",
+                "long_128": f"{wide['tflop_s'] / top:.0%}",
+            }
     backward = [attention(record, "backward", name, n, width) for n in LONG for width in (64, 128)
                 for name in ("kernel", "flash")]  # fmt: skip
     if all(backward):
@@ -836,12 +1080,21 @@ def _told_of_attention(record):
         rows = zip(("kernel", "cudnn"), short, strict=True)
         said |= {f"short_{name}": said_of(row, 1, 1e3) for name, row in rows}
     if all(full):
-        said |= {f"float32_{name}": said_of(row, 1) for name, row in zip(("kernel", "naive"), full, strict=True)}
+        said |= {
+            f"float32_{name}": said_of(row, 1)
+            for name, row in zip(("kernel", "naive"), full, strict=True)
+        }
     own = record.get("leaderboard", {})
     contest = {row["implementation"]: row for row in own.get("rows", ())}
     if {"kernel", "cudnn", "naive"} <= contest.keys():
-        said |= {"contest": said_of(contest["kernel"], 2), "contest_best": f"{own['cited_milliseconds']['best']:.2f}"}
-        said |= {"contest_cudnn": said_of(contest["cudnn"], 2), "contest_naive": said_of(contest["naive"], 0)}
+        said |= {
+            "contest": said_of(contest["kernel"], 2),
+            "contest_best": f"{own['cited_milliseconds']['best']:.2f}",
+        }
+        said |= {
+            "contest_cudnn": said_of(contest["cudnn"], 2),
+            "contest_naive": said_of(contest["naive"], 0),
+        }
         said |= {"contest_steps": said_of(contest["steps"], 2)} if "steps" in contest else {}
     return said
 
@@ -856,7 +1109,9 @@ def _told_of_layers(record):
     at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
     said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
     said["layer_long"] = f"{min(ratio[n] for n in own if n >= 4096):.2f}"
-    said["own_times"] = f"{found['layer, own kernel'][16_384]['milliseconds'] / own[16_384]['milliseconds']:.2f}"
+    said["own_times"] = (
+        f"{found['layer, own kernel'][16_384]['milliseconds'] / own[16_384]['milliseconds']:.2f}"
+    )
     for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
         for end, n, digits in (("", 16_384, 0), ("_short", 1024, 1)):
             ours, slow = (both[way].get(name, {}).get(n) for name in ("layer", weights))
@@ -864,11 +1119,18 @@ def _told_of_layers(record):
                 said[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
     bare = both["forward"].get("nn.MultiheadAttention", {}).get(16_384)
     if bare:
-        said["without_weights"] = f"{bare['milliseconds'] / both['forward']['layer'][16_384]['milliseconds']:.1f}"
-    graph, eager = layer(record, "forward", "layer" + tables().GRAPH, SHORT), layer(record, "forward", "layer", SHORT)
+        said["without_weights"] = (
+            f"{bare['milliseconds'] / both['forward']['layer'][16_384]['milliseconds']:.1f}"
+        )
+    graph, eager = (
+        layer(record, "forward", "layer" + tables().GRAPH, SHORT),
+        layer(record, "forward", "layer", SHORT),
+    )
     if graph and eager:
         said |= {"graph_short": said_of(graph, 3), "graph_short_eager": said_of(eager, 3)}
-    steps = [row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"]
+    steps = [
+        row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"
+    ]
     copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
     if copies:
         said["own_copies"] = f"{copies / sum(row['us'] for row in steps):.0%}"
@@ -876,14 +1138,19 @@ def _told_of_layers(record):
 
 
 def _told_of_steps(record):
-    """What a training step of few tokens spends: in microseconds and shares, from Python and as a CUDA graph."""
+    """What a training step of few tokens spends: in microseconds and shares, from Python and as
+    a CUDA graph.
+    """
     said, graph = {}, tables().GRAPH
     for word, name in (("short", "layer"), ("short_graph", "layer" + graph)):
         if launches := sum(row["host"].startswith("cu") for row in step_of(record, name, SHORT)[1]):
             said[f"{word}_launches"] = str(launches)
         if own := shares(record, name, SHORT):
             whole = sum(own.values())
-            said |= {f"{word}_step": f"{whole:.0f} µs", f"{word}_busy": f"{whole - own[IDLE]:.0f} µs"}
+            said |= {
+                f"{word}_step": f"{whole:.0f} µs",
+                f"{word}_busy": f"{whole - own[IDLE]:.0f} µs",
+            }
             said |= {f"{word}_idle": f"{own[IDLE] / whole:.0%}"}
     for word, other, name in (
         ("graph_step", "layer" + graph, "layer"),
@@ -911,7 +1178,9 @@ def _told_of_goals(record):
     }
     for goal in found:
         said |= {
-            word: f"{goal.reached:.0%}" for word, parts in words.items() if all(part in goal.what for part in parts)
+            word: f"{goal.reached:.0%}"
+            for word, parts in words.items()
+            if all(part in goal.what for part in parts)
         }
     return said if found else {}
 
@@ -919,8 +1188,14 @@ def _told_of_goals(record):
 def _told_of_the_rest(record):
     said, own = {}, record.get("timing")
     if own:
-        said |= {"timing_first": f"{own['first_call']:.0f}", "timing_zeros": f"{own['events_zeros']:.2f}"}
-        said |= {"timing_wait": f"{own['with_waiting']:.2f}", "timing_events": f"{own['events']:.2f}"}
+        said |= {
+            "timing_first": f"{own['first_call']:.0f}",
+            "timing_zeros": f"{own['events_zeros']:.2f}",
+        }
+        said |= {
+            "timing_wait": f"{own['with_waiting']:.2f}",
+            "timing_events": f"{own['events']:.2f}",
+        }
         said["timing_no_wait"] = f"{own['without_waiting']:.3f}"
         said["timing_too_fast"] = f"{own['flops'] / own['without_waiting'] / 1e9:,.0f}"
         said["timing_rate"] = f"{own['flops'] / own['events'] / 1e9:.0f}"
@@ -929,7 +1204,9 @@ def _told_of_the_rest(record):
         if {(None, way), (1024, way)} <= windows.keys():
             said |= {f"window_{word}": said_of(windows[1024, way], 2)}
             said |= {f"window_all_{word}": said_of(windows[None, way], 2)}
-    clocks = [record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")]
+    clocks = [
+        record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")
+    ]
     if all(clocks):
         said |= {
             "lowest_clock": f"{min(low for low, _ in clocks):,}",

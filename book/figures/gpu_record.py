@@ -1,7 +1,10 @@
-"""What was recorded of attention on a GPU. Pages ask here alone, so that nothing stands where nothing was measured.
+"""What was recorded of attention on a GPU.
 
-`benchmarks/gpu.py` writes the record. Each function gives nothing (an empty dict, None, "") for what is not in it: a
-page leaves out the row, the sentence or the plot, and one box on it says what a GPU will add (`awaits`).
+Pages ask here alone, so that nothing stands where nothing was measured.
+
+`benchmarks/gpu.py` writes the record. Each function gives nothing (an empty dict, None, "") for
+what is not in it: a page leaves out the row, the sentence or the plot, and one box on it says what
+a GPU will add (`awaits`).
 """
 
 import json
@@ -13,8 +16,8 @@ COMMAND = "python benchmarks/gpu.py all --budget 540"
 """What measures all of it on a GPU."""
 TITLE = "What a GPU will add"
 BOX = (
-    "On a machine with a GPU, `{command}` measures {parts}, and records the results. This page shows them when it "
-    "is built again."
+    "On a machine with a GPU, `{command}` measures {parts}, and records the results. This page "
+    "shows them when it is built again."
 )
 
 
@@ -24,14 +27,17 @@ def read(path):
     Parameters
     ----------
     path : str
-        Relative to the folder of the pages. (A page names it, so that it is run again when the record is another.)
+        Relative to the folder of the pages. (A page names it, so that it is run again when the
+        record is another.)
     """
     file = Path(__file__).resolve().parent.parent / path
     return json.loads(file.read_text(encoding="utf8")) if file.exists() else {}
 
 
 def card(record, dtypes=("float32", "bfloat16")):
-    """Return a recorded GPU as `complexity.here` returns this machine; None where its ceilings were not recorded."""
+    """Return a recorded GPU as `complexity.here` returns this machine; None where its ceilings
+    were not recorded.
+    """
     machine, ceilings = record.get("machine"), record.get("ceilings")
     if not (machine and ceilings):
         return None
@@ -45,23 +51,29 @@ def card(record, dtypes=("float32", "bfloat16")):
 
 
 def rows(record, part, **same):
-    """Return a part's rows with these values: by implementation, {n: row}, without those that ran out of memory.
+    """Return a part's rows with these values: by implementation, {n: row}, without those that ran
+    out of memory.
 
     An empty dict where nothing like that was measured.
     """
     found = {}
     for row in record.get(part, []):
-        if row["milliseconds"] is not None and all(row.get(name) == value for name, value in same.items()):
+        if row["milliseconds"] is not None and all(
+            row.get(name) == value for name, value in same.items()
+        ):
             found.setdefault(row["implementation"], {})[row["n"]] = row
     return found
 
 
 def costs(record):
-    """Return rows over the length, {n: row}: causal attention with `tables`, `fused`, and the four `projections`.
+    """Return rows over the length, {n: row}: causal attention with `tables`, `fused`, and the four
+    `projections`.
 
     Forward, bfloat16, 2048 wide. An empty dict where one of them was not measured.
     """
-    attention = rows(record, "attention", direction="forward", causal=True, dtype="bfloat16", d_head=128)
+    attention = rows(
+        record, "attention", direction="forward", causal=True, dtype="bfloat16", d_head=128
+    )
     layers = rows(record, "layer", direction="forward")
     found = {
         "tables": attention.get("naive"),
@@ -72,7 +84,8 @@ def costs(record):
 
 
 def table(head, lines):
-    """Return a Markdown table of the lines in which nothing is None; an empty text where there is none.
+    """Return a Markdown table of the lines in which nothing is None; an empty text where there is
+    none.
 
     Parameters
     ----------
@@ -82,11 +95,16 @@ def table(head, lines):
     """
     full = [list(map(str, line)) for line in lines if None not in line]
     marks = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (list(head), marks, *full)) if full else ""
+    return (
+        "\n".join("| " + " | ".join(line) + " |" for line in (list(head), marks, *full))
+        if full
+        else ""
+    )
 
 
 def awaits(record, parts):
-    """Return what a page's box says of the parts that were not measured; an empty text where all were.
+    """Return what a page's box says of the parts that were not measured; an empty text where all
+    were.
 
     Parameters
     ----------

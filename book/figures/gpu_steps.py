@@ -1,4 +1,6 @@
-"""The steps of `benchmarks/variants.py` as a page shows them: a table, and what sentences say of it."""
+"""The steps of `benchmarks/variants.py` as a page shows them: a table, and what sentences say of
+it.
+"""
 
 from figures import gpu_record
 from figures.gpu import said_of, tables
@@ -6,36 +8,62 @@ from figures.gpu import said_of, tables
 KERNELS = {"forward": "forward", "queries": "*queries*: $d\\Q$", "keys": "*keys*: $d\\K$, $d\\V$"}
 BOTH = "queries, keys"
 STEPS = ("today", "descriptors", "longest first", "persistent", "one pass")
-NAMES = ("both_shorter", "few_forward_64", "few_forward_128", "many_forward", "many_keys", "one_pass")
+NAMES = (
+    "both_shorter",
+    "few_forward_64",
+    "few_forward_128",
+    "many_forward",
+    "many_keys",
+    "one_pass",
+)
 
 
 def times(record):
-    """Return the milliseconds of each step with its fastest blocks: {(kernel, d_head, n): {step: milliseconds}}.
+    """Return the milliseconds of each step with its fastest blocks: {(kernel, d_head, n): {step:
+    milliseconds}}.
 
     `BOTH` is the sum of the two backward kernels, or the kernel that does it in one pass.
     """
     found = {}
     for row in record.get("variants", ()):
-        step, name = row["step"].partition(",")[0], BOTH if row["kernel"] == "backward" else row["kernel"]
+        step, name = (
+            row["step"].partition(",")[0],
+            BOTH if row["kernel"] == "backward" else row["kernel"],
+        )
         cell = found.setdefault((name, row["d_head"], row["n"]), {})
         cell[step] = min(row["milliseconds"], cell.get(step, float("inf")))
     for (name, width, n), cell in found.items():
         if name == BOTH:
             two = [found.get((kernel, width, n), {}) for kernel in ("queries", "keys")]
-            cell |= {step: sum(own[step] for own in two) for step in STEPS if all(step in own for own in two)}
+            cell |= {
+                step: sum(own[step] for own in two)
+                for step in STEPS
+                if all(step in own for own in two)
+            }
     return found
 
 
 def table(record):
     """Return the table as Markdown; None where nothing was measured."""
     found = times(record)
-    kinds = [(name, width, n) for name in (*KERNELS, BOTH) for width in (64, 128) for n in (4096, 16_384)]
+    kinds = [
+        (name, width, n) for name in (*KERNELS, BOTH) for width in (64, 128) for n in (4096, 16_384)
+    ]
     lines = [
-        [KERNELS.get(name, name), width, f"{n:,}", *(_said(found[name, width, n].get(step)) for step in STEPS)]
+        [
+            KERNELS.get(name, name),
+            width,
+            f"{n:,}",
+            *(_said(found[name, width, n].get(step)) for step in STEPS),
+        ]
         for name, width, n in kinds
         if (name, width, n) in found
     ]
-    return gpu_record.Markdown(gpu_record.table(["", "$d_\\text{head}$", "$n$", *STEPS], lines)) if lines else None
+    return (
+        gpu_record.Markdown(gpu_record.table(["", "$d_\\text{head}$", "$n$", *STEPS], lines))
+        if lines
+        else None
+    )
 
 
 def _said(milliseconds):
@@ -43,7 +71,9 @@ def _said(milliseconds):
 
 
 def told(record):
-    """Return what sentences say: the share of today's time that a step takes, by the names of `NAMES`."""
+    """Return what sentences say: the share of today's time that a step takes, by the names of
+    `NAMES`.
+    """
     found = times(record)
 
     def share(step, name, width, n, of="today"):
@@ -63,14 +93,21 @@ def told(record):
 
 
 def again(record):
-    """Return what sentences say of the second time, causal and forward with heads of 64: a step's milliseconds.
+    """Return what sentences say of the second time, causal and forward with heads of 64: a step's
+    milliseconds.
 
     By the step and the length: "today", of the kernel as it then was; "descriptors"; "gluon".
     """
     said = {}
-    for step, n in ((step, n) for step in ("today", "descriptors", "gluon") for n in (4096, 16_384)):
+    for step, n in (
+        (step, n) for step in ("today", "descriptors", "gluon") for n in (4096, 16_384)
+    ):
         same = {"kernel": "forward", "step": step, "causal": True, "d_head": 64, "n": n}
-        rows = [row for row in record.get("variants", ()) if all(row.get(key) == own for key, own in same.items())]
+        rows = [
+            row
+            for row in record.get("variants", ())
+            if all(row.get(key) == own for key, own in same.items())
+        ]
         best = min(rows, key=lambda row: row["milliseconds"], default=None)
         said[f"{step}_{n}"] = said_of(best, 3 if n == 4096 else 2) if best else tables().NOT_YET
     return said

@@ -1,9 +1,10 @@
-"""The model of chapter 08 whose heads can be cut, what is left without any of them, and the figure that cuts.
+"""The model of chapter 08 whose heads can be cut, what is left without any of them, and the figure
+that cuts.
 
-The model and its training are the page's own: `chapter` takes the cells of 08-heads.md that are tagged
-`course-code`, and `train` runs them. `cuts` tries every set of heads once, so the figure (heads.js) looks up what
-it shows and answers in a page without a kernel. Everything a reader sees comes from `TEXT`, so that a translation
-passes another dictionary.
+The model and its training are the page's own: `chapter` takes the cells of 08-heads.md that are
+tagged `course-code`, and `train` runs them. `cuts` tries every set of heads once, so the figure
+(heads.js) looks up what it shows and answers in a page without a kernel. Everything a reader sees
+comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import functools
@@ -22,7 +23,9 @@ WINDOWS = 200  # of a new text, in which the loss is measured
 
 @functools.cache
 def chapter():
-    """Return what the page's cells define: the grammar, the model, its training, and what is measured."""
+    """Return what the page's cells define: the grammar, the model, its training, and what is
+    measured.
+    """
     return of_chapter("08-heads")
 
 
@@ -46,7 +49,9 @@ def far_verbs():
     A list of pairs: the words, and the form of the verb that is right: 0 one, 1 several.
     """
     page, found = chapter(), []
-    for many, near, far, verb in itertools.product((0, 1), page["NOUNS"], page["NOUNS"], page["VERBS"]):
+    for many, near, far, verb in itertools.product(
+        (0, 1), page["NOUNS"], page["NOUNS"], page["VERBS"]
+    ):
         found += [
             (f". the {far[many]} that the {near[1 - many]} {verb[1 - many]}", many),
             (f". the {far[many]} that {verb[many]} the {near[1 - many]}", many),
@@ -55,31 +60,44 @@ def far_verbs():
 
 
 def past_verbs():
-    """Return 36 beginnings after which the first verb comes, in the past (2): pairs as those of `far_verbs`."""
+    """Return 36 beginnings after which the first verb comes, in the past (2): pairs as those of
+    `far_verbs`.
+    """
     nouns = sum(chapter()["NOUNS"], ())
-    return [(f". yesterday the {one} that the {other}", 2) for one, other in itertools.product(nouns, nouns)]
+    return [
+        (f". yesterday the {one} that the {other}", 2)
+        for one, other in itertools.product(nouns, nouns)
+    ]
 
 
 def forms(scores):
-    """Return the probability of each form of a verb, (..., 3): one, several, past; from scores (..., vocab)."""
+    """Return the probability of each form of a verb, (..., 3): one, several, past; from scores
+    (..., vocab).
+    """
     page = chapter()
     places = [[page["VOCABULARY"].index(verb[form]) for verb in page["VERBS"]] for form in range(3)]
     return scores.softmax(-1)[..., torch.tensor(places)].sum(-1)
 
 
 def keeps(model):
-    """Return every way to keep heads, as (2 ** (layers h), layers, h) of 0 and 1; the last head changes first."""
+    """Return every way to keep heads, as (2 ** (layers h), layers, h) of 0 and 1; the last head
+    changes first.
+    """
     layers, h = len(model.blocks), model.blocks[0].num_heads
-    return torch.tensor(list(itertools.product((0.0, 1.0), repeat=layers * h))).unflatten(-1, (layers, h))
+    return torch.tensor(list(itertools.product((0.0, 1.0), repeat=layers * h))).unflatten(
+        -1, (layers, h)
+    )
 
 
 @torch.no_grad()
 def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
-    """Return what is left of a model of two layers for every set of heads that is kept, in the order of `keeps`.
+    """Return what is left of a model of two layers for every set of heads that is kept, in the
+    order of `keeps`.
 
-    `loss` (s,), on windows of a new text that begin with a sentence; `far` and `past` (s,), the share of `far_verbs`
-    and of `past_verbs` at which the right form is the likeliest; for each beginning, `forms` (s, 3), the chances of
-    the verb's forms, and `weights` (s, layers, h, n), those of its last word.
+    `loss` (s,), on windows of a new text that begin with a sentence; `far` and `past` (s,), the
+    share of `far_verbs` and of `past_verbs` at which the right form is the likeliest; for each
+    beginning, `forms` (s, 3), the chances of the verb's forms, and `weights` (s, layers, h, n),
+    those of its last word.
     """
     page = chapter()
     window = page["windows"](page["text_of"](1, 2000))[:windows]
@@ -88,7 +106,9 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
     right = [torch.tensor([form for _, form in some]) for some in verbs]
     begun = [numbers_of(words) for words in beginnings]
     inputs = [window[:, :-1], *asked, *begun]
-    made = {name: [] for name in ("loss", "far", "past", *(f"forms {words}" for words in beginnings))}
+    made = {
+        name: [] for name in ("loss", "far", "past", *(f"forms {words}" for words in beginnings))
+    }
     looks = {words: [] for words in beginnings}
     first, last = model.blocks
     for keep in keeps(model):
@@ -142,8 +162,8 @@ TEXT = {
     "try_none": "Cut all",
     "try_whole": "Whole",
     "say_whole": "All eight heads are active. The loss is {loss}.",
-    "say_cut": "{count} of {all} heads are cut. The loss goes from {whole} to {loss}: {change}. Their separate costs "
-    "add up to {alone}.",
+    "say_cut": "{count} of {all} heads are cut. The loss goes from {whole} to {loss}: {change}. "
+    "Their separate costs add up to {alone}.",
     "say_one": "One head is cut. The loss goes from {whole} to {loss}: {change} is its importance.",
     "comma": ", ",
 }
@@ -174,21 +194,25 @@ class HeadsFigure(Figure):
         shape = list(found["weights"][0].shape[1:3])
         data = {name: rounded(found[name], 4) for name in ("loss", "far", "past")}
         data["forms"] = [rounded(x, 4) for x in found["forms"]]
-        # The first layer looks as it does whatever is cut; the last one depends on what is cut in the first.
+        # The first layer looks as it does whatever is cut; the last one depends on what is cut in
+        # the first.
         some = slice(None, None, 2 ** shape[1])
         data["weights"] = [[rounded(x[0, 0], 3), rounded(x[some, 1], 3)] for x in found["weights"]]
         super().__init__(
-            TEXT, text, beginnings=[words.split() for words in (FAR, PAST, NEAR)], verbs=list(chapter()["VERBS"][0]),
-            right=[0, 2, 1], found=data, cut=[list(pair) for pair in cut], shape=shape, picks=picks(found, shape),
+            TEXT, text, beginnings=[words.split() for words in (FAR, PAST, NEAR)],
+            verbs=list(chapter()["VERBS"][0]),
+            right=[0, 2, 1], found=data, cut=[list(pair) for pair in cut], shape=shape,
+            picks=picks(found, shape),
         )  # fmt: skip
 
 
 def picks(found, shape):
     """Return which heads the buttons cut, pairs (layer, head) from 0.
 
-    `subject` and `past`: the head of the last layer that looks most at the far subject, and at "yesterday"; `also`:
-    the one of that layer that looks second most at "yesterday"; `idle`: the four that cost least one at a time;
-    `pair`: the two that cost most together in proportion to what they cost one at a time.
+    `subject` and `past`: the head of the last layer that looks most at the far subject, and at
+    "yesterday"; `also`: the one of that layer that looks second most at "yesterday"; `idle`: the
+    four that cost least one at a time; `pair`: the two that cost most together in proportion to
+    what they cost one at a time.
     """
     layers, h = shape
     heads = list(itertools.product(range(layers), range(h)))
@@ -199,10 +223,18 @@ def picks(found, shape):
         return (found["loss"][place] - found["loss"][full]).item()
 
     def lookers(beginning, words, word):
-        return found["weights"][beginning][full][-1, :, words.split().index(word)].argsort(descending=True).tolist()
+        return (
+            found["weights"][beginning][full][-1, :, words.split().index(word)]
+            .argsort(descending=True)
+            .tolist()
+        )
 
     alone = [cost(number) for number in range(len(heads))]
-    pairs = [two for two in itertools.combinations(range(len(heads)), 2) if alone[two[0]] + alone[two[1]] > 0.02]
+    pairs = [
+        two
+        for two in itertools.combinations(range(len(heads)), 2)
+        if alone[two[0]] + alone[two[1]] > 0.02
+    ]
     pair = max(pairs, key=lambda two: cost(*two) / (alone[two[0]] + alone[two[1]]))
     idle = sorted(range(len(heads)), key=lambda number: alone[number])[:4]
     past = lookers(1, PAST, "yesterday")

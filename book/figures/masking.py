@@ -1,7 +1,9 @@
-"""The example of chapter 05, and the figure that lets a reader edit its mask and watch the weights, step by step.
+"""The example of chapter 05, and the figure that lets a reader edit its mask and watch the weights,
+step by step.
 
-The figure computes in JavaScript (masking.js), so it answers in a page without a kernel. What is here is its data and
-its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (masking.js), so it answers in a page without a kernel. What is
+here is its data and its words: everything a reader sees comes from `TEXT`, so that a translation
+passes another dictionary.
 """
 
 import numpy as np
@@ -10,10 +12,12 @@ from figures.widget import Figure, script, style
 
 WORDS = ["[pad]", "cat", "chased", "mouse"]
 
-# Chosen so that a pencil can follow: the exponentials of the scores, a row per query, a column per key.
+# Chosen so that a pencil can follow: the exponentials of the scores, a row per query, a column per
+# key.
 POWERS = np.array([[4, 1, 2, 1], [4, 2, 1, 1], [2, 3, 1, 4], [3, 1, 3, 1]])  # (4, 4)
 SCORES = np.log(POWERS)  # (4, 4), divided by the root already
-V = np.array([[8, 8], [4, 0], [0, 2], [2, 4]])  # (4, 2): chapter 1's values, and what padding happens to hold
+# (4, 2): chapter 1's values, and what padding happens to hold
+V = np.array([[8, 8], [4, 0], [0, 2], [2, 4]])
 
 # The same with another last word: its row, its column and its value are different.
 OTHER = "dog"
@@ -31,7 +35,8 @@ PRESETS = {
     "cache": (PAST & REAL)[2:],  # (2, 4) the last two words are new, and only they ask
 }
 
-# What may be added to the score of a forbidden key. None: it becomes -inf, and an empty row is guarded, as we do it.
+# What may be added to the score of a forbidden key. None: it becomes -inf, and an empty row is
+# guarded, as we do it.
 FILLS = [None, -np.inf, -1e9, -1e6, -1e4]
 FORMATS = ["fp64", "fp32", "bf16", "fp16"]
 
@@ -90,12 +95,15 @@ TEXT = {
     "scale": "scores times",
     "comma": "”, “",
     "and": "” and “",
-    "say_scores": "How well each query (row) fits each key (column). Click a square to close or open it.",
+    "say_scores": "How well each query (row) fits each key (column). Click a square to close or "
+    "open it.",
     "say_mask": "Squares that are closed: {closed} of {total}. {filled}",
     "becomes": "Each of their scores becomes −∞.",
     "added": "{fill} is added to their scores, and the result rounded to {format}.",
-    "say_powers": "The exponential of each number. Closed squares become 0 and add nothing to the sum of their row.",
-    "say_shifted": "The exponential of each number minus the largest of its row, rounded to {format}.",
+    "say_powers": "The exponential of each number. Closed squares become 0 and add nothing to the "
+    "sum of their row.",
+    "say_shifted": "The exponential of each number minus the largest of its row, rounded to "
+    "{format}.",
     "say_weights": "Each number divided by the sum of its row. {verdict}",
     "say_output": "Each value times its weight, added up. {verdict}",
     "all_fine": "Closed squares have weight 0, exactly.",
@@ -116,16 +124,19 @@ class MaskingFigure(Figure):
     """A mask to edit, and what becomes of the scores: five steps from scores to outputs.
 
     Args:
-        machine: False computes with doubles, and fills with −∞. True rounds each step as a machine would, and adds
-            controls for the number that is added to forbidden scores, for the format, and for the size of the scores.
+        machine: False computes with doubles, and fills with −∞. True rounds each step as a machine
+        would, and adds
+            controls for the number that is added to forbidden scores, for the format, and for the
+            size of the scores.
         preset: name of the mask in `PRESETS` that is shown first.
         fill, kind: indices into `FILLS` and `FORMATS`, shown first.
         step: which of the five steps is shown first, from 0.
-        tries: states that a button sets, with `preset`, `fill` and perhaps `kind` and `exponent`; named by
+        tries: states that a button sets, with `preset`, `fill` and perhaps `kind` and `exponent`;
+        named by
             `text["tries"]`, or `text["machine_tries"]`.
         tokens, scores, values: n words, their scores (n, n) and values (n, d).
-        other: another last word, its scores (n, n) and values (n, d): different in the last row and column only.
-        text: the words of the figure, by the keys of `TEXT`.
+        other: another last word, its scores (n, n) and values (n, d): different in the last row and
+        column only. text: the words of the figure, by the keys of `TEXT`.
     """
 
     _esm, _css = script("masking"), style("masking")
@@ -162,7 +173,9 @@ class MaskingFigure(Figure):
         name, other_scores, other_values = other
         for what, given in (("scores", scores), ("other scores", other_scores)):
             if np.shape(given) != (n, n):
-                raise ValueError(f"{n} words want {what} of shape ({n}, {n}), not {np.shape(given)}")
+                raise ValueError(
+                    f"{n} words want {what} of shape ({n}, {n}), not {np.shape(given)}"
+                )
         for given in (values, other_values):
             if len(given) != n:
                 raise ValueError(f"{n} words want as many values, not {len(given)}")

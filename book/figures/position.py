@@ -1,7 +1,9 @@
-"""The figure of chapter 04: the words of chapter 1 in any order and at any place, with and without a sense of place.
+"""The figure of chapter 04: the words of chapter 1 in any order and at any place, with and without
+a sense of place.
 
-The figure computes in JavaScript (position.js), so it answers in a page without a kernel. What is here is its data
-and its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (position.js), so it answers in a page without a kernel. What is
+here is its data and its words: everything a reader sees comes from `TEXT`, so that a translation
+passes another dictionary.
 """
 
 import numpy as np
@@ -17,7 +19,8 @@ def _one_more(M, axis):
     return np.concatenate([M, np.zeros_like(M[:, :1] if axis else M[:1])], axis=axis).astype(float)
 
 
-# Chapter 1's words and matrices; a fourth number is 0 until a place is written there, and nobody reads it.
+# Chapter 1's words and matrices; a fourth number is 0 until a place is written there, and nobody
+# reads it.
 X = _one_more(qkv.X, 1)  # (3, 4)
 W_q, W_k, W_v = (_one_more(W, 0) for W in (qkv.W_q, qkv.W_k, qkv.W_v))  # (4, 2) each
 
@@ -37,7 +40,13 @@ TRIES = [
 TEXT = {
     "title": "Attention over three words, to reorder by hand",
     "try": "In turn",
-    "tries": ["Swap cat and mouse", "Add places", "Turn by place", "Move along, added", "Move along, turned"],
+    "tries": [
+        "Swap cat and mouse",
+        "Add places",
+        "Turn by place",
+        "Move along, added",
+        "Move along, turned",
+    ],
     "choose": "Places",
     "none": "none",
     "sinusoidal": "added",
@@ -45,8 +54,8 @@ TEXT = {
     "start": "first place",
     "start_name": "Place of the first word",
     "reset": "Start again",
-    "note": "Drag a word up or down. Its row shows the weights that it gives to all words, itself included. "
-    "Rings show “{sentence}” from place 0.",
+    "note": "Drag a word up or down. Its row shows the weights that it gives to all words, itself "
+    "included. Rings show “{sentence}” from place 0.",
     "word": "word",
     "weights": "weights",
     "output": "output",
@@ -70,27 +79,29 @@ TEXT = {
     "one_most": "“{most}” the most, by {change}.",
     "some_most": "“{most}” the most, by {change}.",
     "summary_original": "“{sentence}”, from place 0. Press a button, or move a word.",
-    "summary_order_same": "“{sentence}”. Every word keeps its output: outputs move along with their words.",
+    "summary_order_same": "“{sentence}”. Every word keeps its output: outputs move along with "
+    "their words.",
     "summary_order_changed": "“{sentence}”. Order matters now. Outputs have changed, {most}",
     "summary_start_same": "“{sentence}”, now at places {first} to {last}. No output has changed.",
-    "summary_start_changed": "“{sentence}”, now at places {first} to {last}. The order is the same, yet outputs have "
-    "changed, {most}",
+    "summary_start_changed": "“{sentence}”, now at places {first} to {last}. The order is the "
+    "same, yet outputs have changed, {most}",
 }
 
 
 class PositionFigure(Figure):
-    """One layer of attention over n words that a reader reorders and moves along; how places enter is a choice.
+    """One layer of attention over n words that a reader reorders and moves along; how places enter
+    is a choice.
 
     Args:
         tokens: n words.
         X: (n, d_model) the words' vectors, d_model even.
         W_q, W_k: (d_model, d_k), d_k even.
         W_v: (d_model, d_v); outputs are shown between `REACH[0]` and `REACH[1]`.
-        order: the words' indices in the order shown first; the order of `tokens` is what all is compared with.
-        encoding: index into `ENCODINGS` of the choice shown first.
-        start: the place of the first word, from 0 to `FARTHEST`.
-        tries: states that a button sets, each with `order`, `encoding` and `start`; named by `text["tries"]`.
-        text: the words of the figure, by the keys of `TEXT`.
+        order: the words' indices in the order shown first; the order of `tokens` is what all is
+        compared with. encoding: index into `ENCODINGS` of the choice shown first. start: the place
+        of the first word, from 0 to `FARTHEST`. tries: states that a button sets, each with
+        `order`, `encoding` and `start`; named by `text["tries"]`. text: the words of the figure, by
+        the keys of `TEXT`.
     """
 
     _esm, _css = script("position"), style("position")
@@ -106,7 +117,9 @@ class PositionFigure(Figure):
     reach = traitlets.List(REACH).tag(sync=True)
     tries = traitlets.List().tag(sync=True)
 
-    def __init__(self, tokens, X, W_q, W_k, W_v, order=None, encoding=0, start=0, tries=TRIES, text=None):
+    def __init__(
+        self, tokens, X, W_q, W_k, W_v, order=None, encoding=0, start=0, tries=TRIES, text=None
+    ):
         n = len(tokens)
         order = list(range(n)) if order is None else [int(i) for i in order]
         X, W_q, W_k, W_v = (np.asarray(M, dtype=float) for M in (X, W_q, W_k, W_v))
@@ -114,12 +127,15 @@ class PositionFigure(Figure):
         shapes = X.shape, W_k.shape, W_v.shape[:1]
         if shapes != ((n, d_model), (d_model, d_k), (d_model,)) or d_model % 2 or d_k % 2:
             raise ValueError(
-                f"{n} tokens need X ({n}, d_model), W_q and W_k (d_model, d_k) with d_model and d_k even, and W_v "
-                f"(d_model, d_v), not {X.shape}, {W_q.shape}, {W_k.shape} and {W_v.shape}"
+                f"{n} tokens need X ({n}, d_model), W_q and W_k (d_model, d_k) with d_model and "
+                f"d_k even, and W_v (d_model, d_v), not {X.shape}, {W_q.shape}, {W_k.shape} and "
+                f"{W_v.shape}"
             )
         for one in [order, *(one["order"] for one in tries)]:
             if sorted(one) != list(range(n)):
-                raise ValueError(f"an order of {n} words must be a permutation of 0 to {n - 1}, not {one}")
+                raise ValueError(
+                    f"an order of {n} words must be a permutation of 0 to {n - 1}, not {one}"
+                )
         super().__init__(
             TEXT,
             text,

@@ -1,4 +1,6 @@
-"""Numbers for the text of a page: what a cell computed, to be named in a sentence with `{glue:text}`."""
+"""Numbers for the text of a page: what a cell computed, to be named in a sentence with
+`{glue:text}`.
+"""
 
 from math import log10
 
@@ -13,7 +15,8 @@ KEPT = "application/papermill.record/"  # what the build looks numbers up by
 def measured(name, value):
     """Keep a number, or words, for the text of this page."""
     data, _ = format_display_data(value if isinstance(value, str) else float(value))
-    # As `myst_nb.glue(name, value, display=False)` writes it, whose import takes a second of each page.
+    # As `myst_nb.glue(name, value, display=False)` writes it, whose import takes a second of each
+    # page.
     kept = {f"{KEPT}{kind}": text for kind, text in data.items()}
     display(kept, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": KEPT}})
 
@@ -42,11 +45,16 @@ def spread(values, unit="", digits=1):
 
 
 def repeated(page):
-    """How often the times in a page's record were measured, to read in a sentence: `record.py` repeats them."""
+    """How often the times in a page's record were measured, to read in a sentence: `record.py`
+    repeats them.
+    """
     import records
 
     circumstances = (records.read(page) or {}).get("made", {})
     if "differ" not in circumstances:
         return "once, so a second run may differ, most of all in short times"
     minutes, share = circumstances["minutes"], circumstances["differ"]
-    return f"cell by cell until two runs, at least {minutes} minutes apart, differed by no more than {share:.0%}"
+    return (
+        f"cell by cell until two runs, at least {minutes} minutes apart, differed by no more "
+        f"than {share:.0%}"
+    )

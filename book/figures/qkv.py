@@ -1,7 +1,8 @@
 """The three words of chapter 01, and the figure in which a query meets their keys, step by step.
 
-The figure computes in JavaScript (qkv.js), so it answers in a page without a kernel. What is here is its data and its
-words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (qkv.js), so it answers in a page without a kernel. What is here
+is its data and its words: everything a reader sees comes from `TEXT`, so that a translation passes
+another dictionary.
 """
 
 import numpy as np
@@ -13,7 +14,8 @@ WORDS = ["cat", "chased", "mouse"]
 # One row per word, three made-up features: a thing, an action, already known to the listener.
 X = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0]])  # (3, 3)
 
-# Chosen so that each product is a whole number, and that an action asks for known things, a thing for actions.
+# Chosen so that each product is a whole number, and that an action asks for known things, a thing
+# for actions.
 W_q = np.array([[0, 1], [2, 1], [1, 1]])  # (3, 2)
 W_k = np.array([[1, -1], [-1, 2], [0, 1]])  # (3, 2)
 W_v = np.array([[2, 4], [0, 2], [2, -4]])  # (3, 2)
@@ -41,16 +43,16 @@ TEXT = {
     "try_turned": "Ask for the opposite",
     "reset": "The word’s own query",
     "handle": "Query, now {query}. The arrow keys move it; with Shift they move it further.",
-    "ask_picture": "Plane of queries and keys. The query is {query}. The keys are squares, larger where the weight "
-    "is larger: {weights}.",
-    "mix_picture": "Plane of values. A chain of arrows, each a value times its weight, ends at the output {output}, "
-    "inside the triangle of the values.",
-    "say_project": "“{word}” is the row x = {x}. Its query is x W_q = {query}. With W_k and W_v every word gets a "
-    "key and a value.",
+    "ask_picture": "Plane of queries and keys. The query is {query}. The keys are squares, larger "
+    "where the weight is larger: {weights}.",
+    "mix_picture": "Plane of values. A chain of arrows, each a value times its weight, ends at "
+    "the output {output}, inside the triangle of the values.",
+    "say_project": "“{word}” is the row x = {x}. Its query is x W_q = {query}. With W_k and W_v "
+    "every word gets a key and a value.",
     "say_project_moved": "You chose the query q = {query}. The keys and values stay as they were.",
     "say_dot": "Multiply the query by each key, entry by entry, and add: {dots}.",
-    "say_exponential": "Raise e to each score. All results are positive, and the larger ones pull ahead: {powers}. "
-    "Their sum is {total}.",
+    "say_exponential": "Raise e to each score. All results are positive, and the larger ones pull "
+    "ahead: {powers}. Their sum is {total}.",
     "say_divide": "Divide each by their sum, {total}. The weights {weights} sum to 1. {best}",
     "say_add": "Multiply each value by its weight and add them up: z = {parts} = {output}. {best}",
     "one_best": "Most weight is on “{best}”.",
@@ -84,10 +86,14 @@ class QKVFigure(Figure):
     def __init__(self, tokens, X, W_q, W_k, W_v, chosen=0, step=0, text=None):
         X, W_q, W_k, W_v = (np.asarray(M, dtype=float) for M in (X, W_q, W_k, W_v))
         if X.ndim != 2 or len(X) != len(tokens):
-            raise ValueError(f"{len(tokens)} tokens need X of shape ({len(tokens)}, d_model), not {X.shape}")
+            raise ValueError(
+                f"{len(tokens)} tokens need X of shape ({len(tokens)}, d_model), not {X.shape}"
+            )
         for name, W in (("W_q", W_q), ("W_k", W_k), ("W_v", W_v)):
             if W.shape != (X.shape[1], 2):
-                raise ValueError(f"X of shape {X.shape} needs {name} of shape ({X.shape[1]}, 2), not {W.shape}")
+                raise ValueError(
+                    f"X of shape {X.shape} needs {name} of shape ({X.shape[1]}, 2), not {W.shape}"
+                )
         data = {"X": X.tolist(), "W_q": W_q.tolist(), "W_k": W_k.tolist(), "W_v": W_v.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), chosen=chosen, step=step, **data)
 

@@ -1,7 +1,8 @@
 """The cards of chapter 10 as a recall task, and one layer with many memories that learns it.
 
-A row of cards is read from left to right. Letters repeat. Each card has to say the digit of the last card before it
-that carried its twin, which is the same letter in the other size, or that there was none.
+A row of cards is read from left to right. Letters repeat. Each card has to say the digit of the
+last card before it that carried its twin, which is the same letter in the other size, or that there
+was none.
 """
 
 import math
@@ -13,12 +14,22 @@ from torch.nn import functional as F  # noqa: N812 (as PyTorch’s own pages do)
 
 LETTERS, CARDS, DIGITS, WIDTH, HEADS = 16, 32, 5, 32, 4
 NONE = DIGITS  # the answer where no twin came before
-KINDS = ("softmax", "linear attention", "RetNet", "Mamba-2", "GLA", "DeltaNet", "Gated DeltaNet", "Kimi Linear")
+KINDS = (
+    "softmax",
+    "linear attention",
+    "RetNet",
+    "Mamba-2",
+    "GLA",
+    "DeltaNet",
+    "Gated DeltaNet",
+    "Kimi Linear",
+)
 SOFTMAX = ("softmax", "blocks")
 
 
 def deal(number, seed):
-    """Return rows of cards: letters, digits, answers, and how far back each answer lies, all (number, 32).
+    """Return rows of cards: letters, digits, answers, and how far back each answer lies, all
+    (number, 32).
 
     The distance is 0 where no twin came before.
     """
@@ -37,19 +48,25 @@ def twins(letters):
 
 
 def mixed(Q, K, V, decay=None, beta=None):
-    """All steps of S_t = G_t S_{t-1} + beta_t k_t^T v_t at once, and what each query reads: q_t S_t.
+    """All steps of S_t = G_t S_{t-1} + beta_t k_t^T v_t at once, and what each query reads: q_t
+    S_t.
 
     Args:
         Q, K: (..., n, d_k)
         V: (..., n, d_v)
-        decay: logarithms of what a step leaves, (..., n, 1) for a whole state or (..., n, d_k) row by row.
-        beta: (..., n, 1), how much of what a key reads is replaced: the delta rule. None: values are added.
+        decay: logarithms of what a step leaves, (..., n, 1) for a whole state or (..., n, d_k) row
+        by row. beta: (..., n, 1), how much of what a key reads is replaced: the delta rule. None:
+        values are added.
     """
     n = Q.shape[-2]
     if decay is not None:
         past = decay.cumsum(-2)  # all that was left over since the first step, (..., n, 1 or d_k)
         middle = past[..., n // 2 : n // 2 + 1, :]
-        Q, erase, K = Q * (past - middle).exp(), K * (past - middle).exp(), K * (middle - past).exp()
+        Q, erase, K = (
+            Q * (past - middle).exp(),
+            K * (past - middle).exp(),
+            K * (middle - past).exp(),
+        )
     else:
         erase = K
     if beta is not None:
@@ -59,20 +76,38 @@ def mixed(Q, K, V, decay=None, beta=None):
 
 
 class Recall(nn.Module):
-    """One layer of four heads between embeddings and the answer; a blank card comes first in each row."""
+    """One layer of four heads between embeddings and the answer; a blank card comes first in
+    each row.
+    """
 
     def __init__(self, kind):
         super().__init__()
         self.kind = kind
-        for name, rows in (("letters", LETTERS), ("digits", DIGITS), ("blank", 1), ("places", CARDS + 1)):
+        for name, rows in (
+            ("letters", LETTERS),
+            ("digits", DIGITS),
+            ("blank", 1),
+            ("places", CARDS + 1),
+        ):
             setattr(self, name, nn.Parameter(torch.randn(rows, WIDTH)))
         gates = WIDTH if kind in ("GLA", "Kimi Linear") else HEADS
-        columns = {"W_q": WIDTH, "W_k": WIDTH, "W_v": WIDTH, "W_o": WIDTH, "W_g": gates, "W_b": HEADS}
+        columns = {
+            "W_q": WIDTH,
+            "W_k": WIDTH,
+            "W_v": WIDTH,
+            "W_o": WIDTH,
+            "W_g": gates,
+            "W_b": HEADS,
+        }
         for name, count in (columns | {"readout": DIGITS + 1}).items():
-            setattr(self, name, nn.Parameter(torch.empty(WIDTH, count).uniform_(-1, 1) / WIDTH**0.5))
+            setattr(
+                self, name, nn.Parameter(torch.empty(WIDTH, count).uniform_(-1, 1) / WIDTH**0.5)
+            )
 
     def qkv(self, letters, digits):
-        """Return the cards' vectors (b, n, 32), and Q, K and V (b, 4, n, 8), where n counts the blank card."""
+        """Return the cards' vectors (b, n, 32), and Q, K and V (b, 4, n, 8), where n counts the
+        blank card.
+        """
         X = self.letters[letters] + self.digits[digits]
         X = torch.cat([self.blank.expand(len(X), 1, WIDTH), X], 1)
         if self.kind in SOFTMAX:
@@ -80,7 +115,9 @@ class Recall(nn.Module):
         return X, *(split(X @ W) for W in (self.W_q, self.W_k, self.W_v))
 
     def forward(self, letters, digits, see=None):
-        """Return scores of the answers (b, 32, 6); `see(Q, K)` says which earlier keys softmax may see."""
+        """Return scores of the answers (b, 32, 6); `see(Q, K)` says which earlier keys softmax
+        may see.
+        """
         X, Q, K, V = self.qkv(letters, digits)
         if self.kind in SOFTMAX:
             see = see or (blocks(2) if self.kind == "blocks" else everything)
@@ -90,12 +127,20 @@ class Recall(nn.Module):
             Z = W / W.sum(-1, keepdim=True) @ V
         else:
             Q, K = (F.normalize(F.silu(x), dim=-1) for x in (Q, K))
-            Z = mixed(Q, K, V, self.decay(X), split(X @ self.W_b).sigmoid() if self.kind in DELTA else None)
+            Z = mixed(
+                Q,
+                K,
+                V,
+                self.decay(X),
+                split(X @ self.W_b).sigmoid() if self.kind in DELTA else None,
+            )
             Z = F.rms_norm(Z, Z.shape[-1:])  # in place of a denominator
         return (Z.transpose(-2, -3).flatten(-2) @ self.W_o @ self.readout)[:, 1:]
 
     def decay(self, X):
-        """Return the logarithm of what is left of a state in each step: (..., n, 1) or (..., n, 8), or None."""
+        """Return the logarithm of what is left of a state in each step: (..., n, 1) or (..., n,
+        8), or None.
+        """
         if self.kind == "DeltaNet":
             return None
         if self.kind == "RetNet":
@@ -128,7 +173,8 @@ def train(kind, seed, steps=300, batch=32, rate=0.02):
     return model.requires_grad_(False)
 
 
-# ---- which keys a query sees -----------------------------------------------------------------------------
+# ---- which keys a query sees
+# -----------------------------------------------------------------------------
 
 
 def everything(Q, K):
@@ -159,15 +205,20 @@ def best(scores, count):
 
 
 def blocks(count, size=4):
-    """The query's own block of keys, and the `count` - 1 earlier ones whose average key suits it best."""
+    """The query's own block of keys, and the `count` - 1 earlier ones whose average key suits it
+    best.
+    """
 
     def see(Q, K):
         n = K.shape[-2]
         own = torch.arange(n)[:, None] // size  # (n, 1)
         b = torch.arange(-(-n // size))
-        means = F.pad(K, (0, 0, 0, len(b) * size - n)).unflatten(-2, (len(b), size)).mean(-2)  # (..., blocks, d)
+        # (..., blocks, d)
+        means = F.pad(K, (0, 0, 0, len(b) * size - n)).unflatten(-2, (len(b), size)).mean(-2)
         scores = (Q @ means.mT).masked_fill(b >= own, -math.inf)  # (..., n, blocks)
-        chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, scores.topk(count - 1, -1).indices, True)
+        chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(
+            -1, scores.topk(count - 1, -1).indices, True
+        )
         return (chosen | (b == own)).repeat_interleave(size, -1)[..., :n] & everything(Q, K)
 
     return see

@@ -1,7 +1,9 @@
-"""The draws of chapter 02, and the figure that shows what a divisor does to scores, weights and gradients.
+"""The draws of chapter 02, and the figure that shows what a divisor does to scores, weights and
+gradients.
 
-The figure computes in JavaScript (scaling.js), so it answers in a page without a kernel. What is here is its data and
-its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (scaling.js), so it answers in a page without a kernel. What is
+here is its data and its words: everything a reader sees comes from `TEXT`, so that a translation
+passes another dictionary.
 """
 
 import base64
@@ -10,7 +12,8 @@ import numpy as np
 import traitlets
 from figures.widget import Figure, script, style
 
-STEP = 16  # entries are whole multiples of 1/16, one byte each, so that page and Python have the same numbers
+# entries are whole multiples of 1/16, one byte each, so that page and Python have the same numbers
+STEP = 16
 
 # The lengths that the slider stops at, each about 4/3 or 3/2 of the one before.
 STOPS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -51,26 +54,29 @@ TEXT = {
     "gradients": "Gradient, by d_k",
     "slope": "the median query’s",
     "another": "Another query",
-    "scores_picture": "Histogram of all scores. Their spread is {measured}; the prediction is {predicted}.",
+    "scores_picture": "Histogram of all scores. Their spread is {measured}; the prediction is "
+    "{predicted}.",
     "weights_picture": "Bars, one for each key: {weights}.",
-    "gradients_picture": "Size of softmax’s gradient for the median query against d_k, a line for each divisor. "
-    "At {d_k}: {gradients}.",
+    "gradients_picture": "Size of softmax’s gradient for the median query against d_k, a line for "
+    "each divisor. At {d_k}: {gradients}.",
     "value": "divided by {mark} {value}",
     "one_best": "Query {query} gives its best key {percent} of the weight.",
     "nearly_all": "over 99%",
     "all_alike": "Query {query} gives all keys the same weight.",
-    "closed": "The gaps are wide: in most rows, one key takes most of the weight, and the median query’s gradient "
-    "is down to {gradient}.",
-    "open": "The gaps are moderate: better keys get more, all keys get some, and the median query’s "
-    "gradient is {gradient}.",
-    "even": "The gaps are narrow: every key gets about the same weight, whatever the query asks for.",
-    "summary": "Vectors of length {d_k} with σ = {size}, scores divided by {divisor}: their spread is {measured}. "
-    "{best} {verdict}",
+    "closed": "The gaps are wide: in most rows, one key takes most of the weight, and the median "
+    "query’s gradient is down to {gradient}.",
+    "open": "The gaps are moderate: better keys get more, all keys get some, and the median "
+    "query’s gradient is {gradient}.",
+    "even": "The gaps are narrow: every key gets about the same weight, whatever the query asks "
+    "for.",
+    "summary": "Vectors of length {d_k} with σ = {size}, scores divided by {divisor}: their "
+    "spread is {measured}. {best} {verdict}",
 }
 
 
 class ScalingFigure(Figure):
-    """Scores of some queries with some keys, by length, by the spread of the entries and by what divides them.
+    """Scores of some queries with some keys, by length, by the spread of the entries and by what
+    divides them.
 
     Args:
         Q, K: (m, d) and (n, d) entries, multiples of 1/STEP of at most 127/STEP.
@@ -79,12 +85,13 @@ class ScalingFigure(Figure):
         size: the spread sigma of the entries shown first: entries are multiplied by it.
         divisor: what divides the scores at first: 0 for nothing, 1 for sqrt(d_k), 2 for d_k.
         chosen: index of the query whose weights are shown first.
-        tries: states that a button sets, each with `d_k`, `size` and `divisor`; named by `text["tries"]`.
-        text: the words of the figure, by the keys of `TEXT`.
+        tries: states that a button sets, each with `d_k`, `size` and `divisor`; named by
+        `text["tries"]`. text: the words of the figure, by the keys of `TEXT`.
     """
 
     _esm, _css = script("scaling"), style("scaling")
-    rows = traitlets.Unicode().tag(sync=True)  # the bytes of Q over K, in base64: a third of what numbers take
+    # the bytes of Q over K, in base64: a third of what numbers take
+    rows = traitlets.Unicode().tag(sync=True)
     shape = traitlets.List(traitlets.Int()).tag(sync=True)  # m, n, d
     step = traitlets.Int(STEP).tag(sync=True)
     stops = traitlets.List(traitlets.Int()).tag(sync=True)
@@ -94,10 +101,14 @@ class ScalingFigure(Figure):
     chosen = traitlets.Int().tag(sync=True)
     tries = traitlets.List().tag(sync=True)
 
-    def __init__(self, Q, K, stops=STOPS, d_k=64, size=1.0, divisor=0, chosen=0, tries=TRIES, text=None):
+    def __init__(
+        self, Q, K, stops=STOPS, d_k=64, size=1.0, divisor=0, chosen=0, tries=TRIES, text=None
+    ):
         Q, K = np.asarray(Q, dtype=float), np.asarray(K, dtype=float)
         if Q.ndim != 2 or K.ndim != 2 or Q.shape[1] != K.shape[1]:
-            raise ValueError(f"Q (m, d) and K (n, d) need the same d, not shapes {Q.shape} and {K.shape}")
+            raise ValueError(
+                f"Q (m, d) and K (n, d) need the same d, not shapes {Q.shape} and {K.shape}"
+            )
         if max(stops) > Q.shape[1] or d_k not in stops:
             raise ValueError(f"stops {stops} must be {Q.shape[1]} at most and contain d_k = {d_k}")
         whole = np.round(STEP * np.vstack([Q, K]))

@@ -1,7 +1,9 @@
-"""The figure of chapter 03: a row of scores, its weights and slopes, and a gradient on its way back, step by step.
+"""The figure of chapter 03: a row of scores, its weights and slopes, and a gradient on its way
+back, step by step.
 
-The figure computes in JavaScript (softmax.js), so it answers in a page without a kernel. What is here is its data and
-its words: everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (softmax.js), so it answers in a page without a kernel. What is
+here is its data and its words: everything a reader sees comes from `TEXT`, so that a translation
+passes another dictionary.
 """
 
 import numpy as np
@@ -31,11 +33,12 @@ TEXT = {
     "total": "sum",
     "share": "The weights share one bar",
     "share_nudged": "The same with 0.1 more for “{word}”",
-    "share_picture": "A bar of length 1, divided by weight: {weights}. With 0.1 more for the score of "
-    "“{word}”: {nudged}.",
+    "share_picture": "A bar of length 1, divided by weight: {weights}. With 0.1 more for the "
+    "score of “{word}”: {nudged}.",
     "grade_axis": "grade",
     "support": "average {average}",
-    "balance_picture": "The weights are on a beam, each at its grade: {grades}. The beam balances at {average}.",
+    "balance_picture": "The weights are on a beam, each at its grade: {grades}. The beam balances "
+    "at {average}.",
     "try": "Things to try",
     "try_long": "A query ten times longer",
     "try_two": "The same with two in the lead",
@@ -46,12 +49,13 @@ TEXT = {
     "learn_ten": "10 steps",
     "reset": "Start again",
     "say_weights": "Softmax turns the scores into weights: {weights}. They sum to 1. {best}",
-    "say_slopes": "Raise the score of “{word}” by 0.1, and the weights become {nudged}. Each moves by about 0.1 "
-    "times its slope. The others lose what one gains.",
-    "say_grades": "Now backwards. The grade of a word says how fast the loss grows with its weight: {grades}. "
-    "A low grade is a good one. Each weight is placed on a beam at its grade.",
-    "say_average": "The beam balances at the average grade, {mean} = {average}. More weight on a word helps only if "
-    "its grade is below that.",
+    "say_slopes": "Raise the score of “{word}” by 0.1, and the weights become {nudged}. Each "
+    "moves by about 0.1 times its slope. The others lose what one gains.",
+    "say_grades": "Now backwards. The grade of a word says how fast the loss grows with its "
+    "weight: {grades}. A low grade is a good one. Each weight is placed on a beam "
+    "at its grade.",
+    "say_average": "The beam balances at the average grade, {mean} = {average}. More weight on a "
+    "word helps only if its grade is below that.",
     "say_gradient": "Weight times distance from the average: {products}. {moves}",
     "one_best": "Most goes to “{best}”.",
     "all_level": "All are equal.",
@@ -84,7 +88,8 @@ class SoftmaxFigure(Figure):
         scores, grades = np.asarray(scores, dtype=float), np.asarray(grades, dtype=float)
         if scores.shape != (len(tokens),) or grades.shape != (len(tokens),):
             raise ValueError(
-                f"{len(tokens)} tokens need as many scores and grades, not {scores.shape} and {grades.shape}"
+                f"{len(tokens)} tokens need as many scores and grades, not {scores.shape} and "
+                f"{grades.shape}"
             )
         data = {"scores": scores.tolist(), "grades": grades.tolist()}
         super().__init__(TEXT, text, tokens=list(tokens), step=step, **data)

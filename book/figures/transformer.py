@@ -1,10 +1,12 @@
-"""The tiny GPT of chapter 07, the grammar that its text is made by, and the figure that follows it word by word.
+"""The tiny GPT of chapter 07, the grammar that its text is made by, and the figure that follows it
+word by word.
 
-The model and its training are the page's own: `chapter` takes the cells of 07-transformer.md that are tagged
-`course-code`, and `train` runs them. What is here besides is what the figure and its tests ask about the grammar.
+The model and its training are the page's own: `chapter` takes the cells of 07-transformer.md that
+are tagged `course-code`, and `train` runs them. What is here besides is what the figure and its
+tests ask about the grammar.
 
-The figure computes in JavaScript (transformer.js), so it answers in a page without a kernel. Everything a reader sees
-comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript (transformer.js), so it answers in a page without a kernel.
+Everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
 """
 
 import functools
@@ -25,7 +27,9 @@ def chapter():
 
 
 def train(steps=None):
-    """Return the model that the page trains, then in float64; its numbers are rounded, so that few digits do."""
+    """Return the model that the page trains, then in float64; its numbers are rounded, so that
+    few digits do.
+    """
     page = chapter()
     with as_the_page(page["SEED"], torch.float32):
         model = page["TinyGPT"](**page["SIZES"])
@@ -34,10 +38,14 @@ def train(steps=None):
 
 
 def rebuilt(numbers):
-    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and rounded."""
+    """Return the model with such numbers, by name, as `state_dict` has them; in float64, and
+    rounded.
+    """
     with as_the_page(seed=0):
         model = chapter()["TinyGPT"](**chapter()["SIZES"])
-    model.load_state_dict({name: number.double().round(decimals=3) for name, number in numbers.items()})
+    model.load_state_dict(
+        {name: number.double().round(decimals=3) for name, number in numbers.items()}
+    )
     return model.requires_grad_(False)
 
 
@@ -45,15 +53,18 @@ def rebuilt(numbers):
 def inside(model, words):
     """Return what happens in the model while it reads some words, at most max_len.
 
-    `weights` (layers, heads, n, n), `parts` (2 layers + 1, n, d), which add up to the stream, and `reads`
-    (2 layers + 1, n, vocab), the probabilities of the next word if they are read off after each part.
+    `weights` (layers, heads, n, n), `parts` (2 layers + 1, n, d), which add up to the stream, and
+    `reads` (2 layers + 1, n, vocab), the probabilities of the next word if they are read off after
+    each part.
     """
     tokens = torch.tensor([chapter()["VOCABULARY"].index(word) for word in words])
     x = model.words(tokens) + model.places(torch.arange(len(tokens)))
     future = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1)
     weights, parts = [], [x]
     for block in model.blocks:
-        Q, K, V = block.qkv(block.norm1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(1, 2, 0, 3)
+        Q, K, V = (
+            block.qkv(block.norm1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(1, 2, 0, 3)
+        )
         A = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(future, -torch.inf).softmax(-1)  # (h, n, n)
         heads = block.out((A @ V).transpose(0, 1).flatten(1))
         hidden = block.up(block.norm2(x + heads))
@@ -69,7 +80,8 @@ def inside(model, words):
     }
 
 
-# ---- the grammar, from the other side: what may come next -------------------------------------------------
+# ---- the grammar, from the other side: what may come next
+# -------------------------------------------------
 
 
 START = (
@@ -108,7 +120,14 @@ def _onward(state, word):
     nouns = {word: n for pair in chapter()["NOUNS"] for n, word in enumerate(pair)}
     number = nouns[word] if place == "noun" else number
     inner = nouns[word] if place == "other" else inner
-    then = {"the": "noun", "noun": "named", "named": "that", "other": "their", "their": "whole", "whom": "last"}
+    then = {
+        "the": "noun",
+        "noun": "named",
+        "named": "that",
+        "other": "their",
+        "their": "whole",
+        "whom": "last",
+    }
     place = ("other" if word == "the" else "whom") if place == "that" else then.get(place, "whole")
     return subject, place, number, inner
 
@@ -127,15 +146,20 @@ def after(words):
 
 
 def expected(windows):
-    """Return the probability of each next word for a reader who knows the grammar and sees only the window, (b, n).
+    """Return the probability of each next word for a reader who knows the grammar and sees only the
+    window, (b, n).
 
-    The windows (b, n + 1) may begin anywhere in a text, so where in a sentence the reader is shows only word by word
-    (Bayes' rule over the states of the grammar). No model can do better on average.
+    The windows (b, n + 1) may begin anywhere in a text, so where in a sentence the reader is shows
+    only word by word (Bayes' rule over the states of the grammar). No model can do better on
+    average.
     """
     vocabulary, states = chapter()["VOCABULARY"], [START]
     for state in states:  # which grows
-        states += [new for new in (_onward(state, word) for word in _options(state)) if new not in states]
-    steps = torch.zeros(len(vocabulary), len(states), len(states), dtype=torch.float64)  # word, from, to
+        states += [
+            new for new in (_onward(state, word) for word in _options(state)) if new not in states
+        ]
+    # word, from, to
+    steps = torch.zeros(len(vocabulary), len(states), len(states), dtype=torch.float64)
     for number, state in enumerate(states):
         for word, p in _options(state).items():
             steps[vocabulary.index(word), number, states.index(_onward(state, word))] = p
@@ -151,7 +175,9 @@ def expected(windows):
 
 
 def far_verbs():
-    """Return beginnings whose next verb belongs to the farther of two nouns, of another number: (words, number)."""
+    """Return beginnings whose next verb belongs to the farther of two nouns, of another number:
+    (words, number).
+    """
     page = chapter()
     found = []
     for n in (0, 1):
@@ -166,11 +192,15 @@ def far_verbs():
 
 @torch.no_grad()
 def agreement(model):
-    """Return the share of `far_verbs` at which verbs of the right number get more than the others."""
+    """Return the share of `far_verbs` at which verbs of the right number get more than the
+    others.
+    """
     page, right = chapter(), []
     verbs = [[page["VOCABULARY"].index(pair[n]) for pair in page["VERBS"]] for n in (0, 1)]
     for words, n in far_verbs():
-        chances = model(torch.tensor([[page["VOCABULARY"].index(word) for word in words]]))[0, -1].softmax(-1)
+        chances = model(torch.tensor([[page["VOCABULARY"].index(word) for word in words]]))[
+            0, -1
+        ].softmax(-1)
         right.append(chances[verbs[n]].sum() > chances[verbs[1 - n]].sum())
     return torch.stack(right).double().mean().item()
 
@@ -204,10 +234,12 @@ TEXT = {
     "try_write": "Write a sentence",
     "try_hot": "Hot",
     "try_cold": "Cold",
-    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. They start its "
-    "stream, and every later part adds to it.",
-    "say_layer": "“{word}” looks back. {looks} The heads’ output is added to the stream, and then the network’s.",
-    "say_last": "The model expects {most}. {share} of the probability is on words that the grammar allows here.",
+    "say_first": "“{word}” becomes {size} numbers: its own, plus those of place {place}. They "
+    "start its stream, and every later part adds to it.",
+    "say_layer": "“{word}” looks back. {looks} The heads’ output is added to the stream, and then "
+    "the network’s.",
+    "say_last": "The model expects {most}. {share} of the probability is on words that the "
+    "grammar allows here.",
     "look_most": "Head {number} looks at {most}.",
     "look_some": "Head {number} divides its weight between {most}.",
     "most": "“{word}” ({weight})",
@@ -243,7 +275,11 @@ class TransformerFigure(Figure):
         if unknown:
             raise ValueError(f"not in the vocabulary: {', '.join(sorted(unknown))}")
         numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
-        data = {"num_heads": model.blocks[0].num_heads, "num_layers": len(model.blocks), "max_len": model.max_len}
+        data = {
+            "num_heads": model.blocks[0].num_heads,
+            "num_layers": len(model.blocks),
+            "max_len": model.max_len,
+        }
         super().__init__(
             TEXT, text, vocabulary=vocabulary, nouns=[list(pair) for pair in page["NOUNS"]],
             verbs=[list(pair) for pair in page["VERBS"]], model=data | {"numbers": numbers},

@@ -1,4 +1,6 @@
-"""What the interactive figures have in common: one module of JavaScript, one style, words that can be translated."""
+"""What the interactive figures have in common: one module of JavaScript, one style, words that
+can be translated.
+"""
 
 from pathlib import Path
 
@@ -18,17 +20,20 @@ def script(name):
 
 def style(name):
     """The style of a figure: `common/common.css`, then the figure's own file."""
-    return "\n".join((HERE / file).read_text(encoding="utf8") for file in ("common/common.css", f"{name}.css"))
+    return "\n".join(
+        (HERE / file).read_text(encoding="utf8") for file in ("common/common.css", f"{name}.css")
+    )
 
 
 class Figure(anywidget.AnyWidget):
     """A figure that computes in JavaScript, so that it answers in a page without a kernel.
 
-    A figure's own class sets `_esm = script(name)` and `_css = style(name)`, and adds its data as synced traits.
+    A figure's own class sets `_esm = script(name)` and `_css = style(name)`, and adds its data as
+    synced traits.
 
     Args:
-        words: the figure's words, by the keys of the dictionary `TEXT` beside its class. Those above are added.
-        text: other words for some of the keys.
+        words: the figure's words, by the keys of the dictionary `TEXT` beside its class. Those
+        above are added. text: other words for some of the keys.
     """
 
     text = traitlets.Dict().tag(sync=True)

@@ -13,10 +13,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 
@@ -101,7 +106,11 @@ def project_batch(project, draw):
 def project_ones(project, draw):
     """Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a vector."""
     n, d_in, d_out = draw.sizes(3)
-    for X_shape, W_shape in [((1, d_in), (d_in, d_out)), ((n, 1), (1, d_out)), ((1, n, d_in), (d_in, 1))]:
+    for X_shape, W_shape in [
+        ((1, d_in), (d_in, d_out)),
+        ((n, 1), (1, d_out)),
+        ((1, n, d_in), (d_in, 1)),
+    ]:
         X, W = draw.array(*X_shape), draw.array(*W_shape)
         expect_agrees(project, projected, X, W)
 
@@ -111,7 +120,12 @@ def project_refuses(project, draw):
     """Raises `ValueError` when the inner dimensions (d_in) differ, even if one is 1 or `W.T` would fit."""
     n, d_in, d_out, other = draw.sizes(4)
     # In the last case, W would fit if it were transposed.
-    for left, right, width in [(d_in, other, d_out), (d_in, 1, d_out), (1, d_in, d_out), (d_in, other, d_in)]:
+    for left, right, width in [
+        (d_in, other, d_out),
+        (d_in, 1, d_out),
+        (1, d_in, d_out),
+        (d_in, other, d_in),
+    ]:
         X, W = draw.array(n, left), draw.array(right, width)
         because = Message("d_in is {left} and {right}", left=left, right=right)
         expect_raises([ValueError], project, X, W, because=because)
@@ -156,15 +170,27 @@ def qkv_shape(qkv, draw):
 def qkv_values(qkv, draw):
     """Projects `X` by `W_q` to get Q, by `W_k` to get K, and by `W_v` to get V."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    expect_agrees(qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
+    expect_agrees(
+        qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV"
+    )
     with told_by(lambda: REPEATED):
-        expect_agrees(qkv, each_projected, draw.array(n, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
+        expect_agrees(
+            qkv,
+            each_projected,
+            draw.array(n, d_in),
+            *projections(draw, d_in, d_k, d_v),
+            names="QKV",
+        )
     # All sizes equal, and rows from 1e-4 to 1e4 in size: each is compared relative to its own size.
     X, size = draw.array(n, n), draw.magnitudes(n)[:, None]
-    expect_agrees(qkv, each_projected, size * X, *projections(draw, n, n, n), names="QKV", unit=size)
+    expect_agrees(
+        qkv, each_projected, size * X, *projections(draw, n, n, n), names="QKV", unit=size
+    )
     for n, d_in in [(draw.long(), 2), (3, draw.long())]:
         matrices = map(noncontiguous, projections(draw, d_in, 3, 2))
-        expect_agrees(qkv, each_projected, noncontiguous(draw.array(n, d_in)), *matrices, names="QKV")
+        expect_agrees(
+            qkv, each_projected, noncontiguous(draw.array(n, d_in)), *matrices, names="QKV"
+        )
 
 
 @check(weight=2, needs=[qkv_values])
@@ -180,8 +206,12 @@ def qkv_batch(qkv, draw):
 def qkv_ones(qkv, draw):
     """Keeps dimensions of size 1: one vector, one sequence in the batch, one number in a query, key or value."""
     n, d_in, d_k, d_v = draw.sizes(4)
-    expect_agrees(qkv, each_projected, draw.array(1, d_in), *projections(draw, d_in, d_k, d_v), names="QKV")
-    expect_agrees(qkv, each_projected, draw.array(1, n, d_in), *projections(draw, d_in, 1, d_v), names="QKV")
+    expect_agrees(
+        qkv, each_projected, draw.array(1, d_in), *projections(draw, d_in, d_k, d_v), names="QKV"
+    )
+    expect_agrees(
+        qkv, each_projected, draw.array(1, n, d_in), *projections(draw, d_in, 1, d_v), names="QKV"
+    )
     expect_agrees(qkv, each_projected, draw.array(n, 1), *projections(draw, 1, d_k, 1), names="QKV")
 
 
@@ -192,8 +222,12 @@ def qkv_refuses(qkv, draw):
     for at, name in enumerate(["W_q", "W_k", "W_v"]):
         for wrong in (other, 1):
             rows = [wrong if i == at else d_in for i in range(3)]
-            matrices = [draw.array(row, width) for row, width in zip(rows, (d_k, d_k, d_v), strict=True)]
-            because = Message("d_in is {d_in} in X and {wrong} in {name}", d_in=d_in, wrong=str(wrong), name=name)
+            matrices = [
+                draw.array(row, width) for row, width in zip(rows, (d_k, d_k, d_v), strict=True)
+            ]
+            because = Message(
+                "d_in is {d_in} in X and {wrong} in {name}", d_in=d_in, wrong=str(wrong), name=name
+            )
             expect_raises([ValueError], qkv, draw.array(n, d_in), *matrices, because=because)
 
 
@@ -210,7 +244,9 @@ def qkv_inputs(qkv, draw):
     """Does not change `X` or the three matrices."""
     # The results have the shape of X, and could be written into it.
     n, b = draw.sizes(2)
-    expect_unchanged(qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, n), *projections(draw, n, n, n))
+    expect_unchanged(
+        qkv, ["X", "W_q", "W_k", "W_v"], draw.array(b, n, n), *projections(draw, n, n, n)
+    )
 
 
 # scores
@@ -306,7 +342,9 @@ def weighted_sum_values(weighted_sum, draw):
         expect_agrees(weighted_sum, mixture, draw.weights(n_q, n_k), draw.array(n_k, d_v))
     # All sizes equal, and weights from 1e-6 to 1: the smaller the weight, the larger the value, so all matter.
     size = draw.magnitudes(n_k, orders=6) / 1000
-    expect_agrees(weighted_sum, mixture, size * draw.array(n_k, n_k), draw.array(n_k, n_k) / size[:, None])
+    expect_agrees(
+        weighted_sum, mixture, size * draw.array(n_k, n_k), draw.array(n_k, n_k) / size[:, None]
+    )
     # These rows do not sum to 1, and the definition does not require it.
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
         A, V = noncontiguous(draw.array(n_q, n_k)), noncontiguous(draw.array(n_k, 4))
@@ -358,7 +396,12 @@ def weighted_sum_inputs(weighted_sum, draw):
     """Does not change `A` or `V`."""
     # The result has their shape, and could be written into them; small weights could be set to 0 in them.
     (n,) = draw.sizes(1)
-    expect_unchanged(weighted_sum, "AV", draw.magnitudes(n, orders=6) / 1000 * draw.weights(n, n), draw.array(n, n))
+    expect_unchanged(
+        weighted_sum,
+        "AV",
+        draw.magnitudes(n, orders=6) / 1000 * draw.weights(n, n),
+        draw.array(n, n),
+    )
 
 
 # soft_lookup

@@ -145,7 +145,9 @@ def by_hand_swapped():
     "column j of W.",
 )
 def by_hand_turned():
-    return asked_with([4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]])
+    return asked_with(
+        [4, 0], [[np.log(2), 1], [np.log(2), 0], [0, -2]], [[9, 0], [18, 18], [18, 36]]
+    )
 
 
 # project: wrong
@@ -209,7 +211,9 @@ def project_mean(X, W):
 # project: right
 
 
-@families(*COMMON, "decimals cut off", "result written into an argument", shapes="n d_in, d_in d_out")
+@families(
+    *COMMON, "decimals cut off", "result written into an argument", shapes="n d_in, d_in d_out"
+)
 @right("project")
 def project_matmul(X, W):
     return X @ W
@@ -219,7 +223,9 @@ def project_matmul(X, W):
 
 
 @misconception(
-    "qkv", label="K and V swapped", hint="The function returns them in the order Q, V, K. Return `Q, K, V`."
+    "qkv",
+    label="K and V swapped",
+    hint="The function returns them in the order Q, V, K. Return `Q, K, V`.",
 )
 def qkv_values_second(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_v, X @ W_k
@@ -254,7 +260,9 @@ def qkv_values_are_keys(X, W_q, W_k, W_v):
 
 
 @misconception(
-    "qkv", label="values not projected", hint="The values are `X` itself. They also need a projection, by `W_v`."
+    "qkv",
+    label="values not projected",
+    hint="The values are `X` itself. They also need a projection, by `W_v`.",
 )
 def qkv_values_unprojected(X, W_q, W_k, W_v):
     return X @ W_q, X @ W_k, X
@@ -881,7 +889,9 @@ def qkv_into_its_input(X, W_q, W_k, W_v):
     "`X.shape[-1]`.",
 )
 def qkv_64_numbers(X, W_q, W_k, W_v):
-    return tuple(X[..., :64] @ W[:64] if W.shape[0] == X.shape[-1] else X @ W for W in (W_q, W_k, W_v))
+    return tuple(
+        X[..., :64] @ W[:64] if W.shape[0] == X.shape[-1] else X @ W for W in (W_q, W_k, W_v)
+    )
 
 
 @misconception(

@@ -13,10 +13,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import itertools
 import math
@@ -85,7 +90,10 @@ def measured(score_variance, *arguments):
         array is not None and not array.ndim,
         Message("Expected one number, got {found}.", found=describe(result)),
     )
-    expect(np.isfinite(array), Message("Expected a finite number, got {found}.", found=str(float(array))))
+    expect(
+        np.isfinite(array),
+        Message("Expected a finite number, got {found}.", found=str(float(array))),
+    )
     return float(array)
 
 
@@ -119,7 +127,9 @@ def like_right(score_variance, draw, d_k, num_pairs, low, high, right, wrong):
     if_near, if_far = math.log(wrong / right), math.log((1 - wrong) / (1 - right))
     evidence, near, calls = 0.0, 0, 0
     while calls < 800:
-        for result in several(score_variance, [(d_k, num_pairs, generator(draw)) for _ in range(AT_ONCE)]):
+        for result in several(
+            score_variance, [(d_k, num_pairs, generator(draw)) for _ in range(AT_ONCE)]
+        ):
             is_near = low <= result / d_k <= high
             evidence += if_near if is_near else if_far
             near, calls = near + is_near, calls + 1
@@ -132,12 +142,24 @@ def like_right(score_variance, draw, d_k, num_pairs, low, high, right, wrong):
 LAWS = [
     (Message("d_k squared"), lambda d_k, num_pairs: d_k**2),
     (Message("2 d_k, the variance of q . q"), lambda d_k, num_pairs: 2 * d_k),
-    (Message("the square root of d_k, like the standard deviation"), lambda d_k, num_pairs: math.sqrt(d_k)),
-    (Message("1 for every d_k, as with single products of two entries, or scaled scores"), lambda d_k, num_pairs: 1),
+    (
+        Message("the square root of d_k, like the standard deviation"),
+        lambda d_k, num_pairs: math.sqrt(d_k),
+    ),
+    (
+        Message("1 for every d_k, as with single products of two entries, or scaled scores"),
+        lambda d_k, num_pairs: 1,
+    ),
     (Message("1 / d_k"), lambda d_k, num_pairs: 1 / d_k),
-    (Message("d_k / 9, as with entries that are uniform from -1 to 1"), lambda d_k, num_pairs: d_k / 9),
+    (
+        Message("d_k / 9, as with entries that are uniform from -1 to 1"),
+        lambda d_k, num_pairs: d_k / 9,
+    ),
     # Uniform from 0 to 1: mean 1/2 and variance 1/12, so that a product has variance 1/144 + 2/48.
-    (Message("7 d_k / 144, as with entries that are uniform from 0 to 1"), lambda d_k, num_pairs: 7 * d_k / 144),
+    (
+        Message("7 d_k / 144, as with entries that are uniform from 0 to 1"),
+        lambda d_k, num_pairs: 7 * d_k / 144,
+    ),
     (Message("num_pairs instead of d_k"), lambda d_k, num_pairs: num_pairs),
 ]
 
@@ -145,7 +167,10 @@ LAWS = [
 def followed(widths, num_pairs, results):
     """Return a sentence on the law that wrong results follow instead of d_k, as far as three of them show it."""
     for what, law in LAWS:
-        if all(abs(result / law(d_k, num_pairs) - 1) < 0.2 for d_k, result in zip(widths, results, strict=True)):
+        if all(
+            abs(result / law(d_k, num_pairs) - 1) < 0.2
+            for d_k, result in zip(widths, results, strict=True)
+        ):
             return Message("They follow {law}.", law=what)
     shares = [result / d_k for d_k, result in zip(widths, results, strict=True)]
     if min(shares) <= 0:
@@ -183,7 +208,10 @@ def score_variance_value(score_variance, draw):
     right = [abs(result / d_k - 1) <= 0.5 for d_k, result in zip(widths, results, strict=True)]
     if not all(right):
         pairs = zip(widths, results, strict=True)
-        shown = [Message("{result} for d_k = {d_k}", result=f"{result:.4g}", d_k=d_k) for d_k, result in pairs]
+        shown = [
+            Message("{result} for d_k = {d_k}", result=f"{result:.4g}", d_k=d_k)
+            for d_k, result in pairs
+        ]
         message = (
             "With {num_pairs} pairs of N(0, 1) entries, the variance should be about d_k. The means of {calls} "
             "results were {shown}. {followed}"
@@ -194,7 +222,9 @@ def score_variance_value(score_variance, draw):
         expect(False, message, ["the result is one number"])
     # A right answer's result is in this range with probability 0.997, or 0.97 with only 100 pairs. With one query
     # for all pairs, the probability is 0.44 (by simulation).
-    alike, near, calls = like_right(score_variance, draw, 3, num_pairs, 0.5, 1.4, right=0.93, wrong=0.48)
+    alike, near, calls = like_right(
+        score_variance, draw, 3, num_pairs, 0.5, 1.4, right=0.93, wrong=0.48
+    )
     message = Message(
         "For d_k = 3 and num_pairs = {num_pairs}, only {near} of {calls} results were between 1.5 and 4.2. Nearly "
         "all should be. Perhaps there are far fewer pairs than num_pairs, or one query or key for all of them.",
@@ -259,11 +289,15 @@ def score_variance_scatter(score_variance, draw):
     """With 100 pairs, results scatter like the variance of 100 dot products of normal entries, none used twice."""
     # A right answer's result is this near with probability 0.50. With all 10,000 dot products of 100 queries and 100
     # keys, it is 0.99 (by simulation, as the others here).
-    scatters, near, calls = like_right(score_variance, draw, 31, 100, 0.9, 1.1, right=0.52, wrong=0.97)
+    scatters, near, calls = like_right(
+        score_variance, draw, 31, 100, 0.9, 1.1, right=0.52, wrong=0.97
+    )
     expect_scatter(scatters, 31, near, calls, 0.1, 0.5)
     # At d_k = 1 it is 0.41, and 0.71 if the keys are left out: sums of normal entries have the same variance, but
     # scatter less.
-    scatters, near, calls = like_right(score_variance, draw, 1, 100, 0.85, 1.15, right=0.44, wrong=0.7)
+    scatters, near, calls = like_right(
+        score_variance, draw, 1, 100, 0.85, 1.15, right=0.44, wrong=0.7
+    )
     expect_scatter(scatters, 1, near, calls, 0.15, 0.41)
 
 
@@ -286,7 +320,9 @@ def expect_scatter(scatters, d_k, near, calls, within, share):
 def score_variance_precision(score_variance, draw):
     """With 2000 pairs, nearly all results are within a tenth of d_k: each pair has its own query and key."""
     # A right answer's result is this near with probability 0.988. With 100 pairs it is 0.42.
-    precise, near, calls = like_right(score_variance, draw, 5, 2000, 0.9, 1.1, right=0.98, wrong=0.43)
+    precise, near, calls = like_right(
+        score_variance, draw, 5, 2000, 0.9, 1.1, right=0.98, wrong=0.43
+    )
     expect(
         precise,
         Message(
@@ -305,7 +341,9 @@ def score_variance_two(score_variance, draw):
     # Two dot products are often close to each other: the result is below 0.07 d_k with probability 0.29, or 0.21 if
     # it is divided by num_pairs - 1. They are less often both close to 0: with mean squares the probability is 0.07.
     # With far more pairs it is 0.
-    own_mean, small, calls = like_right(score_variance, draw, 31, 2, -0.001, 0.07, right=0.205, wrong=0.071)
+    own_mean, small, calls = like_right(
+        score_variance, draw, 31, 2, -0.001, 0.07, right=0.205, wrong=0.071
+    )
     message = Message(
         "For d_k = 31 and num_pairs = 2, only {small} of {calls} results were below 2.2. About {usual} should be, "
         "because two dot products are often close to their own mean. Perhaps their mean is not subtracted, or there "
@@ -364,7 +402,9 @@ def scaled_scores_ones(scaled_scores, draw):
         ((n_q, 1), (n_k, 1)),
         ((1, n_q, d_k), (1, n_k, d_k)),
     ]
-    expect_all_agree(scaled_scores, scaled_products, [[draw.array(*own) for own in pair] for pair in shapes])
+    expect_all_agree(
+        scaled_scores, scaled_products, [[draw.array(*own) for own in pair] for pair in shapes]
+    )
 
 
 @check(weight=0.5, needs=[scaled_scores_values])
@@ -405,7 +445,9 @@ def scaled_scores_inputs(scaled_scores, draw):
 
 def sharpened(draw, *shape):
     """Return weights with some nearly even rows and some uneven ones; no weight is below e^-3 / 13."""
-    raw = np.exp(draw.rng.uniform(0, 3, size=shape) * draw.rng.uniform(0.2, 1, size=(*shape[:-1], 1)))
+    raw = np.exp(
+        draw.rng.uniform(0, 3, size=shape) * draw.rng.uniform(0.2, 1, size=(*shape[:-1], 1))
+    )
     return raw / raw.sum(-1, keepdims=True)
 
 
@@ -442,7 +484,10 @@ def weights_entropy_shape(weights_entropy, draw):
 def weights_entropy_values(weights_entropy, draw):
     """Entry i of the result is minus the sum of a ln a over query i's weights a, with the natural logarithm."""
     n_q, n_k = draw.sizes(2)
-    first, again = sharpened(draw, n_q, n_k), sharpened(draw, n_q, n_k)  # nothing may be kept from call to call
+    first, again = (
+        sharpened(draw, n_q, n_k),
+        sharpened(draw, n_q, n_k),
+    )  # nothing may be kept from call to call
     # As many queries as keys, sorted so that column sums differ from row sums; then far more queries than keys.
     alike, many = np.sort(sharpened(draw, n_k, n_k)), noncontiguous(sharpened(draw, draw.long(), 3))
     weights_entropy.ahead([(first,), (again,), (alike,), (many,)])
@@ -460,7 +505,9 @@ def weights_entropy_zeros(weights_entropy, draw):
     np.fill_diagonal(one, 1)
     two[:, 0] = two[:, 1] = 0.5
     # Together, so that 0 has the tolerance of numbers near 1: adding 10^-6 inside the logarithm does no harm here.
-    expect_all_agree(weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)])
+    expect_all_agree(
+        weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)]
+    )
 
 
 @check(weight=2, needs=[weights_entropy_values])
@@ -468,7 +515,9 @@ def weights_entropy_batch(weights_entropy, draw):
     """Keeps leading batch dimensions, one or several: `A` (..., n_q, n_k) gives (..., n_q)."""
     n_q, n_k, b = draw.sizes(3)
     leads = [(b,), (2, b), (3, 2, 2)]
-    expect_all_agree(weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in leads])
+    expect_all_agree(
+        weights_entropy, entropies, [(sharpened(draw, *lead, n_q, n_k),) for lead in leads]
+    )
 
 
 @check(weight=1, needs=[weights_entropy_values])

@@ -293,7 +293,9 @@ def score_variance_returns_products(d_k, num_pairs, rng):
 @families(
     "returns nothing",
     "decimals cut off",
-    hints={"decimals cut off": "`int(...)` or `round(...)` cuts the decimals off. Return the variance as it is."},
+    hints={
+        "decimals cut off": "`int(...)` or `round(...)` cuts the decimals off. Return the variance as it is."
+    },
 )
 @right("score_variance")
 def score_variance_measured(d_k, num_pairs, rng):

@@ -14,10 +14,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 
@@ -40,7 +45,14 @@ from checking import (
     noncontiguous,
     told_by,
 )
-from specifications import attended, attention_weights, carried_back, entrywise_jacobian, gradients, weights_of
+from specifications import (
+    attended,
+    attention_weights,
+    carried_back,
+    entrywise_jacobian,
+    gradients,
+    weights_of,
+)
 
 suite = Suite(
     __name__,
@@ -152,7 +164,9 @@ def added_to_sum(A, S):
         total = E.sum(axis=-1, keepdims=True)
         number = (total * (1 / A.sum(axis=-1, keepdims=True) - 1)).mean()
         if number > 0 and np.allclose(A, E / (total + number), rtol=1e-5, atol=0):
-            message = "The result is that of {number} added to the sum of each row, which is too much."
+            message = (
+                "The result is that of {number} added to the sum of each row, which is too much."
+            )
             return Message(message, number=f"{number:.2g}")
     return ""
 
@@ -210,7 +224,9 @@ def softmax_rows(softmax, draw):
     """Rows whose scores differ by thousands do not affect each other, in a batch or in one matrix."""
     (n_k,) = draw.sizes(1)
     for lead in [(2, 3), (3,)]:
-        S = draw.rng.integers(-2, 3, size=(*lead, n_k)) + far_apart(draw, np.prod(lead)).reshape(*lead, 1)
+        S = draw.rng.integers(-2, 3, size=(*lead, n_k)) + far_apart(draw, np.prod(lead)).reshape(
+            *lead, 1
+        )
         expect_agrees(softmax, weights_of, S.astype(float), rtol=LARGE)
 
 
@@ -220,12 +236,20 @@ def softmax_any_size(softmax, draw):
     (n,) = draw.sizes(1)
     # In each row one score is so far above the rest that it gets all the weight: by 1e30, or by 32, the distance
     # between the largest float16 numbers (e^-32 is 1e-14), so that no rounding changes which score it is.
-    ranks = draw.rng.permuted(np.tile(np.arange(n), (3, 1)), axis=1)  # (3, n): 0 to n - 1 in each row
+    ranks = draw.rng.permuted(
+        np.tile(np.arange(n), (3, 1)), axis=1
+    )  # (3, n): 0 to n - 1 in each row
     everything = (ranks == n - 1).astype(float)
     S = 1e30 * np.stack([ranks[0], ranks[1] - n, 2 * ranks[2] - n])  # positive, negative, both
     expect_close(softmax(S), everything)
     most = np.finfo(np.float16).max
-    S = np.stack([most - 32.0 * (n - 1 - ranks[0]), -most + 32.0 * ranks[1], np.where(everything[2], most, -most)])
+    S = np.stack(
+        [
+            most - 32.0 * (n - 1 - ranks[0]),
+            -most + 32.0 * ranks[1],
+            np.where(everything[2], most, -most),
+        ]
+    )
     expect_close(softmax(S.astype(np.float16)), everything)
 
 
@@ -233,7 +257,11 @@ def softmax_any_size(softmax, draw):
 def softmax_equal(softmax, draw):
     """Equal scores get equal weights, however large they are: 1e17 in float64, thousands in float16."""
     (n,) = draw.sizes(1)
-    for S in (np.full((2, n), 1e17), np.full((2, n), -1e17), np.full((2, n), 4000, dtype=np.float16)):
+    for S in (
+        np.full((2, n), 1e17),
+        np.full((2, n), -1e17),
+        np.full((2, n), 4000, dtype=np.float16),
+    ):
         expect_close(softmax(S), np.full((2, n), 1 / n), rtol=LARGE)
 
 
@@ -242,16 +270,22 @@ def softmax_infinite(softmax, draw):
     """A score of -inf gets a weight of exactly 0 and does not affect the other weights of its row."""
     n_q, n_k = draw.sizes(2)
     S = draw.array(n_q, n_k)
-    S[0] = -1e30 * draw.rng.permutation(np.arange(1, n_k + 1))  # below most numbers that may replace -inf
+    S[0] = -1e30 * draw.rng.permutation(
+        np.arange(1, n_k + 1)
+    )  # below most numbers that may replace -inf
     gone = draw.rng.permuted(np.arange(n_k) < np.arange(n_q)[:, None] % (n_k - 1) + 1, axis=1)
     S[gone] = -np.inf
     got = expect_array(softmax(S), S.shape)
     expect_close(got, weights_of(S))
-    held = [Message("the shape {shape} is right", shape=str(got.shape)), "the other weights are right"]
+    held = [
+        Message("the shape {shape} is right", shape=str(got.shape)),
+        "the other weights are right",
+    ]
     expect(
         (got[gone] == 0).all(),
         Message(
-            "Expected a weight of exactly 0 for every score of -inf, got up to {most}.", most=f"{got[gone].max():.3g}"
+            "Expected a weight of exactly 0 for every score of -inf, got up to {most}.",
+            most=f"{got[gone].max():.3g}",
         ),
         held,
     )
@@ -275,7 +309,9 @@ def softmax_inputs(softmax, draw):
 def measured_jacobian(s):
     """Return the slope of every weight i in every score j, measured."""
     nudges = STEP * np.eye(len(s))
-    return ((weights_of(s + nudges) - weights_of(s - nudges)) / (2 * STEP)).T  # (n, n), a row for each weight
+    return (
+        (weights_of(s + nudges) - weights_of(s - nudges)) / (2 * STEP)
+    ).T  # (n, n), a row for each weight
 
 
 @check(weight=1)
@@ -296,13 +332,20 @@ def jacobian_diagonal(softmax_jacobian, draw):
     s = draw.array(long_enough(draw))
     J = expect_array(softmax_jacobian(weights_of(s)), (len(s), len(s)))
     with told_by(made_of, J, weights_of(s)):
-        expect_close(np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal"))
+        expect_close(
+            np.diagonal(J), np.diagonal(measured_jacobian(s)), what=Message("the diagonal")
+        )
 
 
 def made_of(J, a):
     """Return a sentence naming the few simple matrices whose sum is `J`; "" if there are none, or if `J` is right."""
     one = np.ones_like(a)
-    terms = {"diag(a)": np.diag(a), "a a^T": np.outer(a, a), "diag(a^2)": np.diag(a**2), "I": np.eye(len(a))}
+    terms = {
+        "diag(a)": np.diag(a),
+        "a a^T": np.outer(a, a),
+        "diag(a^2)": np.diag(a**2),
+        "I": np.eye(len(a)),
+    }
     terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
     terms |= {"a^2 1^T": np.outer(a**2, one), "1 (a^2)^T": np.outer(one, a**2)}
     found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
@@ -322,7 +365,9 @@ def jacobian_others(softmax_jacobian, draw):
         expected = np.where(own, 0, measured_jacobian(s))
         with told_by(made_of, J, weights_of(s)):
             expect_close(
-                np.where(own, 0, J), expected, what=Message("the entries off the diagonal (which is shown as 0)")
+                np.where(own, 0, J),
+                expected,
+                what=Message("the entries off the diagonal (which is shown as 0)"),
             )
 
 
@@ -395,7 +440,9 @@ def backward_values(softmax_backward, draw):
     # As many rows as weights in a row, and weights from 1e-8 to 1: the smaller the weight, the larger its gradient.
     A = weights_of(draw.array(n_k, n_k) + np.log(draw.magnitudes(n_k)))
     expect_agrees(softmax_backward, carried_back, A, spread(draw.array(n_k, n_k)) / A)
-    cases = [(*weights_and_gradient(draw, *shape),) for shape in [(2, draw.long()), (draw.long(), 3)]]
+    cases = [
+        (*weights_and_gradient(draw, *shape),) for shape in [(2, draw.long()), (draw.long(), 3)]
+    ]
     expect_all_agree(softmax_backward, carried_back, cases)
 
 
@@ -412,7 +459,10 @@ def backward_batch(softmax_backward, draw):
 def backward_ones(softmax_backward, draw):
     """Keeps dimensions of size 1: one row, one weight in a row (its gradient is 0), one matrix in the batch."""
     n_q, n_k = draw.sizes(2)
-    cases = [(*weights_and_gradient(draw, *shape),) for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]]
+    cases = [
+        (*weights_and_gradient(draw, *shape),)
+        for shape in [(1, n_k), (n_q, 1), (1, 1), (1, n_q, n_k)]
+    ]
     expect_all_agree(softmax_backward, carried_back, cases)
 
 
@@ -421,7 +471,11 @@ def backward_saturated(softmax_backward, draw):
     """A score whose weight is 0 gets gradient 0; so does every score of a row with all its weight in one place."""
     n_q, n_k = draw.sizes(2)
     S = draw.array(n_q, n_k)
-    S[draw.rng.permuted(np.arange(n_k) >= 1 + np.arange(n_q)[:, None] % n_k * np.ones(n_k), axis=1)] -= 2000
+    S[
+        draw.rng.permuted(
+            np.arange(n_k) >= 1 + np.arange(n_q)[:, None] % n_k * np.ones(n_k), axis=1
+        )
+    ] -= 2000
     expect_agrees(softmax_backward, carried_back, weights_of(S), draw.array(n_q, n_k))
 
 
@@ -466,10 +520,14 @@ def forward_weights(attention_forward, draw):
     """Row i of A is the softmax of query i's dot products with all keys, divided by sqrt(d_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    expect_close(expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
+    expect_close(
+        expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A"
+    )
     Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
     with told_by(lambda: REPEATED):
-        expect_close(expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A")
+        expect_close(
+            expect_tuple(attention_forward(Q, K, V), "ZA")[1], attention_weights(Q, K), what="A"
+        )
 
 
 @check(weight=2, needs=[forward_weights])
@@ -497,7 +555,9 @@ def forward_ones(attention_forward, draw):
     """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
     sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
-    cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [sequences(draw, 1, **sizes)]
+    cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [
+        sequences(draw, 1, **sizes)
+    ]
     expect_all_agree(attention_forward, attended, cases, names="ZA", rtol=SINGLE)
 
 
@@ -522,7 +582,9 @@ def forward_refuses(attention_forward, draw):
         refused.append((arguments, Message("d_k is {left} and {right}", left=left, right=right)))
     for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
         arguments = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        refused.append((arguments, Message("keys: {keys}, values: {values}", keys=keys, values=values)))
+        refused.append(
+            (arguments, Message("keys: {keys}, values: {values}", keys=keys, values=values))
+        )
     expect_all_raise([ValueError], attention_forward, refused)
 
 
@@ -530,7 +592,9 @@ def forward_refuses(attention_forward, draw):
 def forward_dtype(attention_forward, draw):
     """Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_dtypes(attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA")
+    expect_dtypes(
+        attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA"
+    )
 
 
 @check(weight=0.5, needs=[forward_shape])
@@ -559,7 +623,9 @@ def expect_slopes(attention_backward, draw, name):
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
 
     def loss(stack):
-        return (dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]).sum((-2, -1))
+        return (
+            dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]
+        ).sum((-2, -1))
 
     expected = slopes(loss, (Q, K, V)[at])
     expect_close(expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)[at], expected, what=name)
@@ -666,7 +732,9 @@ def gradients_refuse(attention_backward, draw):
 def gradients_dtype(attention_backward, draw):
     """Returns dQ, dK and dV in the dtype of the inputs: float32 gives float32, float16 gives float16."""
     n, d_k, d_v = draw.sizes(3)
-    expect_dtypes(attention_backward, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v), names=GRADIENTS)
+    expect_dtypes(
+        attention_backward, *upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v), names=GRADIENTS
+    )
 
 
 @check(weight=0.5, needs=[gradients_shape])

@@ -253,7 +253,9 @@ def softmax_share_of_sum(S):
 
 
 @misconception(
-    "softmax", label="logarithm of the weights", hint="The function returns the logarithm. Apply `np.exp` to it."
+    "softmax",
+    label="logarithm of the weights",
+    hint="The function returns the logarithm. Apply `np.exp` to it.",
 )
 def softmax_logarithm(S):
     E = S - S.max(-1, keepdims=True)
@@ -990,7 +992,14 @@ def gradients_without_keepdims(Q, K, V, dZ):
     "`axis=-1`.",
 )
 def gradients_by_columns(Q, K, V, dZ):
-    return back(attend(Q, K, V)[1], Q, K, V, dZ, through=lambda A, dA: A * (dA - (A * dA).sum(-2, keepdims=True)))
+    return back(
+        attend(Q, K, V)[1],
+        Q,
+        K,
+        V,
+        dZ,
+        through=lambda A, dA: A * (dA - (A * dA).sum(-2, keepdims=True)),
+    )
 
 
 @misconception(
@@ -1255,7 +1264,9 @@ def softmax_jacobian_small_dropped(a):
 )
 def softmax_backward_turned_when_square(A, dA):
     fits(A.shape, dA.shape)
-    return through_softmax(A, transposed(dA) if dA.ndim > 1 and dA.shape[-1] == dA.shape[-2] else dA)
+    return through_softmax(
+        A, transposed(dA) if dA.ndim > 1 and dA.shape[-1] == dA.shape[-2] else dA
+    )
 
 
 @misconception(
@@ -1307,7 +1318,9 @@ def attention_forward_into_its_input(Q, K, V):
 def attention_forward_512_keys(Q, K, V):
     fits(K.shape[-2], V.shape[-2])
     Z, A = attend(Q, K[..., :512, :], V[..., :512, :])
-    return Z, np.concatenate([A, np.zeros((*Q.shape[:-1], max(K.shape[-2] - 512, 0)), dtype=A.dtype)], axis=-1)
+    return Z, np.concatenate(
+        [A, np.zeros((*Q.shape[:-1], max(K.shape[-2] - 512, 0)), dtype=A.dtype)], axis=-1
+    )
 
 
 @misconception(

@@ -159,7 +159,9 @@ def backward_element_by_element(A, dA):
     dS, n = np.empty_like(A), A.shape[-1]
     for *row, j in np.ndindex(*A.shape):
         a, da = A[tuple(row)], dA[tuple(row)]
-        dS[(*row, j)] = sum(da[i] * (a[i] * (1 - a[i]) if i == j else -a[i] * a[j]) for i in range(n))
+        dS[(*row, j)] = sum(
+            da[i] * (a[i] * (1 - a[i]) if i == j else -a[i] * a[j]) for i in range(n)
+        )
     return dS
 
 
@@ -215,7 +217,9 @@ def forward_query_by_query(Q, K, V):
 
 @right("attention_forward")
 def forward_in_float32(Q, K, V):
-    return tuple(part.astype(Q.dtype) for part in attend(*(own.astype(np.float32) for own in (Q, K, V))))
+    return tuple(
+        part.astype(Q.dtype) for part in attend(*(own.astype(np.float32) for own in (Q, K, V)))
+    )
 
 
 @right("attention_forward")

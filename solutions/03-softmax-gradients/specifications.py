@@ -13,7 +13,9 @@ def weights_of(S):
 
 def entrywise_jacobian(a):
     """Return the slope (n, n) of every weight i in every score j, for weights a (n,)."""
-    return np.array([[a_i * ((i == j) - a_j) for j, a_j in enumerate(a)] for i, a_i in enumerate(a)])
+    return np.array(
+        [[a_i * ((i == j) - a_j) for j, a_j in enumerate(a)] for i, a_i in enumerate(a)]
+    )
 
 
 def carried_back(A, dA):
@@ -36,7 +38,9 @@ def attended(Q, K, V):
 def gradients(Q, K, V, dZ):
     """Return dQ, dK and dV, of the shapes of Q, K and V, for the gradient dZ (..., n_q, d_v) of the result."""
     A = attention_weights(Q, K)
-    d_products = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(Q.shape[-1])
+    d_products = carried_back(A, (dZ[..., :, None, :] * V[..., None, :, :]).sum(-1)) / np.sqrt(
+        Q.shape[-1]
+    )
     dQ = (d_products[..., None] * K[..., None, :, :]).sum(-2)
     dK = (d_products[..., None] * Q[..., :, None, :]).sum(-3)
     return dQ, dK, (A[..., None] * dZ[..., :, None, :]).sum(-3)

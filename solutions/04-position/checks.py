@@ -18,10 +18,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import math
 
@@ -95,7 +100,9 @@ def long_and_narrow(draw):
 def rows(X, d):
     """Return `X` as an array of shape (n, d); raise `ValueError` for another shape."""
     if np.ndim(X) != 2 or np.shape(X)[1] != d:
-        raise ValueError(f"attend takes an array of shape (n, {d}), and got one of shape {np.shape(X)}")
+        raise ValueError(
+            f"attend takes an array of shape (n, {d}), and got one of shape {np.shape(X)}"
+        )
     return np.asarray(X)
 
 
@@ -155,7 +162,9 @@ def expect_gap(permutation_gap, attend, X, permutation, what):
         message = "Expected the gap {wanted}, got {got}, for {function}."
         values = {"wanted": f"{expected:.4g}", "got": f"{got:.4g}", "function": what}
         failed = Failed(Message(message, **values), (), expected, got, np.asarray(True))
-        failed.relation = without_a_call(taken, before, permutation) or one_of_them(got, attend, before, permutation)
+        failed.relation = without_a_call(taken, before, permutation) or one_of_them(
+            got, attend, before, permutation
+        )
         raise failed
 
 
@@ -166,7 +175,9 @@ def without_a_call(taken, X, permutation):
         return any(one.shape == own.shape and np.allclose(one, own) for one in taken)
 
     if len(X) > 1 and taken and all(len(one) == 1 for one in taken):
-        return Message("`attend` was called with one word at a time, and a single word can only attend to itself.")
+        return Message(
+            "`attend` was called with one word at a time, and a single word can only attend to itself."
+        )
     if was_called_with(X[permutation]):
         return "" if was_called_with(X) else Message("`attend` was never called with X itself.")
     if taken and all(one.shape == X.shape and np.allclose(one, X) for one in taken):
@@ -179,7 +190,9 @@ def one_of_them(got, attend, X, permutation):
     differences = attend(X[permutation]) - attend(X)[permutation]
     sizes = np.abs(differences)
     if np.abs(got - np.abs(differences.mean(0)).max()) <= RTOL * got + 1e-12:
-        return Message("The means over all places differ by this number. Compare the results row by row.")
+        return Message(
+            "The means over all places differ by this number. Compare the results row by row."
+        )
     for what, number in [
         (Message("the sum"), sizes.sum()),
         (Message("the mean"), sizes.mean()),
@@ -212,7 +225,9 @@ def as_number(gap):
         )
     array = np.asarray(gap)
     if array.ndim or array.dtype.kind not in "iuf":
-        raise Failed(Message("Expected one number, got {found}.", found=describe(gap)), explained=True)
+        raise Failed(
+            Message("Expected one number, got {found}.", found=describe(gap)), explained=True
+        )
     return array.astype(float)
 
 
@@ -239,14 +254,25 @@ def gap_values(permutation_gap, draw):
     # Also as many places as numbers in a word, small numbers, and hundreds of places.
     long = draw.long()
     middle, late = draw.rng.integers(1, n - 1), long - 3
-    for shape, peak, size in [((n, d), middle, 1), ((n, n), 0, -1e-4), ((n, d), n - 1, -1), ((long, 3), late, 1)]:
+    for shape, peak, size in [
+        ((n, d), middle, 1),
+        ((n, n), 0, -1e-4),
+        ((n, d), n - 1, -1),
+        ((long, 3), late, 1),
+    ]:
         permutation = cycle(draw, shape[0])
         attend = with_steps(draw, permutation, shape[1], peak, size)
         what = Message(
             "a function that adds different numbers at each place; the differences are largest in row {peak}",
             peak=str(peak),
         )
-        expect_gap(permutation_gap, attend, noncontiguous(abs(size) * draw.array(*shape)), permutation, what)
+        expect_gap(
+            permutation_gap,
+            attend,
+            noncontiguous(abs(size) * draw.array(*shape)),
+            permutation,
+            what,
+        )
 
 
 @check(weight=2, needs=[gap_equivariant])
@@ -272,7 +298,13 @@ def gap_functions(permutation_gap, draw):
     first[order] = np.roll(order, -1)
     what = Message("a function that appends each row's place")
     for permutation in (first, np.argsort(first)):
-        expect_gap(permutation_gap, lambda X: np.column_stack([rows(X, d), np.arange(len(X))]), X, permutation, what)
+        expect_gap(
+            permutation_gap,
+            lambda X: np.column_stack([rows(X, d), np.arange(len(X))]),
+            X,
+            permutation,
+            what,
+        )
 
 
 @check(weight=1, needs=[gap_values])
@@ -281,7 +313,10 @@ def gap_ones(permutation_gap, draw):
     n, d, d_v = draw.sizes(3)
     for length, width, out in [(1, d, d_v), (n, 1, d_v), (n, d, 1)]:
         what = Message(
-            "a running sum with n = {length}, d = {width} and d_v = {out}", length=length, width=width, out=out
+            "a running sum with n = {length}, d = {width} and d_v = {out}",
+            length=length,
+            width=width,
+            out=out,
         )
         attend, X = running_sum(draw.array(width, out)), draw.array(length, width)
         expect_gap(permutation_gap, attend, X, cycle(draw, length), what)
@@ -296,7 +331,9 @@ def gap_refuses(permutation_gap, draw):
     attend, X = self_attention(draw, d, d), draw.array(n, d)
     for length in (n - 2, 1, n + 2):
         because = Message("n is {n} in X, but {length} in the permutation", n=n, length=length)
-        expect_raises([ValueError], permutation_gap, attend, X, cycle(draw, length), because=because)
+        expect_raises(
+            [ValueError], permutation_gap, attend, X, cycle(draw, length), because=because
+        )
 
 
 @check(weight=0.5, needs=[gap_number])
@@ -324,7 +361,9 @@ def sinusoidal_shape(sinusoidal_encoding, draw):
     fine = P.dtype.kind == "f" and P.dtype.itemsize >= 4
     expect(
         fine,
-        Message("Expected float32 or float64, got {dtype}, which loses decimals.", dtype=str(P.dtype)),
+        Message(
+            "Expected float32 or float64, got {dtype}, which loses decimals.", dtype=str(P.dtype)
+        ),
     )
 
 
@@ -341,14 +380,20 @@ def sinusoidal_first_pair(sinusoidal_encoding, draw):
     """Columns 0 and 1 are sin p and cos p, because the power of 10000 is 1 there."""
     n, d_model = table_sizes(draw)
     P = expect_array(sinusoidal_encoding(n, d_model))
-    expect_close(P[:, :2], np.array([[math.sin(p), math.cos(p)] for p in range(n)]), what=Message("columns 0 and 1"))
+    expect_close(
+        P[:, :2],
+        np.array([[math.sin(p), math.cos(p)] for p in range(n)]),
+        what=Message("columns 0 and 1"),
+    )
 
 
 def other_base(got, of_base):
     """Return a sentence that names the base that was used instead of 10000; "" if it is none of the usual ones."""
     for base in (10, 100, 1000, 100_000, 500_000, 1_000_000):
         if np.allclose(got, of_base(base), rtol=0, atol=RTOL):
-            return Message("The result is right for base {base}. The base is 10000.", base=str(base))
+            return Message(
+                "The result is right for base {base}. The base is 10000.", base=str(base)
+            )
     return ""
 
 
@@ -389,11 +434,15 @@ def sinusoidal_refuses(sinusoidal_encoding, draw):
     for odd in (d_model + 1, 1):
         error = sinusoidal_encoding.error(n, odd)
         asked = Message(
-            "sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd", n=n, odd=odd
+            "sinusoidal_encoding should raise ValueError for n = {n} and d_model = {odd}, which is odd",
+            n=n,
+            odd=odd,
         )
         if error is None:
             found = describe(sinusoidal_encoding.calls[-1].result)
-            raise Failed(Message("{asked}, but returned {found}.", asked=asked, found=found), explained=True)
+            raise Failed(
+                Message("{asked}, but returned {found}.", asked=asked, found=found), explained=True
+            )
         if not isinstance(error, ValueError):
             values = {"asked": asked, "kind": type(error).__name__, "error": str(error)}
             message = Message("{asked}, but raised {kind}: {error}", **values)
@@ -477,10 +526,14 @@ def rotary_distance(rotary, draw):
     n, d = pair_sizes(draw)
     X, positions = draw.array(n, d), places(draw, n)
     shift = int(draw.rng.integers(5, 50))
-    here, there = (expect_array(rotary(X, at), (n, d)).astype(float) for at in (positions, positions + shift))
+    here, there = (
+        expect_array(rotary(X, at), (n, d)).astype(float) for at in (positions, positions + shift)
+    )
     # The largest product is that of a vector with itself, so the tolerance is relative to the squared norms.
     expect_close(
-        there @ there.T, here @ here.T, what=Message("the dot products (all positions moved by {shift})", shift=shift)
+        there @ there.T,
+        here @ here.T,
+        what=Message("the dot products (all positions moved by {shift})", shift=shift),
     )
 
 
@@ -490,7 +543,11 @@ def rotary_values(rotary, draw):
     n, d = pair_sizes(draw)
     X, positions = draw.array(n, d), places(draw, n)
     Z = rotary(X, positions)
-    with told_by(lambda: other_base(Z, lambda base: rotated(X, positions, base)) or few_digits(Z, X, positions)):
+    with told_by(
+        lambda: (
+            other_base(Z, lambda base: rotated(X, positions, base)) or few_digits(Z, X, positions)
+        )
+    ):
         expect_close(Z, rotated(X, positions))
     with told_by(lambda: REPEATED):
         expect_agrees(rotary, rotated, draw.array(n, d), 1 + places(draw, n))
@@ -560,9 +617,13 @@ def rotary_refuses(rotary, draw):
         expect_raises([ValueError], rotary, draw.array(n, odd), places(draw, n), because=because)
     for length, count in [(n, other), (1, n), (n, 1)]:
         because = Message(
-            "n is {length} in X, but the number of positions is {count}", length=length, count=str(count)
+            "n is {length} in X, but the number of positions is {count}",
+            length=length,
+            count=str(count),
         )
-        expect_raises([ValueError], rotary, draw.array(length, d), places(draw, count), because=because)
+        expect_raises(
+            [ValueError], rotary, draw.array(length, d), places(draw, count), because=because
+        )
 
 
 @check(weight=0.5, needs=[rotary_shape])
@@ -576,7 +637,9 @@ def rotary_dtype(rotary, draw):
 def rotary_half(rotary, draw):
     """Rotates float16 vectors at positions in the hundreds by exact angles, which need more digits than float16."""
     n, d = pair_sizes(draw, least=7)
-    expect_agrees(rotary, rotated, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF)
+    expect_agrees(
+        rotary, rotated, draw.array(n, d, dtype=np.float16), 600 + places(draw, n, 398), rtol=HALF
+    )
 
 
 @check(weight=0.5, needs=[rotary_shape])

@@ -566,7 +566,9 @@ def turn(X, angles):
     """Turn the pairs of X (..., n, d) by angles that broadcast with (..., n, d/2)."""
     x, y = X[..., 0::2], X[..., 1::2]
     cos, sin = np.cos(angles), np.sin(angles)
-    return np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+    return (
+        np.stack([x * cos - y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+    )
 
 
 def turned(X, positions, w):
@@ -644,7 +646,9 @@ def rotary_added(X, positions, base=10000.0):
     return (X + P).astype(X.dtype)
 
 
-@misconception("rotary", label="positions counted from 1", hint="Use the given positions, including 0.")
+@misconception(
+    "rotary", label="positions counted from 1", hint="Use the given positions, including 0."
+)
 def rotary_from_one(X, positions, base=10000.0):
     return rotary(X, np.asarray(positions) + 1, base)
 
@@ -772,7 +776,9 @@ def rotary_without_minus(X, positions, base=10000.0):
     angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
     x, y = X[..., 0::2], X[..., 1::2]
     cos, sin = np.cos(angles), np.sin(angles)
-    return np.stack([x * cos + y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+    return (
+        np.stack([x * cos + y * sin, x * sin + y * cos], axis=-1).reshape(X.shape).astype(X.dtype)
+    )
 
 
 @misconception(
@@ -786,7 +792,9 @@ def rotary_two_minuses(X, positions, base=10000.0):
     angles = np.multiply.outer(positions, speeds(X.shape[-1], base))
     x, y = X[..., 0::2], X[..., 1::2]
     cos, sin = np.cos(angles), np.sin(angles)
-    return np.stack([x * cos - y * sin, y * cos - x * sin], axis=-1).reshape(X.shape).astype(X.dtype)
+    return (
+        np.stack([x * cos - y * sin, y * cos - x * sin], axis=-1).reshape(X.shape).astype(X.dtype)
+    )
 
 
 @misconception(
@@ -808,7 +816,12 @@ def rotary_along_the_batch(X, positions, base=10000.0):
     sizes_fit(X, positions)
     if X.ndim < 3:
         return rotary(X, positions, base)
-    return turn(X, np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))[:, None, :])
+    return turn(
+        X,
+        np.multiply.outer(np.asarray(positions, dtype=float), speeds(X.shape[-1], base))[
+            :, None, :
+        ],
+    )
 
 
 @misconception(
@@ -857,7 +870,9 @@ def rotary_shrunk(X, positions, base=10000.0):
 )
 def rotary_angles_in_half(X, positions, base=10000.0):
     sizes_fit(X, positions)
-    angles = np.multiply.outer(np.asarray(positions).astype(X.dtype), speeds(X.shape[-1], base).astype(X.dtype))
+    angles = np.multiply.outer(
+        np.asarray(positions).astype(X.dtype), speeds(X.shape[-1], base).astype(X.dtype)
+    )
     return turn(X, angles)
 
 
@@ -879,7 +894,9 @@ def rotary_complex(X, positions, base=10000.0):
 )
 def rotary_odd_stays(X, positions, base=10000.0):
     even_part = X.shape[-1] // 2 * 2
-    return np.concatenate([rotary(X[..., :even_part], positions, base), X[..., even_part:]], axis=-1)
+    return np.concatenate(
+        [rotary(X[..., :even_part], positions, base), X[..., even_part:]], axis=-1
+    )
 
 
 @misconception(

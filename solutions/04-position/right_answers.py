@@ -8,7 +8,16 @@ import math
 import numpy as np
 
 from checking import right
-from misconceptions import differences, even, fits, frequencies, interleaved, sizes_fit, speeds, turn
+from misconceptions import (
+    differences,
+    even,
+    fits,
+    frequencies,
+    interleaved,
+    sizes_fit,
+    speeds,
+    turn,
+)
 
 # by_hand
 
@@ -97,7 +106,10 @@ def sinusoidal_complex(n, d_model):
 def sinusoidal_shifted_sine(n, d_model):
     even(d_model)
     column = np.arange(d_model)
-    return np.sin(np.arange(n)[:, None] / 10000 ** ((column - column % 2) / d_model) + np.pi / 2 * (column % 2))
+    return np.sin(
+        np.arange(n)[:, None] / 10000 ** ((column - column % 2) / d_model)
+        + np.pi / 2 * (column % 2)
+    )
 
 
 @right("sinusoidal_encoding")
@@ -137,7 +149,9 @@ def sinusoidal_turned_step_by_step(n, d_model):
 
 @right("rotary")
 def rotary_by_complex_numbers(X, positions, base=10000.0):
-    Z = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * np.outer(positions, speeds(X.shape[-1], base)))
+    Z = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(
+        1j * np.outer(positions, speeds(X.shape[-1], base))
+    )
     result = np.empty_like(X)
     result[..., 0::2], result[..., 1::2] = Z.real, Z.imag
     return result
@@ -179,11 +193,17 @@ def rotary_in_float32(X, positions, base=10000.0):
 @right("rotary")
 def rotary_vectors_first(X, positions, base=10000.0):
     sizes_fit(X, positions)
-    pairs = np.moveaxis(X, (-2, -1), (0, 1)).reshape(X.shape[-2], -1, 2, *X.shape[:-2])  # (n, d/2, 2, ...)
-    t = np.outer(positions, speeds(X.shape[-1], base)).reshape(*pairs.shape[:2], *[1] * (X.ndim - 2))
+    pairs = np.moveaxis(X, (-2, -1), (0, 1)).reshape(
+        X.shape[-2], -1, 2, *X.shape[:-2]
+    )  # (n, d/2, 2, ...)
+    t = np.outer(positions, speeds(X.shape[-1], base)).reshape(
+        *pairs.shape[:2], *[1] * (X.ndim - 2)
+    )
     x, y = pairs[:, :, 0], pairs[:, :, 1]
     new = np.stack([np.cos(t) * x - np.sin(t) * y, np.sin(t) * x + np.cos(t) * y], axis=2)
-    return np.moveaxis(new.reshape(X.shape[-2], X.shape[-1], *X.shape[:-2]), (0, 1), (-2, -1)).astype(X.dtype)
+    return np.moveaxis(
+        new.reshape(X.shape[-2], X.shape[-1], *X.shape[:-2]), (0, 1), (-2, -1)
+    ).astype(X.dtype)
 
 
 @right("rotary")

@@ -25,6 +25,8 @@ def rotated(X, positions, base=10000.0):
     """Turn the pairs (x, y) of X (..., n, d) by t: the real and the imaginary part of (x + iy) e^(it)."""
     d = X.shape[-1]
     X = X.astype(float)
-    angles = np.multiply.outer(positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)])
+    angles = np.multiply.outer(
+        positions, [math.exp(-column / d * math.log(base)) for column in range(0, d, 2)]
+    )
     turned = (X[..., 0::2] + 1j * X[..., 1::2]) * np.exp(1j * angles)
     return np.stack([turned.real, turned.imag], axis=-1).reshape(X.shape)

@@ -18,10 +18,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 
@@ -85,7 +90,10 @@ def qkv(draw, *lead, n_q, n_k, d_k, d_v):
 def expect_boolean(got):
     """Fail unless `got` is an array of booleans."""
     dtype = expect_array(got, what=Message("the mask")).dtype
-    expect(dtype == np.dtype(bool), Message("Expected a mask of booleans, got dtype {dtype}.", dtype=str(dtype)))
+    expect(
+        dtype == np.dtype(bool),
+        Message("Expected a mask of booleans, got dtype {dtype}.", dtype=str(dtype)),
+    )
 
 
 def expect_mask(got, expected):
@@ -238,7 +246,9 @@ def padding_mask_refuses(padding_mask, draw):
     for at, above in [(0, n + 1), (b // 2, 2 * n), (b - 1, n + 1)]:
         lengths = lengths_below(draw, b, n)
         lengths[at] = above
-        because = Message("n is {n}, but sequence {at} has {above} tokens", n=n, at=str(at), above=str(above))
+        because = Message(
+            "n is {n}, but sequence {at} has {above} tokens", n=n, at=str(at), above=str(above)
+        )
         expect_raises([ValueError], padding_mask, lengths, n, because=because)
 
 
@@ -348,7 +358,9 @@ def masked_softmax_large(masked_softmax, draw):
     """Returns the right weights for large scores: near 10000, near -10000, or all below -1e10."""
     n_q, n_k, b = draw.sizes(3)
     # Whole numbers, which float32 represents exactly.
-    S = draw.rng.integers(0, 4, size=(b, n_q, n_k)).astype(float) - 800 * (draw.rng.random((b, n_q, n_k)) < 0.3)
+    S = draw.rng.integers(0, 4, size=(b, n_q, n_k)).astype(float) - 800 * (
+        draw.rng.random((b, n_q, n_k)) < 0.3
+    )
     S += np.where((np.arange(b)[:, None] + np.arange(n_q)) % 2, 10000.0, -10000.0)[..., None]
     mask = some(draw, b, n_q, n_k)
     expect_close(masked_softmax(S, mask), shared_out(S, mask), rtol=LARGE)
@@ -379,7 +391,13 @@ def masked_softmax_refuses(masked_softmax, draw):
     # Worth points: code that crops or transposes a mask applies a different one. NumPy raises by itself.
     # Leading dimensions that do not match are not tested.
     n_q, n_k, other = draw.sizes(3)
-    for mask_shape in [(n_q, other), (other, n_k), (n_k, n_q), (n_q, n_k + other), (n_q + other, n_k)]:
+    for mask_shape in [
+        (n_q, other),
+        (other, n_k),
+        (n_k, n_q),
+        (n_q, n_k + other),
+        (n_q + other, n_k),
+    ]:
         expect_mask_refused(masked_softmax, draw, (n_q, n_k), mask_shape)
     # As many sequences as the mask has rows: it lacks the query axis.
     expect_mask_refused(masked_softmax, draw, (other, n_q, n_k), (other, n_k))
@@ -387,7 +405,9 @@ def masked_softmax_refuses(masked_softmax, draw):
 
 def unfit(scores, mask):
     """Return the reason why scores and a mask of these shapes do not match."""
-    return Message("the scores are {scores} and the mask {mask}", scores=str(scores), mask=str(mask))
+    return Message(
+        "the scores are {scores} and the mask {mask}", scores=str(scores), mask=str(mask)
+    )
 
 
 def expect_mask_refused(masked_softmax, draw, S_shape, mask_shape):
@@ -579,7 +599,9 @@ def masked_attention_refuses(masked_attention, draw):
     for lead, mask_shape in [*[((), shape) for shape in shapes], ((other,), (other, n_k))]:
         Q, K, V = qkv(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         because = unfit((n_q, n_k), mask_shape)
-        expect_raises([ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because)
+        expect_raises(
+            [ValueError], masked_attention, Q, K, V, some(draw, *mask_shape), because=because
+        )
 
 
 @check(weight=0, needs=[masked_attention_masked])
@@ -598,7 +620,9 @@ def masked_attention_sizes(masked_attention, draw):
     for queries, keys in [(n_q, 1), (1, n_k)]:
         Q, K, V = qkv(draw, n_q=queries, n_k=keys, d_k=d_k, d_v=d_v)
         because = unfit((queries, keys), (n_q, n_k))
-        expect_raises([ValueError], masked_attention, Q, K, V, some(draw, n_q, n_k), because=because)
+        expect_raises(
+            [ValueError], masked_attention, Q, K, V, some(draw, n_q, n_k), because=because
+        )
 
 
 @check(weight=1, needs=[masked_attention_shape])
@@ -615,9 +639,15 @@ def masked_attention_half(masked_attention, draw):
     n_q, n_k, d_k, d_v = draw.sizes(4)
     inputs, mask = qkv(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), some(draw, n_q, n_k)
     mask[0] = False
-    Z, A = expect_tuple(masked_attention(*[array.astype(np.float16) for array in inputs], mask), "ZA")
+    Z, A = expect_tuple(
+        masked_attention(*[array.astype(np.float16) for array in inputs], mask), "ZA"
+    )
     expect_zero(expect_array(A, (n_q, n_k), what="A"), ~mask)
-    expect_zero(expect_array(Z, (n_q, d_v), what="Z")[:1], np.ones((1, d_v), dtype=bool), what=Message("The result"))
+    expect_zero(
+        expect_array(Z, (n_q, d_v), what="Z")[:1],
+        np.ones((1, d_v), dtype=bool),
+        what=Message("The result"),
+    )
 
 
 @check(weight=0.5, needs=[masked_attention_shape])

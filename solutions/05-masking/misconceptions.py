@@ -437,7 +437,11 @@ def masked_softmax_turns_column(S, mask):
     return share(S, transposed(mask) if square and mask.shape[-1] == 1 else mask)
 
 
-@misconception("masked_softmax", label="mask not used", hint="The mask is not used: this is softmax over all keys.")
+@misconception(
+    "masked_softmax",
+    label="mask not used",
+    hint="The mask is not used: this is softmax over all keys.",
+)
 def masked_softmax_without_mask(S, mask):
     np.broadcast_to(mask, S.shape)
     return softmax(S)
@@ -517,7 +521,9 @@ def masked_softmax_over_queries(S, mask):
     hint="Axis 1 is the last axis only without a batch. Use `axis=-1`.",
 )
 def masked_softmax_axis_one(S, mask):
-    return np.swapaxes(share(np.swapaxes(S, 1, -1), np.swapaxes(np.broadcast_to(mask, S.shape), 1, -1)), 1, -1)
+    return np.swapaxes(
+        share(np.swapaxes(S, 1, -1), np.swapaxes(np.broadcast_to(mask, S.shape), 1, -1)), 1, -1
+    )
 
 
 @misconception(
@@ -631,7 +637,9 @@ def masked_softmax_maximum_with_limit(S, mask):
     "Set its weights to 0. Also replace the scores instead of adding: 1e30 - 1e9 still wins.",
 )
 def masked_softmax_adds_1e9(S, mask):
-    return softmax(S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-1e9)))
+    return softmax(
+        S + np.where(np.broadcast_to(mask, S.shape), S.dtype.type(0), S.dtype.type(-1e9))
+    )
 
 
 @misconception(
@@ -640,7 +648,9 @@ def masked_softmax_adds_1e9(S, mask):
     hint="Every weight of a fully masked row is 1. It should be 0.",
 )
 def masked_softmax_equal_shares(S, mask):
-    return np.where(np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1))
+    return np.where(
+        np.broadcast_to(mask, S.shape).any(axis=-1, keepdims=True), share(S, mask), S.dtype.type(1)
+    )
 
 
 @misconception(
@@ -954,7 +964,9 @@ def masked_attention_nothing_is_no_mask(Q, K, V, mask=None):
 
 
 @misconception(
-    "masked_attention", label="mask not used", hint="The mask is not used: every query attends to every key."
+    "masked_attention",
+    label="mask not used",
+    hint="The mask is not used: every query attends to every key.",
 )
 def masked_attention_without_mask(Q, K, V, mask=None):
     np.broadcast_to(True if mask is None else mask, scaled(Q, K).shape)

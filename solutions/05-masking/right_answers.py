@@ -139,7 +139,13 @@ def masked_softmax_torch(S, mask):
     import torch
 
     mask = np.array(np.broadcast_to(mask, S.shape))
-    return torch.tensor(S).masked_fill(torch.tensor(~mask), -torch.inf).softmax(-1).nan_to_num(0.0).numpy()
+    return (
+        torch.tensor(S)
+        .masked_fill(torch.tensor(~mask), -torch.inf)
+        .softmax(-1)
+        .nan_to_num(0.0)
+        .numpy()
+    )
 
 
 # masked_attention
@@ -163,7 +169,11 @@ def masked_attention_query_by_query(Q, K, V, mask=None):
         lead = tuple(lead)
         seen = np.flatnonzero(mask[lead][i])
         if len(seen):
-            a = softmax(np.array([Q[lead][i] @ K[lead][j] / Q.shape[-1] ** 0.5 for j in seen], dtype=Q.dtype))
+            a = softmax(
+                np.array(
+                    [Q[lead][i] @ K[lead][j] / Q.shape[-1] ** 0.5 for j in seen], dtype=Q.dtype
+                )
+            )
             A[lead][i, seen] = a
             Z[lead][i] = a @ V[lead][seen]
     return Z, A
@@ -195,7 +205,9 @@ def masked_attention_keys_in_rows(Q, K, V, mask=None):
 
 @right("masked_attention")
 def masked_attention_in_float32(Q, K, V, mask=None):
-    return tuple(part.astype(Q.dtype) for part in attend(*(X.astype(np.float32) for X in (Q, K, V)), mask))
+    return tuple(
+        part.astype(Q.dtype) for part in attend(*(X.astype(np.float32) for X in (Q, K, V)), mask)
+    )
 
 
 @right("masked_attention")
@@ -207,6 +219,10 @@ def masked_attention_torch(Q, K, V, mask=None):
     shape = (*Q.shape[:-1], K.shape[-2])
     mask = torch.tensor(np.array(np.broadcast_to(True if mask is None else mask, shape)))
     Q, K, V = torch.tensor(Q), torch.tensor(K), torch.tensor(V)
-    one_each = torch.eye(K.shape[-2], dtype=K.dtype).expand(*K.shape[:-2], -1, -1)  # the values that show the weights
+    one_each = torch.eye(K.shape[-2], dtype=K.dtype).expand(
+        *K.shape[:-2], -1, -1
+    )  # the values that show the weights
     attention = torch.nn.functional.scaled_dot_product_attention
-    return tuple(attention(Q, K, values, attn_mask=mask).nan_to_num(0.0).numpy() for values in (V, one_each))
+    return tuple(
+        attention(Q, K, values, attn_mask=mask).nan_to_num(0.0).numpy() for values in (V, one_each)
+    )

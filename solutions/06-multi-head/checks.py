@@ -15,10 +15,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import inspect
 
@@ -48,7 +53,9 @@ from specifications import attended, columns, side_by_side
 
 torch.set_num_threads(1)  # everything here is small
 
-ALIKE = 0.9  # from this correlation on, numbers may be a multiple of others, or these plus a constant
+ALIKE = (
+    0.9  # from this correlation on, numbers may be a multiple of others, or these plus a constant
+)
 
 suite = Suite(
     __name__,
@@ -80,7 +87,10 @@ def by_hand_two_heads(by_hand, draw):
     scores = np.log([[3.0, 1.0], [1.0, 3.0]])  # (h, n_k)
     V = np.array([[4.0, 0, 0, 8], [0, 4, 8, 0]])  # (n_k, d_model)
     W_o = np.array([[1.0, 0, 1, 0], [0, 1, 0, 1], [2, 0, 0, 0], [0, 2, 0, 0]])
-    brought = [np.exp(s) / np.exp(s).sum() @ own for s, own in zip(scores, np.split(V, 2, axis=1), strict=True)]
+    brought = [
+        np.exp(s) / np.exp(s).sum() @ own
+        for s, own in zip(scores, np.split(V, 2, axis=1), strict=True)
+    ]
     expect_by_hand(by_hand(), np.concatenate(brought) @ W_o)
 
 
@@ -133,7 +143,9 @@ def of_heads(values, h):
         if name.startswith("W_o"):
             own[name] = value
         else:
-            own |= {f"heads.{i}.{name}": rows.clone() for i, rows in enumerate(value.tensor_split(h))}
+            own |= {
+                f"heads.{i}.{name}": rows.clone() for i, rows in enumerate(value.tensor_split(h))
+            }
     return own
 
 
@@ -149,7 +161,11 @@ def shapes(values):
 
 def tokens(draw, b, n_q, n_k, d_model):
     """Return query, key and value, all different."""
-    return tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model), tensor(draw, b, n_k, d_model)
+    return (
+        tensor(draw, b, n_q, d_model),
+        tensor(draw, b, n_k, d_model),
+        tensor(draw, b, n_k, d_model),
+    )
 
 
 # split_heads
@@ -199,7 +215,9 @@ def split_heads_alike(split_heads, draw):
 def split_heads_ones(split_heads, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head."""
     for one in range(4):
-        b, n, h, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
+        b, n, h, d_head = (
+            1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
+        )
         d = h * d_head
         X = tensor(draw, b, n, d)
         expect_close(split_heads(X, h), columns(X.numpy(), h))
@@ -271,7 +289,9 @@ def merge_heads_alike(merge_heads, draw):
 def merge_heads_ones(merge_heads, draw):
     """Keeps dimensions of size 1: one sequence, one head, one token, one column for each head."""
     for one in range(4):
-        b, h, n, d_head = (1 if place == one else size for place, size in enumerate(sizes(draw)[:4]))
+        b, h, n, d_head = (
+            1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
+        )
         X = tensor(draw, b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
@@ -330,7 +350,9 @@ def loaded(made, values, h, bias=True, ahead=()):
     `ahead` has the arguments of the next calls: they are sent in the same message if the layer is in another process.
     """
     arguments = (len(values["W_o.weight"]), h) if bias else (len(values["W_o.weight"]), h, bias)
-    return made.loaded(arguments, named(made, values, h), torch.float64, training=False, ahead=ahead)
+    return made.loaded(
+        arguments, named(made, values, h), torch.float64, training=False, ahead=ahead
+    )
 
 
 def expect_attends(layer, values, h, *arguments):
@@ -363,7 +385,10 @@ def parameters_named(made, draw):
     """Has exactly the parameters that the text names, with these shapes."""
     # The course's own loop of heads, in the place of one that fails, would earn the points of both classes.
     alone = made.name != "MultiHeadAttention" or "MultiHeadAttentionLoop" not in suite.instead
-    expect(alone, "`MultiHeadAttention` is built on `MultiHeadAttentionLoop`, which fails. Write it on its own.")
+    expect(
+        alone,
+        "`MultiHeadAttention` is built on `MultiHeadAttentionLoop`, which fails. Write it on its own.",
+    )
     *_, h, d_head = few(draw)
     d_model = h * d_head
     expect_parameters(made.module(d_model, h), shapes(named(made, parameters(draw, d_model), h)))
@@ -386,7 +411,10 @@ def parameters_without_bias(made, draw):
     """Has no biases with `bias=False`."""
     *_, h, d_head = few(draw)
     d_model = h * d_head
-    expect_parameters(made.module(d_model, h, False), shapes(named(made, parameters(draw, d_model, bias=False), h)))
+    expect_parameters(
+        made.module(d_model, h, False),
+        shapes(named(made, parameters(draw, d_model, bias=False), h)),
+    )
 
 
 @of_both(weight=0)
@@ -464,7 +492,9 @@ def masked(made, draw):
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
     masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
-    expect_all(made, own, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]])
+    expect_all(
+        made, own, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]]
+    )
 
 
 @of_both(weight=2, needs=[masked])
@@ -488,9 +518,20 @@ def masked_heads(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    shapes = [(b, h, n_q), (1, h, n_q), (b, 1, n_q), (b, h, 1), (1, 1, n_q), (1, h, 1), (b, 1, 1), (1, 1, 1)]
+    shapes = [
+        (b, h, n_q),
+        (1, h, n_q),
+        (b, 1, n_q),
+        (b, h, 1),
+        (1, 1, n_q),
+        (1, h, 1),
+        (b, 1, 1),
+        (1, 1, 1),
+    ]
     cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
-    arguments = tokens(draw, h, h, n_k, d_model)  # equal sizes: only the axes of size 1 distinguish the masks
+    arguments = tokens(
+        draw, h, h, n_k, d_model
+    )  # equal sizes: only the axes of size 1 distinguish the masks
     cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
     expect_all(made, own, h, cases)
 
@@ -566,7 +607,12 @@ def gradients(made, draw):
         for name, part in expect_gradients(layer, of_parameters, expected).items():
             # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
             unit = max(np.abs(expected[name].numpy()).max(), 1.0)
-            expect_close(part, expected[name], what=Message("the gradient of {name}", name=name), unit=np.array(unit))
+            expect_close(
+                part,
+                expected[name],
+                what=Message("the gradient of {name}", name=name),
+                unit=np.array(unit),
+            )
         for name, part, leaf in zip(("query", "key", "value"), came, leaves, strict=False):
             expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
@@ -597,7 +643,9 @@ def gradients_of_weights(made, draw):
     parts = {name: part.clone().requires_grad_() for name, part in own.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
     came = loaded(made, own, h).run_remote(through_weights, inputs, upstream)
-    message = Message("The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS)
+    message = Message(
+        "The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS
+    )
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came[0], leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -622,9 +670,7 @@ def in_training(made, draw):
         for case in cases:
             expect_attends(layer, own, h, *case)
     except Failed as failure:
-        message = (
-            "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
-        )
+        message = "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
         raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
@@ -652,9 +698,14 @@ def refuses_masks(made, draw):
     # Worth points: code that crops such a mask applies a different one. PyTorch raises by itself.
     b, n_q, n_k, h, d_head = few(draw)
     values, inputs = parameters(draw, h * d_head), tokens(draw, b, n_q, n_k, h * d_head)
-    more = max(b, n_q, n_k, h) + 1  # and not the size of another axis, which such a mask would fit by chance
+    more = (
+        max(b, n_q, n_k, h) + 1
+    )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n_q, more), (more, n_k), (b, more, n_k)]
-    refused = [((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
+    refused = [
+        ((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+        for shape in shapes
+    ]
     expect_refused(made, values, h, refused)
 
 
@@ -666,14 +717,23 @@ def refuses_sizes(made, draw):
     own = parameters(draw, d_model)
     refused = []  # arguments, and the reason
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
-    for widths in [(d_model + h, d_model, d_model), (d_model, 1, d_model), (d_model, d_model, d_model - h)]:
+    for widths in [
+        (d_model + h, d_model, d_model),
+        (d_model, 1, d_model),
+        (d_model, d_model, d_model - h),
+    ]:
         n = n_q, n_k, n_k
         inputs = [tensor(draw, b, *shape) for shape in zip(n, widths, strict=True)]
         refused.append((inputs, Message("d_model is {d_model}", d_model=d_model)))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
         inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
         refused.append(
-            (inputs, Message("n_k is {keys} in the key and {values} in the value", keys=keys, values=values))
+            (
+                inputs,
+                Message(
+                    "n_k is {keys} in the key and {values} in the value", keys=keys, values=values
+                ),
+            )
         )
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         because = Message("the mask is {shape}", shape=str(shape))
@@ -688,7 +748,9 @@ def refuses_sizes(made, draw):
 @of_both(weight=0.5, needs=[shapes_of_results])
 def kept(made, draw):
     """Does not change query, key, value, mask or parameters."""
-    b, n, _, h, d_head = few(draw)  # queries and results have one shape, so code could overwrite its input
+    b, n, _, h, d_head = few(
+        draw
+    )  # queries and results have one shape, so code could overwrite its input
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
@@ -698,7 +760,11 @@ def kept(made, draw):
     expect_unchanged(layer, ["query"], arguments[0])
     after = layer.state()
     for name in named(made, own, h):
-        expect_close(after[name], before[name], what=Message("the parameter {name} after the call", name=name))
+        expect_close(
+            after[name],
+            before[name],
+            what=Message("the parameter {name} after the call", name=name),
+        )
 
 
 # fuse
@@ -712,11 +778,16 @@ def list_of_heads(values, h):
     def linear(name, values):
         weight = values[f"{name}.weight"]
         part = nn.Linear(*weight.shape[::-1], bias=bias, dtype=weight.dtype)
-        part.load_state_dict({own: values[f"{name}.{own}"] for own in dict(part.named_parameters())})
+        part.load_state_dict(
+            {own: values[f"{name}.{own}"] for own in dict(part.named_parameters())}
+        )
         return part
 
     own = of_heads(values, h)
-    heads = [nn.ModuleDict({name: linear(f"heads.{i}.{name}", own) for name in PROJECTIONS}) for i in range(h)]
+    heads = [
+        nn.ModuleDict({name: linear(f"heads.{i}.{name}", own) for name in PROJECTIONS})
+        for i in range(h)
+    ]
     loop = nn.ModuleDict({"heads": nn.ModuleList(heads), "W_o": linear("W_o", own)})
     loop.d_model, loop.num_heads = d_model, h
     return loop
@@ -739,7 +810,10 @@ def expect_moved(layer, values):
 
 def is_new(came, wanted, values):
     """Return whether a parameter contains none of the given numbers and is not a multiple of what it should be."""
-    came, given = came.detach().float(), torch.cat([part.flatten() for part in values.values()]).float()
+    came, given = (
+        came.detach().float(),
+        torch.cat([part.flatten() for part in values.values()]).float(),
+    )
     if came.shape != wanted.shape or torch.isin(came, given).any():
         return False
     return came.numel() > 1 and abs(np.corrcoef(came.flatten(), wanted.flatten())[0, 1]) < ALIKE
@@ -794,7 +868,9 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     _, _, came = backward(layer, *inputs, upstream=upstream)
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
     (attended(parts, h, *inputs)[0] * upstream).sum().backward()
-    expected = {name: part.grad for name, part in parts.items() if name != "W_k.bias"}  # whose gradient is 0
+    expected = {
+        name: part.grad for name, part in parts.items() if name != "W_k.bias"
+    }  # whose gradient is 0
     for name, part in expect_gradients(layer, came, expected).items():
         expect_close(part, expected[name], what=Message("the gradient of {name}", name=name))
 
@@ -814,7 +890,9 @@ def fuse_dtype(fuse, draw):
     *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
-        state = fuse.module(list_of_heads({name: part.to(kind) for name, part in values.items()}, h)).state()
+        state = fuse.module(
+            list_of_heads({name: part.to(kind) for name, part in values.items()}, h)
+        ).state()
         for name, part in values.items():
             expect_tensor(state[name], tuple(part.shape), kind, what=name)
 
@@ -894,6 +972,8 @@ def from_torch_dtype(from_torch, draw):
     *_, h, d_head = few(draw)
     values = parameters(draw, h * d_head)
     for kind in (torch.float32, torch.float64, torch.bfloat16):
-        state = from_torch.module(of_torch({name: part.to(kind) for name, part in values.items()}, h)).state()
+        state = from_torch.module(
+            of_torch({name: part.to(kind) for name, part in values.items()}, h)
+        ).state()
         for name, part in values.items():
             expect_tensor(state[name], tuple(part.shape), kind, what=name)

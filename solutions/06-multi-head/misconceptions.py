@@ -356,7 +356,11 @@ class Layer(nn.Module):
 
     def __init__(self, d_model, num_heads, bias=True):
         super().__init__()
-        self.d_model, self.num_heads, self.d_head = d_model, num_heads, self.width(d_model, num_heads)
+        self.d_model, self.num_heads, self.d_head = (
+            d_model,
+            num_heads,
+            self.width(d_model, num_heads),
+        )
         self.make(d_model, num_heads, bias)
         self.W_o = nn.Linear(d_model, d_model, bias)
 
@@ -374,7 +378,13 @@ class Layer(nn.Module):
         return self.scale(q @ k.transpose(-1, -2))
 
     def four(self, mask):
-        return mask[:, None] if mask.dim() == 3 else mask.expand(1, 1, *mask.shape) if mask.dim() == 2 else mask
+        return (
+            mask[:, None]
+            if mask.dim() == 3
+            else mask.expand(1, 1, *mask.shape)
+            if mask.dim() == 2
+            else mask
+        )
 
     def weigh(self, S, mask):
         return share(S, mask)
@@ -409,7 +419,9 @@ class MultiHeadAttentionLoop(Layer):
 
     def apart(self, *inputs):
         found = zip(PROJECTIONS, inputs, strict=True)
-        return [torch.stack([getattr(head, name)(X) for head in self.heads], 1) for name, X in found]
+        return [
+            torch.stack([getattr(head, name)(X) for head in self.heads], 1) for name, X in found
+        ]
 
 
 class MultiHeadAttention(Layer):
@@ -453,7 +465,10 @@ def of_both(label, hint):
 )
 class other_names:
     def state_dict(self, *arguments, **more):
-        return {name.replace("W_", "w_"): own for name, own in super().state_dict(*arguments, **more).items()}
+        return {
+            name.replace("W_", "w_"): own
+            for name, own in super().state_dict(*arguments, **more).items()
+        }
 
 
 @of_both(
@@ -756,7 +771,8 @@ class inverted:
 
 
 @of_both(
-    label="mask ignored", hint="The mask is not used. `masked_softmax` takes it as its second argument: pass it on."
+    label="mask ignored",
+    hint="The mask is not used. `masked_softmax` takes it as its second argument: pass it on.",
 )
 class unmasked:
     def weigh(self, S, mask):
@@ -894,7 +910,9 @@ class mask_turned:
 )
 class empty_rows_nan:
     def weigh(self, S, mask):
-        return share(S) if mask is None else S.masked_fill(~fitting(mask, S), -torch.inf).softmax(-1)
+        return (
+            share(S) if mask is None else S.masked_fill(~fitting(mask, S), -torch.inf).softmax(-1)
+        )
 
 
 @of_both(
@@ -904,7 +922,11 @@ class empty_rows_nan:
 )
 class empty_rows_equal:
     def weigh(self, S, mask):
-        return share(S) if mask is None else S.masked_fill(~fitting(mask, S), torch.finfo(S.dtype).min).softmax(-1)
+        return (
+            share(S)
+            if mask is None
+            else S.masked_fill(~fitting(mask, S), torch.finfo(S.dtype).min).softmax(-1)
+        )
 
 
 @of_both(
@@ -1106,7 +1128,11 @@ class weights_cut_off:
 )
 class through_numpy:
     def mixed(self, A, v):
-        return torch.from_numpy((A @ v).detach().numpy()) if v.dtype != torch.bfloat16 else (A @ v).detach()
+        return (
+            torch.from_numpy((A @ v).detach().numpy())
+            if v.dtype != torch.bfloat16
+            else (A @ v).detach()
+        )
 
 
 @of_both(
@@ -1376,10 +1402,14 @@ class MultiHeadAttention_plain_tensors(MultiHeadAttention):
 )
 class MultiHeadAttention_parameters(MultiHeadAttention):
     def make(self, d_model, num_heads, bias):
-        self.W_q, self.W_k, self.W_v = (nn.Parameter(torch.randn(d_model, d_model)) for _ in PROJECTIONS)
+        self.W_q, self.W_k, self.W_v = (
+            nn.Parameter(torch.randn(d_model, d_model)) for _ in PROJECTIONS
+        )
 
     def apart(self, *inputs):
-        return [self.cut(X @ W) for X, W in zip(inputs, (self.W_q, self.W_k, self.W_v), strict=True)]
+        return [
+            self.cut(X @ W) for X, W in zip(inputs, (self.W_q, self.W_k, self.W_v), strict=True)
+        ]
 
 
 @misconception(
@@ -1833,7 +1863,9 @@ def from_torch_needs_bias(module):
 def from_torch_batch_first(module):
     own = unpacked(module)
     if not module.batch_first:
-        own.apart = lambda *inputs: MultiHeadAttention.apart(own, *(X.transpose(0, 1) for X in inputs))
+        own.apart = lambda *inputs: MultiHeadAttention.apart(
+            own, *(X.transpose(0, 1) for X in inputs)
+        )
         own.together = lambda Z: merge(Z).transpose(0, 1)
     return own
 

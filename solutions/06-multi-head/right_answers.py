@@ -10,7 +10,15 @@ import torch
 from torch import nn
 
 from checking import right
-from misconceptions import PROJECTIONS, Head, MultiHeadAttention, MultiHeadAttentionLoop, divides, merge, share
+from misconceptions import (
+    PROJECTIONS,
+    Head,
+    MultiHeadAttention,
+    MultiHeadAttentionLoop,
+    divides,
+    merge,
+    share,
+)
 
 # by_hand
 
@@ -176,7 +184,9 @@ class MultiHeadAttention_view(nn.Module):
                 mask = mask.unsqueeze(1)
             scores = scores.masked_fill(~mask, float("-inf"))
         weights = torch.nan_to_num(torch.softmax(scores, dim=-1))
-        context = torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
+        context = (
+            torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch_size, -1, self.d_model)
+        )
         return self.W_o(context), weights
 
 
@@ -186,7 +196,8 @@ class MultiHeadAttention_einsum(MultiHeadAttention):
         query, key, value = self.sources(query, key, value)
         h = self.num_heads
         q, k, v = (
-            own(X).unflatten(-1, (h, -1)) for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
+            own(X).unflatten(-1, (h, -1))
+            for own, X in ((self.W_q, query), (self.W_k, key), (self.W_v, value))
         )
         S = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
         A = share(S, None if mask is None else self.four(mask))
@@ -205,7 +216,10 @@ class MultiHeadAttention_sdpa(MultiHeadAttention):
             seen = mask.any(-1, keepdim=True)
             mask = mask | ~seen
         one_each = torch.eye(k.shape[-2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)
-        Z, A = (nn.functional.scaled_dot_product_attention(q, k, X, attn_mask=mask) for X in (v, one_each))
+        Z, A = (
+            nn.functional.scaled_dot_product_attention(q, k, X, attn_mask=mask)
+            for X in (v, one_each)
+        )
         if mask is not None:
             Z, A = Z * seen, A * seen
         return self.W_o(merge(Z)), A
@@ -263,7 +277,9 @@ def fuse_state_dict(loop):
             if parts[0] is not None:
                 state[f"{name}.{kind}"] = torch.cat(parts)
     state |= {f"W_o.{kind}": own for kind, own in loop.W_o.state_dict().items()}
-    own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(loop.W_o.weight.dtype)
+    own = MultiHeadAttention(loop.d_model, loop.num_heads, "W_o.bias" in state).to(
+        loop.W_o.weight.dtype
+    )
     own.load_state_dict(state)
     return own
 
@@ -273,9 +289,13 @@ def fuse_new_parameters(loop):
     own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
     for name in PROJECTIONS:
         layer = getattr(own, name)
-        layer.weight = nn.Parameter(torch.vstack([getattr(head, name).weight for head in loop.heads]))
+        layer.weight = nn.Parameter(
+            torch.vstack([getattr(head, name).weight for head in loop.heads])
+        )
         if layer.bias is not None:
-            layer.bias = nn.Parameter(torch.hstack([getattr(head, name).bias for head in loop.heads]))
+            layer.bias = nn.Parameter(
+                torch.hstack([getattr(head, name).bias for head in loop.heads])
+            )
     own.W_o = copy.deepcopy(loop.W_o)
     return own
 
@@ -284,9 +304,13 @@ def fuse_new_parameters(loop):
 def fuse_data(loop):
     own = MultiHeadAttention(loop.d_model, loop.num_heads, loop.W_o.bias is not None)
     for name in PROJECTIONS:
-        getattr(own, name).weight.data = torch.cat([getattr(head, name).weight.data for head in loop.heads], dim=0)
+        getattr(own, name).weight.data = torch.cat(
+            [getattr(head, name).weight.data for head in loop.heads], dim=0
+        )
         if loop.W_o.bias is not None:
-            getattr(own, name).bias.data = torch.cat([getattr(head, name).bias.data for head in loop.heads], dim=0)
+            getattr(own, name).bias.data = torch.cat(
+                [getattr(head, name).bias.data for head in loop.heads], dim=0
+            )
     own.W_o.weight.data = loop.W_o.weight.data.clone()
     if loop.W_o.bias is not None:
         own.W_o.bias.data = loop.W_o.bias.data.clone()
@@ -304,7 +328,9 @@ def from_torch_state_dict(module):
             parts = theirs[f"in_proj_{kind}"].chunk(3)
             state |= {f"{name}.{kind}": part for name, part in zip(PROJECTIONS, parts, strict=True)}
             state[f"W_o.{kind}"] = theirs[f"out_proj.{kind}"]
-    own = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(module.in_proj_weight.dtype)
+    own = MultiHeadAttention(module.embed_dim, module.num_heads, "W_o.bias" in state).to(
+        module.in_proj_weight.dtype
+    )
     own.load_state_dict(state)
     return own
 
@@ -314,7 +340,9 @@ def from_torch_cloned(module):
     bias = module.out_proj.bias is not None
     own = MultiHeadAttention(module.embed_dim, module.num_heads, bias)
     weights = module.in_proj_weight.detach().clone().tensor_split(3)
-    own.W_q.weight, own.W_k.weight, own.W_v.weight = (nn.Parameter(part.clone()) for part in weights)
+    own.W_q.weight, own.W_k.weight, own.W_v.weight = (
+        nn.Parameter(part.clone()) for part in weights
+    )
     if bias:
         parts = module.in_proj_bias.detach().split(module.embed_dim)
         own.W_q.bias, own.W_k.bias, own.W_v.bias = (nn.Parameter(part.clone()) for part in parts)
@@ -325,7 +353,9 @@ def from_torch_cloned(module):
 @right("from_torch")
 def from_torch_reshaped(module):
     d = module.embed_dim
-    own = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(module.in_proj_weight.dtype)
+    own = MultiHeadAttention(d, module.num_heads, module.in_proj_bias is not None).type(
+        module.in_proj_weight.dtype
+    )
     stacked = dict(zip(PROJECTIONS, module.in_proj_weight.detach().reshape(3, d, d), strict=True))
     state = {f"{name}.weight": part for name, part in stacked.items()}
     if module.in_proj_bias is not None:

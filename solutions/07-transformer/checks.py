@@ -16,10 +16,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import inspect
 import math
@@ -84,7 +89,9 @@ def by_hand_one_token(by_hand, draw):
 
     x = x + norm(x) @ W_o  # one token attends to itself, with weight 1
     hidden = norm(x) @ W_1
-    expect_by_hand(by_hand(), x + hidden * [0.5 + 0.5 * math.erf(own / 2**0.5) for own in hidden] @ W_2)
+    expect_by_hand(
+        by_hand(), x + hidden * [0.5 + 0.5 * math.erf(own / 2**0.5) for own in hidden] @ W_2
+    )
 
 
 # Inputs
@@ -129,11 +136,16 @@ def late(n_q, n_k):
 
 def linear(draw, name, d_in, d_out):
     """Return weight and bias of an `nn.Linear` by name; for inputs of about 1 its outputs are about 1."""
-    return {f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5, f"{name}.bias": tensor(draw, d_out)}
+    return {
+        f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5,
+        f"{name}.bias": tensor(draw, d_out),
+    }
 
 
 def of_feed_forward(draw, d_model, d_ff, before=""):
-    return linear(draw, f"{before}linear1", d_model, d_ff) | linear(draw, f"{before}linear2", d_ff, d_model)
+    return linear(draw, f"{before}linear1", d_model, d_ff) | linear(
+        draw, f"{before}linear2", d_ff, d_model
+    )
 
 
 def parameters(draw, kind, d_model, d_ff):
@@ -144,7 +156,10 @@ def parameters(draw, kind, d_model, d_ff):
             values |= linear(draw, f"{part}.{name}", d_model, d_model)
     values |= of_feed_forward(draw, d_model, d_ff, "feed_forward.")
     for i in range(len(PARTS[kind]) + 1):
-        values[f"norm{i + 1}.weight"], values[f"norm{i + 1}.bias"] = tensor(draw, d_model), tensor(draw, d_model)
+        values[f"norm{i + 1}.weight"], values[f"norm{i + 1}.bias"] = (
+            tensor(draw, d_model),
+            tensor(draw, d_model),
+        )
     return values
 
 
@@ -181,7 +196,9 @@ def FeedForward_parameters(FeedForward, draw):
     """Has two layers with biases and nothing else: `linear1` from d_model to d_ff, and `linear2` back."""
     d_model, *_ = sizes(draw)
     d_ff = wide(draw)
-    expect_parameters(FeedForward.module(d_model, d_ff), shapes(of_feed_forward(draw, d_model, d_ff)))
+    expect_parameters(
+        FeedForward.module(d_model, d_ff), shapes(of_feed_forward(draw, d_model, d_ff))
+    )
 
 
 @check(weight=1, needs=[FeedForward_parameters])
@@ -212,7 +229,9 @@ def FeedForward_values(FeedForward, draw):
     """Applies `linear1`, GELU and `linear2` to each token, and nothing else."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    expect_fed(FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model)))
+    expect_fed(
+        FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model))
+    )
 
 
 @check(weight=1, needs=[FeedForward_values])
@@ -241,7 +260,9 @@ def FeedForward_refuses(FeedForward, draw):
     cases = [(tensor(draw, b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
     network = loaded_network(FeedForward, values, cases)
     for case in cases:
-        expect_raises(REFUSED, network, *case, because=Message("d_model is {d_model}", d_model=d_model))
+        expect_raises(
+            REFUSED, network, *case, because=Message("d_model is {d_model}", d_model=d_model)
+        )
 
 
 @check(weight=1, needs=[FeedForward_values])
@@ -263,7 +284,12 @@ def expect_backward(layer, specification, values, floating, masks, upstream):
     for name, part in expect_gradients(layer, of_parameters, parts).items():
         # The gradient of the key bias is 0, since it shifts all scores of a query equally; the rest is rounding.
         unit = max(np.abs(parts[name].grad.numpy()).max(), 1.0)
-        expect_close(part, parts[name].grad, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
+        expect_close(
+            part,
+            parts[name].grad,
+            what=Message("the gradient of {name}", name=name),
+            unit=np.array(unit),
+        )
     for name, part, leaf in zip(("x", "memory"), came, leaves, strict=False):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
@@ -276,9 +302,7 @@ def expect_same_in_training(layer, expected, *arguments):
     try:
         expect_close(layer(*arguments), expected)
     except Failed as failure:
-        message = (
-            "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
-        )
+        message = "The results are right after `eval()` but wrong in training mode, probably because of dropout. {rest}"
         raise Failed(Message(message, rest=failure.message), explained=True) from None
 
 
@@ -355,7 +379,9 @@ def parameters_named(made, draw):
     """Has exactly the parameters that the text names, with these shapes."""
     h, d_head, *_ = sizes(draw)
     d_model, d_ff = h * d_head, wide(draw)
-    expect_parameters(made.module(d_model, h, d_ff), shapes(parameters(draw, made.name, d_model, d_ff)))
+    expect_parameters(
+        made.module(d_model, h, d_ff), shapes(parameters(draw, made.name, d_model, d_ff))
+    )
 
 
 @of_both(weight=0)
@@ -373,7 +399,10 @@ def shape_of_result(made, draw):
     """Returns a tensor of shape (b, n, d_model), not a tuple."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    own, arguments = parameters(draw, made.name, d_model, wide(draw)), inputs(draw, made.name, b, n, m, d_model)
+    own, arguments = (
+        parameters(draw, made.name, d_model, wide(draw)),
+        inputs(draw, made.name, b, n, m, d_model),
+    )
     expect_tensor(loaded(made, own, h, [arguments])(*arguments), (b, n, d_model))
 
 
@@ -382,7 +411,9 @@ def values(made, draw):
     """With the same weights, matches PyTorch's layer with `norm_first=True, activation="gelu"`."""
     b, *lengths = (int(size) for size in draw.rng.permutation([4, 5, 7, 8]))
     shorter, n, longer = sorted(lengths)
-    h, d_head = (int(size) for size in draw.rng.permutation([2, 3]))  # few columns, so that n - 1 instead of n shows
+    h, d_head = (
+        int(size) for size in draw.rng.permutation([2, 3])
+    )  # few columns, so that n - 1 instead of n shows
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     first, second = (inputs(draw, made.name, b, n, m, d_model) for m in (shorter, longer))
@@ -391,7 +422,9 @@ def values(made, draw):
 
 def silenced(values, *parts):
     """Return the same parameters, except that these linear layers are all 0 and so add nothing."""
-    return {name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()}
+    return {
+        name: 0 * own if name.rpartition(".")[0] in parts else own for name, own in values.items()
+    }
 
 
 @of_both(weight=1, needs=[shape_of_result])
@@ -434,7 +467,9 @@ def masked(made, draw):
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
     masks = some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()
-    expect_layer(made, own, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch)
+    expect_layer(
+        made, own, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch
+    )
 
 
 @of_both(weight=0.5, needs=[masked])
@@ -447,7 +482,9 @@ def by_name(made, draw):
     layer = loaded(made, own, h)
     expected = specified(made.name, own, h, *arguments, mask)
     expect_close(layer.by_name(*arguments, mask=mask), expected)
-    expect_close(layer.by_name(mask=mask, **dict(zip(("x", "memory"), arguments, strict=False))), expected)
+    expect_close(
+        layer.by_name(mask=mask, **dict(zip(("x", "memory"), arguments, strict=False))), expected
+    )
 
 
 @of_both(weight=1, needs=[masked])
@@ -494,12 +531,21 @@ def sizes_of_one(made, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head, one hidden unit."""
     *three, h, d_head = sizes_of_layer(draw)
     ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
-    width = int(draw.rng.choice([5, 6, 7]))  # of two numbers that are close, what is added to the variance would show
-    layers = [(h, d_head, 11, ones), (1, width, 11, [three]), (width, 1, 11, [three]), (h, d_head, 1, [three])]
+    width = int(
+        draw.rng.choice([5, 6, 7])
+    )  # of two numbers that are close, what is added to the variance would show
+    layers = [
+        (h, d_head, 11, ones),
+        (1, width, 11, [three]),
+        (width, 1, 11, [three]),
+        (h, d_head, 1, [three]),
+    ]
     for heads, columns, d_ff, cases in layers:
         d_model = heads * columns
         own = parameters(draw, made.name, d_model, d_ff)
-        arguments = [(*inputs(draw, made.name, b, n, m, d_model), some(draw, b, n, n)) for b, n, m in cases]
+        arguments = [
+            (*inputs(draw, made.name, b, n, m, d_model), some(draw, b, n, n)) for b, n, m in cases
+        ]
         expect_layer(made, own, heads, *arguments)
 
 
@@ -528,7 +574,9 @@ def in_training(made, draw):
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, d_model)
-    expect_same_in_training(loaded(made, own, h), specified(made.name, own, h, *arguments), *arguments)
+    expect_same_in_training(
+        loaded(made, own, h), specified(made.name, own, h, *arguments), *arguments
+    )
 
 
 @of_both(weight=1, needs=[shape_of_result])
@@ -550,9 +598,13 @@ def refuses_masks(made, draw):
     b, n, m, h, d_head = sizes_of_layer(draw)
     own = parameters(draw, made.name, h * d_head, wide(draw))
     arguments = inputs(draw, made.name, b, n, m, h * d_head)
-    more = max(b, n, m, h) + 1  # and not the size of another axis, which such a mask would fit by chance
+    more = (
+        max(b, n, m, h) + 1
+    )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n, more), (more, n), (b, more, n)]
-    masks = [(some(draw, *shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes]
+    masks = [
+        (some(draw, *shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes
+    ]
     expect_refused(made, own, h, [((*arguments, mask), because) for mask, because in masks])
 
 
@@ -569,9 +621,13 @@ def refuses_sizes(made, draw):
         refused.append(((tensor(draw, b, n, d), *memory), because))
         refused += [((x, tensor(draw, b, other.shape[1], d)), because) for other in memory]
     for shape in [(n, 1), (1, h + 1, n, n)]:
-        refused.append(((x, *memory, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape))))
+        refused.append(
+            ((x, *memory, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+        )
     if memory:
-        because = Message("the memory_mask is {shape} and the memory has length {m}", shape=str((n, 1)), m=m)
+        because = Message(
+            "the memory_mask is {shape} and the memory has length {m}", shape=str((n, 1)), m=m
+        )
         refused.append(((x, *memory, None, some(draw, n, 1)), because))
     expect_refused(made, own, h, refused)
 
@@ -589,7 +645,9 @@ def kept(made, draw):
     expect_unchanged(layer, names[: -1 if len(masks) == 1 else None], *arguments, *masks)
     after = layer.state()
     for name, part in own.items():
-        expect_close(after[name], part, what=Message("the parameter {name} after the call", name=name))
+        expect_close(
+            after[name], part, what=Message("the parameter {name} after the call", name=name)
+        )
 
 
 # DecoderLayer alone
@@ -635,7 +693,9 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
     d_model = h * d_head
     own = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
     lengths, kind = (draw.long(), 1), DecoderLayer.name
-    cases = [(*inputs(draw, kind, b, n, length, d_model), None, late(n, length)) for length in lengths]
+    cases = [
+        (*inputs(draw, kind, b, n, length, d_model), None, late(n, length)) for length in lengths
+    ]
     expect_layer(DecoderLayer, own, h, *cases)
 
 
@@ -649,7 +709,9 @@ def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
     refused = []
     more = max(b, n, m, h) + 1
     for shape in [(n, more), (more, m), (m, n), (b, more, m)]:
-        because = Message("the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m)
+        because = Message(
+            "the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m
+        )
         refused.append(((*arguments, None, some(draw, *shape)), because))
     expect_refused(DecoderLayer, own, h, refused)
 
@@ -673,7 +735,10 @@ def sizes_of_model(draw, num_layers=2, max_len=7):
 def drawn(made, draw, *arguments):
     """Return a model with parameters drawn here: those of a new model might be 0, or all equal."""
     model = made.module(*arguments)
-    values = {name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5 for name, shape in model.shapes().items()}
+    values = {
+        name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5
+        for name, shape in model.shapes().items()
+    }
     return model.load(values, torch.float64, training=False)
 
 
@@ -694,7 +759,10 @@ def TinyGPT_max_len(TinyGPT, draw):
     found = model.read("max_len")
     message = "`max_len` should be {size}, got {found}."
     expect(found == max_len, Message(message, size=max_len, found=str(found)[:50]))
-    expect(model.shapes(), "`state_dict` has no parameters, so nothing in this model can be trained or saved.")
+    expect(
+        model.shapes(),
+        "`state_dict` has no parameters, so nothing in this model can be trained or saved.",
+    )
 
 
 @check(weight=2)
@@ -702,7 +770,9 @@ def TinyGPT_shape(TinyGPT, draw):
     """Returns logits of shape (b, n, vocab_size) for every n from 1 to `max_len`, also for n = 1 and b = 1."""
     vocab_size, d_model, h, num_layers, max_len = sizes_of_model(draw)
     model = TinyGPT.module(vocab_size, d_model, h, num_layers, max_len).train(False)
-    cases = [words(draw, vocab_size, 2, n) for n in range(max_len, 0, -1)] + [words(draw, vocab_size, 1, 1)]
+    cases = [words(draw, vocab_size, 2, n) for n in range(max_len, 0, -1)] + [
+        words(draw, vocab_size, 1, 1)
+    ]
     model.ahead([(tokens,) for tokens in cases])
     for tokens in cases:
         logits_of(model, tokens, vocab_size)
@@ -720,7 +790,9 @@ def TinyGPT_refuses(TinyGPT, draw):
     cases = [(words(draw, vocab_size, 2, n),) for n in (max_len + 1, 2 * max_len)]
     model.ahead(cases)
     for case in cases:
-        expect_raises(REFUSED, model, *case, because=Message("max_len is {max_len}", max_len=max_len))
+        expect_raises(
+            REFUSED, model, *case, because=Message("max_len is {max_len}", max_len=max_len)
+        )
     because = Message("d_model is 7, and num_heads is 3")
     expect_raises(REFUSED, TinyGPT, vocab_size, 7, 3, num_layers, max_len, because=because)
 
@@ -737,14 +809,18 @@ def without_gradient(model, tokens):
     with torch.enable_grad():
         logits = model(tokens)
         torch.nn.functional.cross_entropy(logits.flatten(0, -2), tokens.flatten()).backward()
-    return [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+    return [
+        name for name, part in model.named_parameters() if part.requires_grad and part.grad is None
+    ]
 
 
 @check(weight=1.5, needs=[TinyGPT_shape])
 def TinyGPT_layers(TinyGPT, draw):
     """Has `num_layers` layers: each adds the same number of parameters of its own, and each is used."""
     vocab_size, d_model, h, _, max_len = sizes_of_model(draw)
-    models = [TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)]
+    models = [
+        TinyGPT.module(vocab_size, d_model, h, num_layers, max_len) for num_layers in (1, 2, 3, 4)
+    ]
     counts = [model.run_remote(count) for model in models]
     more = np.diff(counts)
     message = (
@@ -900,7 +976,9 @@ def TinyGPT_attends(TinyGPT, draw):
     zero = int(draw.rng.integers(max_len))
     tokens[1, zero] = 0
     for weights in model.run_remote(attention_weights, tokens):
-        itself = np.diagonal(np.asarray(weights).reshape(2, -1, max_len, max_len).min(1), axis1=1, axis2=2)  # (2, n)
+        itself = np.diagonal(
+            np.asarray(weights).reshape(2, -1, max_len, max_len).min(1), axis1=1, axis2=2
+        )  # (2, n)
         hidden = np.flatnonzero(itself[0] == 0)
         message = (
             "Token {i} has the attention weight 0 for itself. A token attends to itself and to all earlier tokens. "
@@ -971,13 +1049,18 @@ def TinyGPT_begins(TinyGPT, draw):
     vocab_size, max_len = 50, 12
     model = TinyGPT.module(vocab_size, 32, 4, 2, max_len)
     tokens = words(draw, vocab_size, 8, max_len + 1)
-    loss = loss_of(logits_of(model, tokens[:, :-1], vocab_size).astype(float), tokens[:, 1:].numpy())
+    loss = loss_of(
+        logits_of(model, tokens[:, :-1], vocab_size).astype(float), tokens[:, 1:].numpy()
+    )
     message = (
         "The loss of a new model is {loss}, but a guess has ln({vocab_size}) = {guess}. The logits are too large: "
         "initialize the embeddings or the last layer with smaller numbers, or put a norm before the last layer."
     )
     guess = math.log(vocab_size)
-    expect(loss < guess + 1, Message(message, loss=f"{loss:.2f}", vocab_size=vocab_size, guess=f"{guess:.2f}"))
+    expect(
+        loss < guess + 1,
+        Message(message, loss=f"{loss:.2f}", vocab_size=vocab_size, guess=f"{guess:.2f}"),
+    )
 
 
 def learn(model, inputs, targets, rate):
@@ -986,7 +1069,9 @@ def learn(model, inputs, targets, rate):
 
     parts = [part for part in model.parameters() if part.requires_grad]
     values = torch.nn.utils.parameters_to_vector(parts).detach().clone()
-    torch.nn.utils.vector_to_parameters(values, parts)  # from here on, the parameters are views of it
+    torch.nn.utils.vector_to_parameters(
+        values, parts
+    )  # from here on, the parameters are views of it
     mean, square = torch.zeros_like(values), torch.zeros_like(values)
     losses = []
     for step, (batch, wanted) in enumerate(zip(inputs, targets, strict=True), 1):
@@ -996,7 +1081,9 @@ def learn(model, inputs, targets, rate):
         losses.append(loss.item())
         with torch.no_grad():
             pairs = zip(parts, gradients, strict=True)
-            gradient = torch.cat([torch.zeros_like(own).flatten() if g is None else g.flatten() for own, g in pairs])
+            gradient = torch.cat(
+                [torch.zeros_like(own).flatten() if g is None else g.flatten() for own, g in pairs]
+            )
             mean.lerp_(gradient, 0.1)
             square.lerp_(gradient.square(), 0.01)
             size = (square / (1 - 0.99**step)).sqrt_().add_(1e-8)
@@ -1026,11 +1113,13 @@ def TinyGPT_learns(TinyGPT, draw):
     known = wanted.numpy() != NO_TARGET
     logits_of(model, fresh, vocab_size)
     losses = model.run_remote(learn, *repeating(draw, vocab_size, n, STEPS, SEQUENCES), 2e-2)
-    after = loss_of(logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known])
-    message = (
-        "The loss of a new model is {first}. After {steps} steps of Adam it should be below {most}, got {after}."
+    after = loss_of(
+        logits_of(model.train(False), fresh, vocab_size).astype(float)[known], wanted.numpy()[known]
     )
-    most = max(MOST_LOSS, losses[0] / 10)  # `TinyGPT_begins` is about a first loss that is far too large
+    message = "The loss of a new model is {first}. After {steps} steps of Adam it should be below {most}, got {after}."
+    most = max(
+        MOST_LOSS, losses[0] / 10
+    )  # `TinyGPT_begins` is about a first loss that is far too large
     values = {"first": f"{losses[0]:.2f}", "after": f"{after:.2f}", "most": f"{most:.2g}"}
     expect(after < most, Message(message, steps=STEPS, **values))
 
@@ -1051,7 +1140,9 @@ class Sums(nn.Module):
     def forward(self, tokens):
         tokens = np.asarray(tokens.detach())
         if tokens.ndim != 2 or tokens.dtype.kind not in "iu":
-            raise ValueError(f"a model takes whole numbers (b, n), not {tokens.dtype} {tokens.shape}")
+            raise ValueError(
+                f"a model takes whole numbers (b, n), not {tokens.dtype} {tokens.shape}"
+            )
         if not 1 <= tokens.shape[1] <= self.max_len:
             raise ValueError(f"{tokens.shape[1]} tokens, and max_len is {self.max_len}")
         if tokens.min() < 0 or tokens.max() >= self.vocab_size:
@@ -1103,7 +1194,14 @@ def generate_window(generate, draw):
 def generate_sizes(generate, draw):
     """Works for one sequence, a prompt of one token, one new token, a `max_len` of 1, and many tokens."""
     b, n, m, *_ = sizes(draw)
-    for one in [(1, n, m, n + m), (b, 1, m, m + 1), (b, n, 1, n + 1), (b, n, m, 1), (1, 1, 1, 1), (n, n, n, n)]:
+    for one in [
+        (1, n, m, n + m),
+        (b, 1, m, m + 1),
+        (b, n, 1, n + 1),
+        (b, n, m, 1),
+        (1, 1, 1, 1),
+        (n, n, n, n),
+    ]:
         expect_continued(generate, draw, *one)
     expect_continued(generate, draw, 1, 2, 24, 20)
     expect_continued(generate, draw, 1, draw.long(), 2, 600)
@@ -1148,7 +1246,8 @@ def generate_kept(generate, draw):
         after = generate.calls[-1].arguments[1]
         if after.shape != prompt.shape or not torch.equal(after, prompt):
             failure = Failed(
-                "The prompt was changed in place, but the caller still needs it: create a new tensor.", explained=True
+                "The prompt was changed in place, but the caller still needs it: create a new tensor.",
+                explained=True,
             )
             failure.changed = "prompt"
             raise failure

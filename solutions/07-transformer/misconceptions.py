@@ -205,7 +205,10 @@ class FeedForward_names(nn.Module):
 class FeedForward_no_bias(FeedForward):
     def __init__(self, d_model, d_ff):
         super().__init__(d_model, d_ff)
-        self.linear1, self.linear2 = nn.Linear(d_model, d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+        self.linear1, self.linear2 = (
+            nn.Linear(d_model, d_ff, bias=False),
+            nn.Linear(d_ff, d_model, bias=False),
+        )
 
 
 @misconception(
@@ -235,7 +238,9 @@ class FeedForward_dropout(FeedForward):
 )
 class FeedForward_stretched(FeedForward):
     def forward(self, x):
-        return super().forward(x.expand(*x.shape[:-1], self.linear1.in_features) if x.shape[-1] == 1 else x)
+        return super().forward(
+            x.expand(*x.shape[:-1], self.linear1.in_features) if x.shape[-1] == 1 else x
+        )
 
 
 @misconception(
@@ -568,7 +573,9 @@ class rms_norm:
 class unbiased:
     def norm_of(self, d_model):
         norm = OwnNorm(d_model)
-        norm.divide = lambda x: x / (x.square().sum(-1, keepdim=True) / max(d_model - 1, 1) + norm.eps).sqrt()
+        norm.divide = lambda x: (
+            x / (x.square().sum(-1, keepdim=True) / max(d_model - 1, 1) + norm.eps).sqrt()
+        )
         return norm
 
 
@@ -646,7 +653,8 @@ class layers_inside:
 class other_name:
     def state_dict(self, *arguments, **more):
         return {
-            name.replace("self_attn", "attn"): own for name, own in super().state_dict(*arguments, **more).items()
+            name.replace("self_attn", "attn"): own
+            for name, own in super().state_dict(*arguments, **more).items()
         }
 
 
@@ -743,7 +751,11 @@ class mask_kept:
     noted = None
 
     def own(self, x, mask):
-        if mask is None and self.noted is not None and self.noted.shape[-2:] == (x.shape[1], x.shape[1]):
+        if (
+            mask is None
+            and self.noted is not None
+            and self.noted.shape[-2:] == (x.shape[1], x.shape[1])
+        ):
             mask = self.noted
         self.noted = mask
         return super().own(x, mask)
@@ -974,7 +986,11 @@ class DecoderLayer_memory_mask_kept(DecoderLayer):
     noted = None
 
     def cross(self, x, memory, mask):
-        if mask is None and self.noted is not None and self.noted.shape == (x.shape[1], memory.shape[1]):
+        if (
+            mask is None
+            and self.noted is not None
+            and self.noted.shape == (x.shape[1], memory.shape[1])
+        ):
             mask = self.noted
         self.noted = mask
         return super().cross(x, memory, mask)
@@ -1182,7 +1198,9 @@ class DecoderLayer_memory_mask_stretched(DecoderLayer):
 )
 class DecoderLayer_memory_mask_cut(DecoderLayer):
     def cross(self, x, memory, mask):
-        return super().cross(x, memory, None if mask is None else mask[..., : x.shape[1], : memory.shape[1]])
+        return super().cross(
+            x, memory, None if mask is None else mask[..., : x.shape[1], : memory.shape[1]]
+        )
 
 
 # DecoderLayer: right
@@ -1773,7 +1791,9 @@ def generate_samples(model, prompt, num_new_tokens):
     "-1]`.",
 )
 def generate_first_place(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens, choose=lambda logits: logits[:, 0].argmax(-1, keepdim=True))
+    return written(
+        model, prompt, num_new_tokens, choose=lambda logits: logits[:, 0].argmax(-1, keepdim=True)
+    )
 
 
 @misconception(
@@ -1794,7 +1814,9 @@ def generate_last_but_one(model, prompt, num_new_tokens):
     hint="The largest logit is taken over all tokens. Only the logits at the last token predict the next one.",
 )
 def generate_of_all_places(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens, choose=lambda logits: logits.amax(1).argmax(-1, keepdim=True))
+    return written(
+        model, prompt, num_new_tokens, choose=lambda logits: logits.amax(1).argmax(-1, keepdim=True)
+    )
 
 
 @misconception(
@@ -1843,7 +1865,9 @@ def generate_no_window(model, prompt, num_new_tokens):
     hint="The newest tokens are cut off. Pass the last ones to the model: `tokens[:, -model.max_len:]`.",
 )
 def generate_first_window(model, prompt, num_new_tokens):
-    return written(model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len])
+    return written(
+        model, prompt, num_new_tokens, see=lambda model, tokens: tokens[:, : model.max_len]
+    )
 
 
 @misconception(

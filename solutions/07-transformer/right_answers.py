@@ -10,7 +10,15 @@ from torch import nn
 from torch.nn import functional
 
 from checking import right
-from misconceptions import DecoderLayer, EncoderLayer, FeedForward, MultiHeadAttention, OwnNorm, TinyGPT, waves
+from misconceptions import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    OwnNorm,
+    TinyGPT,
+    waves,
+)
 
 # by_hand
 
@@ -53,7 +61,9 @@ class FeedForward_sequential_beside(nn.Module):
 @right("FeedForward")
 class FeedForward_token_by_token(FeedForward):
     def forward(self, x):
-        return torch.stack([super(FeedForward_token_by_token, self).forward(x[:, i]) for i in range(x.shape[1])], 1)
+        return torch.stack(
+            [super(FeedForward_token_by_token, self).forward(x[:, i]) for i in range(x.shape[1])], 1
+        )
 
 
 @right("FeedForward")
@@ -123,11 +133,16 @@ class EncoderLayer_sdpa(EncoderLayer):
 
     def own(self, x, mask):
         own = self.self_attn
-        q, k, v = (part(x).unflatten(-1, (own.num_heads, -1)).transpose(1, 2) for part in (own.W_q, own.W_k, own.W_v))
+        q, k, v = (
+            part(x).unflatten(-1, (own.num_heads, -1)).transpose(1, 2)
+            for part in (own.W_q, own.W_k, own.W_v)
+        )
         if mask is None:
             found = functional.scaled_dot_product_attention(q, k, v)
         else:
-            mask = (mask[:, None] if mask.dim() == 3 else mask).expand(len(x), own.num_heads, x.shape[1], x.shape[1])
+            mask = (mask[:, None] if mask.dim() == 3 else mask).expand(
+                len(x), own.num_heads, x.shape[1], x.shape[1]
+            )
             seen = mask.any(-1, keepdim=True)
             found = functional.scaled_dot_product_attention(q, k, v, mask | ~seen) * seen
         return own.W_o(found.transpose(1, 2).flatten(2))
@@ -148,7 +163,9 @@ class DecoderLayer_written_out(nn.Module):
     def forward(self, x, memory, mask=None, memory_mask=None):
         h = self.norm1(x)
         x = x + self.self_attn(h, h, h, mask)[0]
-        found, _ = self.multihead_attn(query=self.norm2(x), key=memory, value=memory, mask=memory_mask)
+        found, _ = self.multihead_attn(
+            query=self.norm2(x), key=memory, value=memory, mask=memory_mask
+        )
         x = found + x
         return x + self.feed_forward(self.norm3(x))
 
@@ -178,7 +195,10 @@ class DecoderLayer_sequence_by_sequence(DecoderLayer):
         for given in (mask, memory_mask):
             if given is not None and given.dim() > 2 and len(given) not in (1, len(x)):
                 raise ValueError("another number of sequences")
-        found = [self.through(x[s : s + 1], memory[s : s + 1], own(mask, s), own(memory_mask, s)) for s in several]
+        found = [
+            self.through(x[s : s + 1], memory[s : s + 1], own(mask, s), own(memory_mask, s))
+            for s in several
+        ]
         return torch.cat(found)
 
 
@@ -253,9 +273,17 @@ class TinyGPT_torchs_layers(nn.Module):
         self.wte = nn.Embedding(vocab_size, d_model)
         self.wpe = nn.Embedding(max_len, d_model)
         layer = nn.TransformerEncoderLayer(
-            d_model, num_heads, 4 * d_model, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            d_model,
+            num_heads,
+            4 * d_model,
+            dropout=0.0,
+            activation="gelu",
+            batch_first=True,
+            norm_first=True,
         )
-        self.blocks = nn.TransformerEncoder(layer, num_layers, nn.LayerNorm(d_model), enable_nested_tensor=False)
+        self.blocks = nn.TransformerEncoder(
+            layer, num_layers, nn.LayerNorm(d_model), enable_nested_tensor=False
+        )
         self.lm_head = nn.Linear(d_model, vocab_size, bias=False)
 
     def forward(self, idx):

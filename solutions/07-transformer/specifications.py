@@ -18,7 +18,10 @@ def fed(values, x, before=""):
 
 def normed(values, name, x):
     x = x - x.mean(-1, keepdim=True)
-    return x * (x.square().mean(-1, keepdim=True) + 1e-5) ** -0.5 * values[f"{name}.weight"] + values[f"{name}.bias"]
+    return (
+        x * (x.square().mean(-1, keepdim=True) + 1e-5) ** -0.5 * values[f"{name}.weight"]
+        + values[f"{name}.bias"]
+    )
 
 
 def attended(values, part, h, query, source, mask):
@@ -26,11 +29,16 @@ def attended(values, part, h, query, source, mask):
     found = []
     for name, X in zip(PROJECTIONS, (query, source, source), strict=True):
         rows, bias = values[f"{part}.{name}.weight"], values[f"{part}.{name}.bias"]
-        found.append(torch.einsum("bnd,hed->bhne", X, rows.unflatten(0, (h, -1))) + bias.unflatten(0, (h, 1, -1)))
+        found.append(
+            torch.einsum("bnd,hed->bhne", X, rows.unflatten(0, (h, -1)))
+            + bias.unflatten(0, (h, 1, -1))
+        )
     q, k, v = found
     if mask is not None:
         mask = mask[:, None] if mask.ndim == 3 else mask
-        seen = mask.flatten(0, -2).any(0)  # the keys that any query sees; in a long sequence, only few
+        seen = mask.flatten(0, -2).any(
+            0
+        )  # the keys that any query sees; in a long sequence, only few
         k, v, mask = k[..., seen, :], v[..., seen, :], mask[..., seen]
     S = torch.einsum("bhie,bhje->bhij", q, k) * q.shape[-1] ** -0.5
     allowed = torch.ones(S.shape, dtype=torch.bool)
@@ -47,13 +55,17 @@ def attended(values, part, h, query, source, mask):
 
 def specified(kind, values, h, *arguments):
     """Return the output of a layer with these parameters; the arguments are those of `forward`."""
-    x, memory, *masks = arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
+    x, memory, *masks = (
+        arguments if kind == "DecoderLayer" else (arguments[0], None, *arguments[1:])
+    )
     mask, memory_mask = [*masks, None, None][:2]
     own = normed(values, "norm1", x)
     x = x + attended(values, "self_attn", h, own, own, mask)
     last = "norm2"
     if kind == "DecoderLayer":
-        x = x + attended(values, "multihead_attn", h, normed(values, "norm2", x), memory, memory_mask)
+        x = x + attended(
+            values, "multihead_attn", h, normed(values, "norm2", x), memory, memory_mask
+        )
         last = "norm3"
     return x + fed(values, normed(values, last, x), "feed_forward.")
 
@@ -62,7 +74,9 @@ def of_torch(kind, values, h, *arguments):
     """Return the output of PyTorch's own layer with these parameters for the same arguments."""
     d_ff, d_model = values["feed_forward.linear1.weight"].shape
     theirs = nn.TransformerEncoderLayer if kind == "EncoderLayer" else nn.TransformerDecoderLayer
-    layer = theirs(d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64)
+    layer = theirs(
+        d_model, h, d_ff, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64
+    )
     state = {name.removeprefix("feed_forward."): own for name, own in values.items()}
     for part in PARTS[kind]:
         for own in ("weight", "bias"):
@@ -70,7 +84,9 @@ def of_torch(kind, values, h, *arguments):
             state[f"{part}.in_proj_{own}"] = torch.cat(rows)
             state[f"{part}.out_proj.{own}"] = state.pop(f"{part}.W_o.{own}")
     layer.load_state_dict(state)
-    turned = [None if own is None else ~own if own.dtype == torch.bool else own for own in arguments]
+    turned = [
+        None if own is None else ~own if own.dtype == torch.bool else own for own in arguments
+    ]
     return layer(*turned).detach()  # their masks are True where attention is forbidden
 
 
@@ -80,6 +96,9 @@ def continued(model, prompt, num_new_tokens):
     for row in prompt.tolist():
         for _ in range(num_new_tokens):
             with torch.no_grad():
-                row = [*row, int(np.argmax(model(torch.tensor([row[-model.max_len :]]))[0, -1].numpy()))]
+                row = [
+                    *row,
+                    int(np.argmax(model(torch.tensor([row[-model.max_len :]]))[0, -1].numpy())),
+                ]
         rows.append(row)
     return np.array(rows)

@@ -15,10 +15,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import contextlib
 
@@ -133,7 +138,9 @@ def spectrum(draw, n, m, singular):
 
     The first pair of singular vectors is constant: a matrix without its mean lacks the largest singular value.
     """
-    singular = np.array(singular) * draw.rng.uniform(0.3, 3) * draw.rng.uniform(0.99, 1.01, len(singular))
+    singular = (
+        np.array(singular) * draw.rng.uniform(0.3, 3) * draw.rng.uniform(0.99, 1.01, len(singular))
+    )
     singular = np.sort(singular)[::-1]
     parts = [draw.array(size, len(singular)) for size in (n, m)]
     for part in parts:
@@ -176,7 +183,9 @@ def made_layer(function, values, h, training):
             key = query if key is None else key
             value = key if value is None else value
             projected = ((self.W_q, query), (self.W_k, key), (self.W_v, value))
-            q, k, v = (own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for own, x in projected)
+            q, k, v = (
+                own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for own, x in projected
+            )
             S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
             A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
             return self.W_o((A @ v).transpose(1, 2).flatten(2)), A
@@ -242,10 +251,16 @@ def ablated(ablate_head, layer, values, h, head):
     given = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
     made = ablate_head.run_remote(cut, layer, head, given=given)
     expect_module(made, ablate_head.name)
-    return Module(ablate_head, made, Message("the layer that `{function}` returned", function=ablate_head.name))
+    return Module(
+        ablate_head,
+        made,
+        Message("the layer that `{function}` returned", function=ablate_head.name),
+    )
 
 
-def some_ablated(ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, training=False, head=None):
+def some_ablated(
+    ablate_head, draw, h, d_head, bias=True, dtype=torch.float64, training=False, head=None
+):
     """Return a copy without a head, the original layer, its parameters, and the head."""
     values = {name: part.to(dtype) for name, part in parameters(draw, h * d_head, bias).items()}
     head = int(draw.rng.integers(h)) if head is None else head
@@ -317,7 +332,9 @@ def previous_token_score_gradient(previous_token_score, draw):
     A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
     _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
     expected = np.eye(n, k=-1) * upstream.numpy()[:, None, None] / (b * (n - 1))
-    expect_close(gradients[0], np.broadcast_to(expected, A.shape), what=Message("the gradient of A"))
+    expect_close(
+        gradients[0], np.broadcast_to(expected, A.shape), what=Message("the gradient of A")
+    )
 
 
 @check(weight=1, needs=[previous_token_score_shape])
@@ -344,7 +361,9 @@ def effective_rank_kind(effective_rank, draw):
 
 def expect_rank(found, rank, singular, energy):
     """Fail unless this number of singular values was counted."""
-    shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (", …" if len(singular) > 8 else "")
+    shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (
+        ", …" if len(singular) > 8 else ""
+    )
     message = "With singular values {singular} and energy {energy}, the effective rank should be {rank}, got {found}."
     values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(found)[:20]}
     expect(found == rank, Message(message, **values))
@@ -354,13 +373,17 @@ def expect_rank(found, rank, singular, energy):
 def effective_rank_values(effective_rank, draw):
     """Returns the smallest number of singular values whose squares reach 0.9 of the sum of all squares."""
     shapes = [(5, 7), (9, 6), (7, 10), (11, 8), (9, 12)]
-    expect_ranks(effective_rank, [spectrum(draw, *shape, SPECTRA[min(shape) - 4]) for shape in shapes])
+    expect_ranks(
+        effective_rank, [spectrum(draw, *shape, SPECTRA[min(shape) - 4]) for shape in shapes]
+    )
 
 
 @check(weight=1, needs=[effective_rank_kind])
 def effective_rank_energy(effective_rank, draw):
     """Uses `energy`, which is 0.9 by default; a share that is met exactly counts as reached."""
-    cases = [(*spectrum(draw, 9, 11, singular), energy) for energy, singular in OTHER_ENERGIES.items()]
+    cases = [
+        (*spectrum(draw, 9, 11, singular), energy) for energy, singular in OTHER_ENERGIES.items()
+    ]
     for n, energy in ((2, 0.5), (4, 0.25), (4, 0.5), (8, 0.75)):  # exact in binary
         cases.append((torch.eye(n, dtype=torch.float64), np.ones(n), energy))
     cases.append(spectrum(draw, 9, 11, SPECTRA[-1]))
@@ -372,7 +395,8 @@ def effective_rank_alike(effective_rank, draw):
     """Accepts square matrices, long ones, and dimensions of size 1, and does not center or shift the entries."""
     (size,) = draw.sizes(1)
     cases = [
-        spectrum(draw, n, m, SPECTRA[place]) for n, m, place in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
+        spectrum(draw, n, m, SPECTRA[place])
+        for n, m, place in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
     ]
     cases += [spectrum(draw, n, m, [1.0]) for n, m in ((1, size), (size, 1), (1, 1))]
     cases.append((tensor(draw, size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
@@ -384,7 +408,9 @@ def effective_rank_zero(effective_rank, draw):
     """Returns 1 for a matrix of zeros."""
     n, m, *_ = sizes(draw)
     for shape in ((n, m), (n, n), (1, m)):
-        expect_rank(effective_rank(torch.zeros(shape, dtype=torch.float64)), 1, [0.0] * min(shape), 0.9)
+        expect_rank(
+            effective_rank(torch.zeros(shape, dtype=torch.float64)), 1, [0.0] * min(shape), 0.9
+        )
 
 
 @check(weight=1)
@@ -451,7 +477,9 @@ def counts_of(out, values, h, head, *arguments):
     counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
     bias = counts.pop("bias", "1")
     if bias != "1":
-        return Message("The bias of W_o should count once in the result, but counts {count} times.", count=bias)
+        return Message(
+            "The bias of W_o should count once in the result, but counts {count} times.", count=bias
+        )
     return Message(
         "Heads 0 to {last} count {counts} times in the result. The counts should be {wanted}.",
         last=h - 1,
@@ -490,7 +518,11 @@ def ablate_head_no_bias(ablate_head, draw):
 def ablate_head_alike(ablate_head, draw):
     """Works for as many heads as columns per head, for a single head, and for one column per head."""
     size, other, *_ = sizes(draw)
-    for h, d_head, lengths in ((size, size, (size,) * 3), (1, other, (2, 3, 3)), (other, 1, (1, 2, 1))):
+    for h, d_head, lengths in (
+        (size, size, (size,) * 3),
+        (1, other, (2, 3, 3)),
+        (other, 1, (1, 2, 1)),
+    ):
         expect_ablated(ablate_head, draw, h, d_head, lengths=lengths)
 
 
@@ -506,7 +538,9 @@ def ablate_head_called(ablate_head, draw):
     expect_without(copy, values, h, head, query, key, value, mask)
     expect_without(copy, values, h, head, query, key, value)
     expect_without(copy, values, h, head, query)
-    expect_without(copy, values, h, head, query, key, value, mask, names=["mask", "value", "key", "query"])
+    expect_without(
+        copy, values, h, head, query, key, value, mask, names=["mask", "value", "key", "query"]
+    )
     expect_without(copy, values, h, head, query, mask=some(draw, n_q, n_q), names=["mask"])
 
 
@@ -554,7 +588,9 @@ def ablate_head_gradient(ablate_head, draw):
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
     came = copy.run_remote(through_weights, *inputs, upstream)
-    message = Message("The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS)
+    message = Message(
+        "The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS
+    )
     expect(came is not None, message)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
@@ -587,7 +623,9 @@ def ablate_head_refuses(ablate_head, draw):
 # head_importance
 
 
-def importance(head_importance, draw, h, d_head, kind="float", best=None, training=False, whole=False):
+def importance(
+    head_importance, draw, h, d_head, kind="float", best=None, training=False, whole=False
+):
     """Return the result and the expected importances; the target lacks head `best`, if given.
 
     Without `best`, all importances are positive. Those of three heads or more are not sorted.

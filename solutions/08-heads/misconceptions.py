@@ -436,7 +436,9 @@ def effective_rank_tensor(A, energy=0.9):
     return torch.tensor(reached(squares_of(A), energy))
 
 
-@misconception("effective_rank", label="nothing returned", hint="The function ends without `return`.")
+@misconception(
+    "effective_rank", label="nothing returned", hint="The function ends without `return`."
+)
 def effective_rank_nothing(A, energy=0.9):
     reached(squares_of(A), energy)
 
@@ -641,7 +643,9 @@ def ablate_head_unchanged(layer, head):
 )
 def ablate_head_new(layer, head):
     there(layer, head)
-    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None).to(layer.W_o.weight.dtype)
+    made = type(layer)(layer.d_model, layer.num_heads, layer.W_o.bias is not None).to(
+        layer.W_o.weight.dtype
+    )
     return silenced(made.train(layer.training), head)
 
 
@@ -880,7 +884,9 @@ def ablate_head_weights_cut_off(layer, head):
     return WeightsCutOff(layer, head)
 
 
-@misconception("ablate_head", label="nothing returned", hint="The function ends without `return made`.")
+@misconception(
+    "ablate_head", label="nothing returned", hint="The function ends without `return made`."
+)
 def ablate_head_nothing(layer, head):
     silenced(layer, head)
 
@@ -1067,7 +1073,9 @@ def head_importance_squeezed(layer, loss):
 )
 def head_importance_items(layer, loss):
     whole = loss(layer).item()
-    return torch.tensor([loss(silenced(layer, head)).item() - whole for head in range(layer.num_heads)])
+    return torch.tensor(
+        [loss(silenced(layer, head)).item() - whole for head in range(layer.num_heads)]
+    )
 
 
 @misconception(
@@ -1081,7 +1089,9 @@ def head_importance_numpy(layer, loss):
     return torch.tensor(np.array(without) - whole)
 
 
-@misconception("head_importance", label="nothing returned", hint="The function ends without `return`.")
+@misconception(
+    "head_importance", label="nothing returned", hint="The function ends without `return`."
+)
 def head_importance_nothing(layer, loss):
     losses(layer, loss)
 

@@ -156,7 +156,9 @@ class ablate_head_class(nn.Module):
         super().__init__()
         self.own = there(layer, head)
         self.heads = layer.num_heads
-        self.parts = nn.ModuleList(copy.deepcopy(part) for part in (layer.W_q, layer.W_k, layer.W_v, layer.W_o))
+        self.parts = nn.ModuleList(
+            copy.deepcopy(part) for part in (layer.W_q, layer.W_k, layer.W_v, layer.W_o)
+        )
         self.train(layer.training)
 
     def forward(self, query, key=None, value=None, mask=None):
@@ -215,12 +217,19 @@ def head_importance_put_back(layer, loss):
 @right("head_importance")
 def head_importance_stacked(layer, loss):
     whole = torch.as_tensor(loss(layer))
-    return torch.stack([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)]) - whole
+    return (
+        torch.stack(
+            [torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)]
+        )
+        - whole
+    )
 
 
 @right("head_importance")
 def head_importance_without_gradients(layer, loss):
     with torch.no_grad():
         whole = torch.as_tensor(loss(layer), dtype=torch.float64)
-        without = torch.tensor([torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)])
+        without = torch.tensor(
+            [torch.as_tensor(loss(silenced(layer, head))) for head in range(layer.num_heads)]
+        )
     return without.double() - whole

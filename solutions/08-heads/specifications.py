@@ -11,7 +11,12 @@ def scores(A):
     """Return each head's mean weight on the previous token, computed entry by entry."""
     A = A if A.ndim == 4 else A[None]
     b, h, n, _ = A.shape
-    return np.array([sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1)) for t in range(h)])
+    return np.array(
+        [
+            sum(A[s, t, i, i - 1] for s in range(b) for i in range(1, n)) / (b * (n - 1))
+            for t in range(h)
+        ]
+    )
 
 
 def projected(values, h, *inputs):

@@ -14,10 +14,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import functools
 import inspect
@@ -62,7 +67,10 @@ from specifications import (
 
 EXACT = 1e-9
 SLOPE = 1e-4
-MOST_POINTS, MOVED = 9, 0.02  # how far each point moves a slope is reported for so few points, from this change on
+MOST_POINTS, MOVED = (
+    9,
+    0.02,
+)  # how far each point moves a slope is reported for so few points, from this change on
 
 suite = Suite(
     __name__,
@@ -89,12 +97,19 @@ run, hint, status, reset = suite.run, suite.hint, suite.status, suite.reset
 def as_number(result):
     """Return a result, any kind of number, as a float; fail and name what else it is."""
     if isinstance(result, (bool, np.bool_)):
-        raise Failed(Message("Expected a number, got {result}.", result=str(result)), explained=True)
+        raise Failed(
+            Message("Expected a number, got {result}.", result=str(result)), explained=True
+        )
     plain = as_plain(float(result) if isinstance(result, (int, Fraction, Decimal)) else result)
     if plain is None or plain.ndim:
-        raise Failed(Message("Expected one number, got {found}.", found=describe(result)), explained=True)
+        raise Failed(
+            Message("Expected one number, got {found}.", found=describe(result)), explained=True
+        )
     if not np.isfinite(plain):
-        raise Failed(Message("Expected a finite number, got {found}.", found=str(float(plain))), explained=True)
+        raise Failed(
+            Message("Expected a finite number, got {found}.", found=str(float(plain))),
+            explained=True,
+        )
     return float(plain)
 
 
@@ -126,7 +141,9 @@ def in_terms(calls, results, terms):
         if abs(share) > 1e-8 * np.linalg.norm(results):
             often = abs(share / length)
             simple = [Fraction(often).limit_denominator(24), Fraction(1, max(round(1 / often), 1))]
-            number = next((str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}")
+            number = next(
+                (str(own) for own in simple if abs(often - own) < 1e-6 * often), f"{often:.6g}"
+            )
             words = [own for own in (number, name) if own != "1"] or ["1"]
             parts.append(f"{'-' if share < 0 else '+'} {' '.join(words)}")
     return " ".join(parts).removeprefix("+ ") if len(parts) <= 4 else ""
@@ -137,23 +154,36 @@ def in_powers(calls, results, names):
 
     The two are found by their angles with the results: all pairs are tried at once.
     """
-    powers = [own for own in itertools.product((0, 1, 2, 3, -1), repeat=len(names)) if sum(map(abs, own)) < 6]
-    columns = np.exp(np.log(np.array([call[: len(names)] for call in calls], float)) @ np.array(powers, float).T)
+    powers = [
+        own
+        for own in itertools.product((0, 1, 2, 3, -1), repeat=len(names))
+        if sum(map(abs, own)) < 6
+    ]
+    columns = np.exp(
+        np.log(np.array([call[: len(names)] for call in calls], float)) @ np.array(powers, float).T
+    )
     columns /= np.linalg.norm(columns, axis=0)
-    angles, own = columns.T @ columns, columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0))
+    angles, own = (
+        columns.T @ columns,
+        columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0)),
+    )
     with np.errstate(all="ignore"):
         left = 1 - (own[:, None] ** 2 + own**2 - 2 * angles * np.outer(own, own)) / (1 - angles**2)
     left[~(angles**2 < 1 - 1e-9)] = np.inf
     for pair in zip(*np.unravel_index(np.argsort(left, axis=None)[:40:2], left.shape), strict=True):
         terms = {in_words(powers[place], names): powers[place] for place in sorted(pair)}
-        if found := in_terms(calls, results, {text: product_of(own) for text, own in terms.items()}):
+        if found := in_terms(
+            calls, results, {text: product_of(own) for text, own in terms.items()}
+        ):
             return found
     return ""
 
 
 def product_of(powers):
     """Return a function of a call's arguments: the product of these powers of them."""
-    return lambda *call: math.prod(float(own) ** power for own, power in zip(call, powers, strict=False))
+    return lambda *call: math.prod(
+        float(own) ** power for own, power in zip(call, powers, strict=False)
+    )
 
 
 def in_words(powers, names):
@@ -200,7 +230,11 @@ def expect_counts(subject, calls, specification, names, why):
     if results[at] < 0:
         more = "The count is negative because it overflows 32 bits. Use Python's own integers."
         message = Message("{left} {right}", left=message, right=Message(more))
-    held = [Message("{count} of {size} results are right", count=sum(right), size=len(right))] if any(right) else []
+    held = (
+        [Message("{count} of {size} results are right", count=sum(right), size=len(right))]
+        if any(right)
+        else []
+    )
     raise failed(message, why(), held, explained=results[at] < 0)
 
 
@@ -242,7 +276,9 @@ def attention_flops_number(attention_flops, draw):
 def expect_part(attention_flops, draw, part_of, wanted_of, message):
     """Fail with a message unless a part of the FLOPs, computed from those for n and for 2 n, is right."""
     for n, d_model, num_heads in layers(draw, 3):
-        once, twice = (as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n))
+        once, twice = (
+            as_number(attention_flops(length, d_model, num_heads)) for length in (n, 2 * n)
+        )
         part, wanted = part_of(once, twice), wanted_of(n, d_model, num_heads)
         if abs(part - wanted) > EXACT * abs(once):
             said = Message(
@@ -293,13 +329,17 @@ def attention_flops_heads(attention_flops, draw):
     d_model = few * more
     counts = {h: as_number(attention_flops(n, d_model, h)) for h in (1, few, more, d_model)}
     if max(counts.values()) - min(counts.values()) > EXACT * abs(counts[1]):
-        shown = [Message("{result} for {h}", result=written(counts[h]), h=h) for h in sorted(counts)]
+        shown = [
+            Message("{result} for {h}", result=written(counts[h]), h=h) for h in sorted(counts)
+        ]
         message = "For n = {n} and d_model = {d_model}, the result depends on the number of heads: {shown}."
         message = Message(message, n=n, d_model=d_model, shown=joined("{left}, {right}", shown))
         raise failed(message, flops_explained(attention_flops, draw))
 
 
-@check(weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads])
+@check(
+    weight=1.5, needs=[attention_flops_projections, attention_flops_products, attention_flops_heads]
+)
 def attention_flops_values(attention_flops, draw):
     """Returns the right count for different sizes, equal sizes, hundreds of tokens, and one token."""
     (k,) = draw.sizes(1)
@@ -314,7 +354,9 @@ def attention_flops_values(attention_flops, draw):
         (n, 1, 1),
         (1, 1, 1),
     ]
-    expect_counts(attention_flops, calls, both, FLOPS_NAMES, lambda: flops_explained(attention_flops, draw))
+    expect_counts(
+        attention_flops, calls, both, FLOPS_NAMES, lambda: flops_explained(attention_flops, draw)
+    )
 
 
 @check(weight=1, needs=[attention_flops_values])
@@ -330,9 +372,13 @@ def attention_flops_refuses(attention_flops, draw):
     for num_heads, d_head in (draw.sizes(2) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
             because = Message(
-                "{num_heads} heads do not divide d_model = {d_model}", num_heads=num_heads, d_model=d_model
+                "{num_heads} heads do not divide d_model = {d_model}",
+                num_heads=num_heads,
+                d_model=d_model,
             )
-            expect_raises([ValueError], attention_flops, draw.long(), d_model, num_heads, because=because)
+            expect_raises(
+                [ValueError], attention_flops, draw.long(), d_model, num_heads, because=because
+            )
 
 
 # attention_bytes
@@ -417,7 +463,12 @@ def attention_bytes_values(attention_bytes, draw):
 
 @check(
     weight=2,
-    needs=[attention_bytes_length, attention_bytes_heads, attention_bytes_width, attention_bytes_values],
+    needs=[
+        attention_bytes_length,
+        attention_bytes_heads,
+        attention_bytes_width,
+        attention_bytes_values,
+    ],
 )
 def attention_bytes_count(attention_bytes, draw):
     """Returns the size of an array (num_heads, n, n), for different, equal and large sizes and for sizes of 1."""
@@ -432,7 +483,11 @@ def attention_bytes_count(attention_bytes, draw):
         (1, 1, 1, 1),
     ]
     expect_counts(
-        attention_bytes, calls, bytes_of_weights, BYTES_NAMES, lambda: bytes_explained(attention_bytes, draw)
+        attention_bytes,
+        calls,
+        bytes_of_weights,
+        BYTES_NAMES,
+        lambda: bytes_explained(attention_bytes, draw),
     )
 
 
@@ -441,7 +496,13 @@ def attention_bytes_large(attention_bytes, draw):
     """Works for a million tokens: nothing overflows, and no array is made."""
     n = 1_000_000 + draw.sizes(1)[0]
     # The first is larger than a process's address space, so that no machine starts to allocate such an array.
-    expect_counts(attention_bytes, [(n, 12288, 96, 4), (n, 4096, 32, 2)], bytes_of_weights, BYTES_NAMES, lambda: "")
+    expect_counts(
+        attention_bytes,
+        [(n, 12288, 96, 4), (n, 4096, 32, 2)],
+        bytes_of_weights,
+        BYTES_NAMES,
+        lambda: "",
+    )
 
 
 @check(weight=0, needs=[attention_bytes_number])
@@ -450,7 +511,9 @@ def attention_bytes_refuses(attention_bytes, draw):
     for n, num_heads, d_head in (draw.sizes(3) for _ in range(3)):
         for d_model in (num_heads * d_head + 1, num_heads - 1):
             because = Message(
-                "{num_heads} heads do not divide d_model = {d_model}", num_heads=num_heads, d_model=d_model
+                "{num_heads} heads do not divide d_model = {d_model}",
+                num_heads=num_heads,
+                d_model=d_model,
             )
             expect_raises([ValueError], attention_bytes, n, d_model, num_heads, 4, because=because)
 
@@ -459,8 +522,14 @@ def attention_bytes_refuses(attention_bytes, draw):
 
 
 def parameters_explained(parameter_count, bias):
-    told = "With biases, your results are {found}." if bias else "Without biases, your results are {found}."
-    return explained(parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], told)
+    told = (
+        "With biases, your results are {found}."
+        if bias
+        else "Without biases, your results are {found}."
+    )
+    return explained(
+        parameter_count, [(d_model, bias) for d_model in PRIMES], COUNT_TERMS, ["d_model"], told
+    )
 
 
 def widths(draw):
@@ -510,18 +579,25 @@ def parameter_count_default(parameter_count, draw):
     """The default is `bias=True`."""
     for d_model in draw.sizes(3):
         # The one before the last is without biases, in case a function remembers what it was called with.
-        said, _, unsaid = (as_number(parameter_count(d_model, *bias)) for bias in ((True,), (False,), ()))
-        message = (
-            "For d_model = {d_model}, the result is {said} with bias=True, but {unsaid} when `bias` is not given."
+        said, _, unsaid = (
+            as_number(parameter_count(d_model, *bias)) for bias in ((True,), (False,), ())
         )
-        expect(said == unsaid, Message(message, d_model=d_model, said=written(said), unsaid=written(unsaid)))
+        message = "For d_model = {d_model}, the result is {said} with bias=True, but {unsaid} when `bias` is not given."
+        expect(
+            said == unsaid,
+            Message(message, d_model=d_model, said=written(said), unsaid=written(unsaid)),
+        )
 
 
 @check(weight=0.5, needs=[parameter_count_weights, parameter_count_biases])
 def parameter_count_large(parameter_count, draw):
     """Works for a very wide layer: nothing overflows, and no array is made."""
     # The first is larger than a process's address space, so that no machine starts to allocate such an array.
-    calls = [(d_model + draw.sizes(1)[0], bias) for d_model in (12_000_000, 65536) for bias in (True, False)]
+    calls = [
+        (d_model + draw.sizes(1)[0], bias)
+        for d_model in (12_000_000, 65536)
+        for bias in (True, False)
+    ]
     expect_counts(parameter_count, calls, numbers_in, ["d_model", "bias"], lambda: "")
 
 
@@ -537,12 +613,17 @@ def expect_crossing(crossover_length, d_model):
     n = as_number(crossover_length(d_model))
     if n <= 0:
         message = Message(
-            "For d_model = {d_model}, the length should be above 0, and is {n}.", d_model=d_model, n=written(n)
+            "For d_model = {d_model}, the length should be above 0, and is {n}.",
+            d_model=d_model,
+            n=written(n),
         )
         raise failed(message, crossing_explained(crossover_length))
     ratio = two_products(n, d_model) / four_projections(n, d_model)
     if abs(ratio - 1) > EXACT:
-        products, projections = written(two_products(n, d_model)), written(four_projections(n, d_model))
+        products, projections = (
+            written(two_products(n, d_model)),
+            written(four_projections(n, d_model)),
+        )
         raise failed(
             Message(
                 "For d_model = {d_model}, the result is {n}. At that length the two products cost {products} FLOPs, "
@@ -619,7 +700,9 @@ def moved_by(fit_exponent, lengths, seconds):
     """Return a sentence on how much each point's seconds change the result; "" if that is right."""
     if len(seconds) > MOST_POINTS:
         return ""
-    doubled = [np.where(np.arange(len(seconds)) == i, 2.0, 1.0) * seconds for i in range(len(seconds))]
+    doubled = [
+        np.where(np.arange(len(seconds)) == i, 2.0, 1.0) * seconds for i in range(len(seconds))
+    ]
     try:
         before = as_number(fit_exponent(lengths, seconds))
         came = [as_number(fit_exponent(lengths, own)) - before for own in doubled]
@@ -628,7 +711,9 @@ def moved_by(fit_exponent, lengths, seconds):
     wanted = [slope(lengths, own) - slope(lengths, seconds) for own in doubled]
     if max(abs(one - other) for one, other in zip(came, wanted, strict=True)) < MOVED:
         return ""
-    came, wanted = (", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted))
+    came, wanted = (
+        ", ".join(f"{round(float(own), 2) + 0.0:.2f}" for own in moves) for moves in (came, wanted)
+    )
     return Message(
         "Double the seconds of one point. For the first to the last point, the result changes by {came}, and should "
         "change by {wanted}.",
@@ -723,7 +808,9 @@ def fit_exponent_order(fit_exponent, draw):
     expect_slope(fit_exponent, np.tile(lengths, 2), np.concatenate([seconds, again]))
     # One length more often than others: the last one, which is far off the line.
     often = np.append(np.arange(8), [7, 7, 7])
-    expect_slope(fit_exponent, lengths[often], np.append(seconds, again[-1] * np.array([1.0, 1.2, 1.4])))
+    expect_slope(
+        fit_exponent, lengths[often], np.append(seconds, again[-1] * np.array([1.0, 1.2, 1.4]))
+    )
 
 
 @check(weight=0.5, needs=[fit_exponent_line])
@@ -732,7 +819,9 @@ def fit_exponent_counts(fit_exponent, draw):
     lengths, seconds = scattered(draw, 5, power_of(draw))
     expect_slope(fit_exponent, lengths[2:4], seconds[2:4])
     many = np.arange(1, draw.long() + 1) * 8
-    off = np.where(np.arange(len(many)) < 512, 0.0, 1.5) + draw.rng.uniform(-0.1, 0.1, size=len(many))
+    off = np.where(np.arange(len(many)) < 512, 0.0, 1.5) + draw.rng.uniform(
+        -0.1, 0.1, size=len(many)
+    )
     expect_slope(fit_exponent, many, 1e-4 * many ** power_of(draw) * np.exp(off))
 
 
@@ -764,7 +853,14 @@ def fit_exponent_inputs(fit_exponent, draw):
 # decode_bytes
 
 
-MODEL_NAMES = ["num_layers", "d_model", "num_kv_heads", "d_head", "num_parameters", "bytes_per_number"]
+MODEL_NAMES = [
+    "num_layers",
+    "d_model",
+    "num_kv_heads",
+    "d_head",
+    "num_parameters",
+    "bytes_per_number",
+]
 DECODE_NAMES = ["batch", "context", *MODEL_NAMES]
 REAL = [  # real models, with 8 and with 70 billion parameters
     {"num_layers": 32, "d_model": 4096, "num_kv_heads": 8, "num_parameters": 8_030_261_248},
@@ -779,7 +875,11 @@ def models(draw, count):
         num_layers, num_kv_heads, d_head = draw.sizes(3)
         d_model = num_kv_heads * d_head * int(draw.rng.choice([2, 4]))
         numbers = int(draw.rng.integers(2000, 50000)), int(size)
-        found.append(dict(zip(MODEL_NAMES, (num_layers, d_model, num_kv_heads, d_head, *numbers), strict=True)))
+        found.append(
+            dict(
+                zip(MODEL_NAMES, (num_layers, d_model, num_kv_heads, d_head, *numbers), strict=True)
+            )
+        )
     return found
 
 
@@ -801,7 +901,9 @@ def decode_bytes_number(decode_bytes, draw):
 def expect_read(decode_bytes, draw, part_of, wanted_of, message):
     """Fail with a message unless a part of the bytes, computed from those for c and for 2 c, is right."""
     for batch, context, *model in steps(draw, 3):
-        once, twice = (as_number(decode_bytes(batch, length, *model)) for length in (context, 2 * context))
+        once, twice = (
+            as_number(decode_bytes(batch, length, *model)) for length in (context, 2 * context)
+        )
         part, wanted = part_of(once, twice), wanted_of(batch, context, *model)
         if abs(part - wanted) > EXACT * abs(once):
             said = Message(
@@ -865,7 +967,16 @@ def decode_bytes_large(decode_bytes, draw):
     """Works for models with billions of parameters: nothing overflows, and no array is made."""
     contexts = 1_000_000 + draw.sizes(1)[0], 8192
     calls = [
-        (batch, context, own["num_layers"], own["d_model"], own["num_kv_heads"], 128, own["num_parameters"], 2)
+        (
+            batch,
+            context,
+            own["num_layers"],
+            own["d_model"],
+            own["num_kv_heads"],
+            128,
+            own["num_parameters"],
+            2,
+        )
         for own, batch, context in zip(REAL, (16, 3), contexts, strict=True)
     ]
     expect_counts(decode_bytes, calls, read_in_a_step, DECODE_NAMES, lambda: "")
@@ -933,7 +1044,9 @@ def least_seconds_machines(least_seconds, draw):
             (scale * a, scale * b, scale * c, scale * d)
             for a, b, c, d in [bound_by(draw, own) for own in (True, False)]
         ]
-    calls += [(c * 1e-6, 0.5 * d * 1e-6, c, d) for _, _, c, d in [bound_by(draw, True)]]  # a microsecond
+    calls += [
+        (c * 1e-6, 0.5 * d * 1e-6, c, d) for _, _, c, d in [bound_by(draw, True)]
+    ]  # a microsecond
     expect_counts(least_seconds, calls, longer, STEP_NAMES, lambda: "")
 
 
@@ -970,7 +1083,11 @@ def expect_balanced(critical_batch, calls):
                 arithmetic=f"{arithmetic:.6g}",
                 reading=f"{reading:.6g}",
             )
-            found = explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES) if len(calls) > 9 else ""
+            found = (
+                explained(critical_batch, calls, {"1": lambda *call: 1.0}, BATCH_NAMES)
+                if len(calls) > 9
+                else ""
+            )
             raise failed(message, found, explained=False)
 
 
@@ -1010,7 +1127,10 @@ def limited(draw, by, batch, model=None, context=None):
     cache = cached(1, context, *model.values())
     work = limits(context, model, {"operations_per_second": 1.0}, 1.0)["work"]
     off = float(draw.rng.uniform(0.25, 0.75))
-    allowed = {own: (batch + off) * (1.0 if own == by else FAR) for own in ("memory", "bytes", "operations")}
+    allowed = {
+        own: (batch + off) * (1.0 if own == by else FAR)
+        for own in ("memory", "bytes", "operations")
+    }
     seconds = float(draw.rng.uniform(0.05, 0.5))
     machine = {
         "memory_bytes": int(parameters + cache * allowed["memory"]),
@@ -1049,7 +1169,10 @@ def largest_batch_number(largest_batch, draw):
 
 def batches(draw):
     """Return four batches, one of them above 30."""
-    return [int(own) for own in draw.rng.permutation([*draw.rng.integers(5, 40, 3), draw.rng.integers(31, 40)])]
+    return [
+        int(own)
+        for own in draw.rng.permutation([*draw.rng.integers(5, 40, 3), draw.rng.integers(31, 40)])
+    ]
 
 
 @check(weight=1.5, needs=[largest_batch_number])
@@ -1073,10 +1196,14 @@ def largest_batch_operations(largest_batch, draw):
 @check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
 def largest_batch_none(largest_batch, draw):
     """Returns 0 if not even one text fits into memory or gets its token in time, and 1 if only one does."""
-    cases = [limited(draw, by, batch) for by in ("memory", "bytes", "operations") for batch in (0, 1)]
+    cases = [
+        limited(draw, by, batch) for by in ("memory", "bytes", "operations") for batch in (0, 1)
+    ]
     for by in ("memory_bytes", "bytes_per_second"):  # the parameters alone are too much
         context, model, machine, seconds = limited(draw, "operations", 9)
-        cases.append((context, model, {**machine, by: type(machine[by])(machine[by] / 100)}, seconds))
+        cases.append(
+            (context, model, {**machine, by: type(machine[by])(machine[by] / 100)}, seconds)
+        )
     expect_batch(largest_batch, cases)
 
 
@@ -1087,14 +1214,18 @@ def largest_batch_full(largest_batch, draw):
     for batch in batches(draw):
         context, model, machine, seconds = limited(draw, "memory", batch)
         full = read_in_a_step(batch, context, *model.values())
-        cases += [(context, model, {**machine, "memory_bytes": own}, seconds) for own in (full, full - 1)]
+        cases += [
+            (context, model, {**machine, "memory_bytes": own}, seconds) for own in (full, full - 1)
+        ]
     expect_batch(largest_batch, cases)
 
 
 @check(weight=0.5, needs=[largest_batch_number])
 def largest_batch_kept(largest_batch, draw):
     """Does not change `model` and `machine`."""
-    expect_kept(largest_batch, ["context", "model", "machine", "seconds"], *limited(draw, "memory", 7))
+    expect_kept(
+        largest_batch, ["context", "model", "machine", "seconds"], *limited(draw, "memory", 7)
+    )
 
 
 @check(weight=0.5, needs=[largest_batch_memory, largest_batch_bytes, largest_batch_operations])
@@ -1118,7 +1249,9 @@ def whole(name, *arguments):
         """The count is an `int`, which keeps all digits."""
         found = function(*arguments)
         as_number(found)
-        message = "Expected an int, got {found}. `/` always returns a float; `//` of two ints is an int."
+        message = (
+            "Expected an int, got {found}. `/` always returns a float; `//` of two ints is an int."
+        )
         expect(isinstance(found, (int, np.integer)), Message(message, found=describe(found)))
 
     own.__name__ = f"{name}_whole"
@@ -1135,7 +1268,12 @@ for name, arguments in [
     ("decode_bytes", (2, 3, 1, 8, 2, 2, 10, 2)),
     (
         "largest_batch",
-        (3, dict(zip(MODEL_NAMES, (1, 8, 2, 2, 10, 2), strict=True)), dict.fromkeys(MACHINE_NAMES, 200), 9),
+        (
+            3,
+            dict(zip(MODEL_NAMES, (1, 8, 2, 2, 10, 2), strict=True)),
+            dict.fromkeys(MACHINE_NAMES, 200),
+            9,
+        ),
     ),
 ]:
     whole(name, *arguments)

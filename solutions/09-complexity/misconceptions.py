@@ -480,7 +480,9 @@ def attention_bytes_caret(n, d_model, num_heads, bytes_per_value):
 )
 def attention_bytes_in_32_bits(n, d_model, num_heads, bytes_per_value):
     divided(d_model, num_heads)
-    return int(np.prod(np.array([num_heads, n, n, bytes_per_value], dtype=np.int32), dtype=np.int32))
+    return int(
+        np.prod(np.array([num_heads, n, n, bytes_per_value], dtype=np.int32), dtype=np.int32)
+    )
 
 
 @misconception(
@@ -1125,7 +1127,9 @@ def fit_exponent_lists_sorted(lengths, seconds):
     "returns nothing",
     "decimals cut off",
     "assert instead of ValueError",
-    hints={"decimals cut off": "`int(...)` or `round(...)` cuts off the decimals. Return the slope as it is."},
+    hints={
+        "decimals cut off": "`int(...)` or `round(...)` cuts off the decimals. Return the slope as it is."
+    },
 )
 @right("fit_exponent")
 def fit_exponent_centred(lengths, seconds):
@@ -1343,7 +1347,9 @@ def decode_bytes_512_positions(b, c, num_layers, d_model, h, w, p, size):
 
 @families("returns nothing", "a float instead of an int")
 @right("decode_bytes")
-def decode_bytes_formula(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+def decode_bytes_formula(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
     numbers = num_parameters + 2 * batch * context * num_layers * num_kv_heads * d_head
     return numbers * bytes_per_number
 
@@ -1662,7 +1668,9 @@ class largest_batch_any_memory:
         return super().end(math.inf, moved, operations)
 
 
-@batch_with("time ignored", "A step may take at most `seconds`, both for its bytes and for its operations.")
+@batch_with(
+    "time ignored", "A step may take at most `seconds`, both for its bytes and for its operations."
+)
 class largest_batch_any_time:
     def end(self, memory, moved, operations):
         return super().end(memory, math.inf, math.inf)
@@ -1815,14 +1823,17 @@ class largest_batch_not_full:
 
 
 @batch_with(
-    "result below 0", "When the parameters alone are too much, the result is below 0. Return 0: `max(..., 0)`."
+    "result below 0",
+    "When the parameters alone are too much, the result is below 0. Return 0: `max(..., 0)`.",
 )
 class largest_batch_below_zero:
     def end(self, memory, moved, operations):
         return int(min(memory, moved, operations))
 
 
-@batch_with("at least one text", "When not even one text fits or gets its token in time, the result is 0.")
+@batch_with(
+    "at least one text", "When not even one text fits or gets its token in time, the result is 0."
+)
 class largest_batch_at_least_one:
     def end(self, memory, moved, operations):
         return max(super().end(memory, moved, operations), 1)
@@ -1877,8 +1888,14 @@ def largest_batch_changes_machine(context, model, machine, seconds):
 )
 def largest_batch_sum_of_times(context, model, machine, seconds):
     limits = Limits()
-    parameters, cache = model["num_parameters"] * model["bytes_per_number"], limits.cache(context, model)
-    each = cache / machine["bytes_per_second"] + limits.work(context, model) / machine["operations_per_second"]
+    parameters, cache = (
+        model["num_parameters"] * model["bytes_per_number"],
+        limits.cache(context, model),
+    )
+    each = (
+        cache / machine["bytes_per_second"]
+        + limits.work(context, model) / machine["operations_per_second"]
+    )
     left = seconds - parameters / machine["bytes_per_second"]
     return max(int(min(limits.memory(machine["memory_bytes"], parameters, cache), left // each)), 0)
 
@@ -1891,12 +1908,17 @@ def largest_batch_sum_of_times(context, model, machine, seconds):
 )
 def largest_batch_one_by_one(context, model, machine, seconds):
     limits = Limits()
-    parameters, cache = model["num_parameters"] * model["bytes_per_number"], limits.cache(context, model)
+    parameters, cache = (
+        model["num_parameters"] * model["bytes_per_number"],
+        limits.cache(context, model),
+    )
     alone = max(
         (parameters + cache) / machine["bytes_per_second"],
         limits.work(context, model) / machine["operations_per_second"],
     )
-    return max(int(min(limits.memory(machine["memory_bytes"], parameters, cache), seconds // alone)), 0)
+    return max(
+        int(min(limits.memory(machine["memory_bytes"], parameters, cache), seconds // alone)), 0
+    )
 
 
 # largest_batch: right

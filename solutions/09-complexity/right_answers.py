@@ -28,7 +28,9 @@ def attention_flops_head_by_head(n, d_model, num_heads):
     d_head = divided(d_model, num_heads)
     total = 0
     for _ in range(num_heads):
-        total += 3 * 2 * n * d_model * d_head  # the columns of this head, of queries, keys and values
+        total += (
+            3 * 2 * n * d_model * d_head
+        )  # the columns of this head, of queries, keys and values
         total += 2 * n * d_head * n + 2 * n * n * d_head
     return total + 2 * n * d_model * d_model
 
@@ -49,7 +51,10 @@ def attention_flops_floating(n, d_model, num_heads):
 @right("attention_flops")
 def attention_flops_in_64_bits(n, d_model, num_heads):
     divided(d_model, num_heads)
-    sizes = np.array([2 * n, d_model, d_model, 4], dtype=np.int64), np.array([4 * n, n, d_model], dtype=np.int64)
+    sizes = (
+        np.array([2 * n, d_model, d_model, 4], dtype=np.int64),
+        np.array([4 * n, n, d_model], dtype=np.int64),
+    )
     return np.prod(sizes[0]) + np.prod(sizes[1])
 
 
@@ -97,7 +102,9 @@ def parameter_count_of_shapes(d_model, bias=True):
 
 @right("parameter_count")
 def parameter_count_fused(d_model, bias=True):
-    inside = 3 * d_model * d_model + (3 * d_model if bias else 0)  # queries, keys and values in one array
+    inside = 3 * d_model * d_model + (
+        3 * d_model if bias else 0
+    )  # queries, keys and values in one array
     outside = d_model * d_model + (d_model if bias else 0)
     return float(inside + outside)
 
@@ -263,7 +270,9 @@ def decode_bytes_per_position(
 def decode_bytes_floating(
     batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
 ):
-    return float(num_parameters) * bytes_per_number + 2.0 * batch * context * num_layers * num_kv_heads * d_head * (
+    return float(
+        num_parameters
+    ) * bytes_per_number + 2.0 * batch * context * num_layers * num_kv_heads * d_head * (
         bytes_per_number
     )
 
@@ -297,7 +306,9 @@ def least_seconds_multiplied(operations, moved_bytes, operations_per_second, byt
 
 @right("least_seconds")
 def least_seconds_of_an_array(operations, moved_bytes, operations_per_second, bytes_per_second):
-    return (np.array([operations, moved_bytes]) / np.array([operations_per_second, bytes_per_second])).max()
+    return (
+        np.array([operations, moved_bytes]) / np.array([operations_per_second, bytes_per_second])
+    ).max()
 
 
 @right("least_seconds")
@@ -307,7 +318,9 @@ def least_seconds_exactly(operations, moved_bytes, operations_per_second, bytes_
 
 
 @right("least_seconds")
-def least_seconds_by_attainable_speed(operations, moved_bytes, operations_per_second, bytes_per_second):
+def least_seconds_by_attainable_speed(
+    operations, moved_bytes, operations_per_second, bytes_per_second
+):
     # The roofline as it is usually drawn: the speed that a step of this intensity can reach.
     if not moved_bytes or not operations:
         return operations / operations_per_second + moved_bytes / bytes_per_second
@@ -344,7 +357,11 @@ def critical_batch_bisection(operations_per_second, bytes_per_second, bytes_per_
 
 @right("critical_batch")
 def critical_batch_exactly(operations_per_second, bytes_per_second, bytes_per_number):
-    return Fraction(operations_per_second) * Fraction(bytes_per_number) / (2 * Fraction(bytes_per_second))
+    return (
+        Fraction(operations_per_second)
+        * Fraction(bytes_per_number)
+        / (2 * Fraction(bytes_per_second))
+    )
 
 
 @right("critical_batch")
@@ -359,7 +376,9 @@ def step(batch, context, model):
     """Return the bytes and the operations of a decoding step."""
     width = model["num_kv_heads"] * model["d_head"]
     numbers = model["num_parameters"] + batch * 2 * context * model["num_layers"] * width
-    work = batch * (2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"])
+    work = batch * (
+        2 * model["num_parameters"] + 4 * context * model["d_model"] * model["num_layers"]
+    )
     return numbers * model["bytes_per_number"], work
 
 
@@ -418,4 +437,6 @@ def largest_batch_floating(context, model, machine, seconds):
         (seconds * machine["bytes_per_second"] - fixed) / (one - fixed),
         seconds * (machine["operations_per_second"] / work),
     )
-    return float(np.clip(np.floor(min(by_time, (machine["memory_bytes"] - fixed) / (one - fixed))), 0, None))
+    return float(
+        np.clip(np.floor(min(by_time, (machine["memory_bytes"] - fixed) / (one - fixed))), 0, None)
+    )

@@ -16,7 +16,9 @@ def four_projections(n, d_model, num_heads=1):
 
 def two_products(n, d_model, num_heads=1):
     d_head = d_model // num_heads
-    return sum(matrix_product(n, d_head, n) + matrix_product(n, n, d_head) for _ in range(num_heads))
+    return sum(
+        matrix_product(n, d_head, n) + matrix_product(n, n, d_head) for _ in range(num_heads)
+    )
 
 
 def both(n, d_model, num_heads):
@@ -41,7 +43,9 @@ def slope(lengths, seconds):
     return along / math.fsum((a - x_mean) ** 2 for a in x)
 
 
-def cached(batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number):
+def cached(
+    batch, context, num_layers, d_model, num_kv_heads, d_head, num_parameters, bytes_per_number
+):
     """Return the bytes of all caches: two arrays for each text and layer."""
     shape = (num_kv_heads, context, d_head)
     return sum(2 * math.prod(shape) * bytes_per_number for _ in range(num_layers)) * batch
@@ -79,7 +83,9 @@ def limits(context, model, machine, seconds):
         low, high = 0, 2**40  # a batch that is allowed, and one that is not
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if cost(middle, context, *model.values()) <= most else (low, middle)
+            low, high = (
+                (middle, high) if cost(middle, context, *model.values()) <= most else (low, middle)
+            )
         found[name] = low
     return {**found, "batch": min(found["memory"], found["bytes"], found["operations"])}
 
@@ -131,13 +137,27 @@ DECODE_TERMS = {
     "batch context num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
         b * c * n * h * w * s
     ),
-    "batch context num_layers num_kv_heads d_head": lambda b, c, n, d, h, w, p, s: b * c * n * h * w,
-    "context num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: c * n * h * w * s,
-    "batch num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * n * h * w * s,
-    "batch context num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * h * w * s,
-    "batch context num_layers d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * w * s,
-    "batch context num_layers num_kv_heads bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * h * s,
-    "batch context num_layers d_model bytes_per_number": lambda b, c, n, d, h, w, p, s: b * c * n * d * s,
+    "batch context num_layers num_kv_heads d_head": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * h * w
+    ),
+    "context num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        c * n * h * w * s
+    ),
+    "batch num_layers num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * n * h * w * s
+    ),
+    "batch context num_kv_heads d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * h * w * s
+    ),
+    "batch context num_layers d_head bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * w * s
+    ),
+    "batch context num_layers num_kv_heads bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * h * s
+    ),
+    "batch context num_layers d_model bytes_per_number": lambda b, c, n, d, h, w, p, s: (
+        b * c * n * d * s
+    ),
     "batch context num_layers num_kv_heads d_model bytes_per_number": lambda b, c, n, d, h, w, p, s: (
         b * c * n * h * d * s
     ),

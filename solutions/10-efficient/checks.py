@@ -14,10 +14,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 import torch
@@ -94,7 +99,11 @@ def tensor(draw, *shape, dtype=torch.float64):
 
 def inputs(draw, lead, n_q, n_k, d_k, d_v):
     """Return Q, K and V."""
-    return tensor(draw, *lead, n_q, d_k), tensor(draw, *lead, n_k, d_k), tensor(draw, *lead, n_k, d_v)
+    return (
+        tensor(draw, *lead, n_q, d_k),
+        tensor(draw, *lead, n_k, d_k),
+        tensor(draw, *lead, n_k, d_v),
+    )
 
 
 def noncontiguous(X):
@@ -133,7 +142,9 @@ def shape(function, draw):
     """Returns a tensor of shape (..., n_q, d_v)."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
-    expect_tensor(function(*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), (b, n_q, d_v))
+    expect_tensor(
+        function(*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)), (b, n_q, d_v)
+    )
 
 
 @check_each("linear_attention", "causal_linear_attention", weight=3, needs=["shape"])
@@ -142,7 +153,9 @@ def values(function, draw):
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
     Q, K, V = inputs(draw, (b,), n_q, n_k, d_k, d_v)
-    others = inputs(draw, (b,), n_q, n_k, d_k, d_v)  # of the same sizes: nothing may be kept from the first call
+    others = inputs(
+        draw, (b,), n_q, n_k, d_k, d_v
+    )  # of the same sizes: nothing may be kept from the first call
     expect_all(function, [(Q, K, V), others, tuple(map(noncontiguous, (Q, K, V)))])
 
 
@@ -172,7 +185,9 @@ def local_attention_values(local_attention, draw):
 def local_attention_wide(local_attention, draw):
     """Works for windows as wide as a typical block, or wider, in a longer text: 17 to 140 of 150 tokens."""
     Q, K, V = inputs(draw, (1,), 150, 150, 3, 2)
-    expect_all(local_attention, [(Q, K, V, window) for window in (int(draw.rng.integers(17, 31)), 70, 140)])
+    expect_all(
+        local_attention, [(Q, K, V, window) for window in (int(draw.rng.integers(17, 31)), 70, 140)]
+    )
 
 
 @check(weight=3, needs=[chunked_attention_values])
@@ -192,7 +207,9 @@ def chunked_attention_nothing_to_see(chunked_attention, draw):
     b, _, _, d_k, d_v = sizes(draw)
     n_q, n_k = 9, 4
     chunks = (1, 2, 3, n_k + 1)
-    expect_all(chunked_attention, [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), own, True) for own in chunks])
+    expect_all(
+        chunked_attention, [(*inputs(draw, (b,), n_q, n_k, d_k, d_v), own, True) for own in chunks]
+    )
 
 
 def far_from_0(draw, b, n, d_v):
@@ -217,7 +234,9 @@ def large_scores(function, draw):
     n += 6
     Q, K, V = inputs(draw, (b,), n, n, d_k, d_v)
     Q = Q.abs() * in_turn(n)[:, None]  # some rows far above 0, the others far below
-    ramp = torch.arange(11.0, n + 11, dtype=Q.dtype)[:, None].expand_as(K)  # exp of these scores is 0 or inf
+    ramp = torch.arange(11.0, n + 11, dtype=Q.dtype)[:, None].expand_as(
+        K
+    )  # exp of these scores is 0 or inf
     cases = [(Q, keys, V) for keys in (100 * K, 100 * ramp, 100 * ramp.flip(0))]
     extra = last(function, draw, n)
     expect_all(function, [(*case, *extra) for case in (*cases, far_from_0(draw, b, n, d_v))])
@@ -239,7 +258,10 @@ def chunked_attention_half(chunked_attention, draw):
     chosen = draw.rng.permutation(n_k)
     K[chosen[0]] = 40
     K[chosen[1]] = 20
-    Q, V = torch.full((n_q, d_k), 40, dtype=torch.float16), tensor(draw, n_k, 2, dtype=torch.float16)
+    Q, V = (
+        torch.full((n_q, d_k), 40, dtype=torch.float16),
+        tensor(draw, n_k, 2, dtype=torch.float16),
+    )
     expect_close(chunked_attention(Q, K, V, 2), V[chosen[0]].double().expand(n_q, 2), rtol=1e-2)
 
 
@@ -249,7 +271,10 @@ def leading_axes(function, draw):
     n_q, n_k, d_k, d_v, _ = sizes(draw)
     n_k = n_q if alike(function) else n_k
     leads = [(), (3, 2), (2, 1, 3)]
-    expect_all(function, [(*inputs(draw, own, n_q, n_k, d_k, d_v), *last(function, draw, n_k)) for own in leads])
+    expect_all(
+        function,
+        [(*inputs(draw, own, n_q, n_k, d_k, d_v), *last(function, draw, n_k)) for own in leads],
+    )
 
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
@@ -272,7 +297,9 @@ def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept: one sequence, one query, one key, one column."""
     cases = []
     for one in range(5):
-        b, n_q, n_k, d_k, d_v = (1 if place == one else size for place, size in enumerate(sizes(draw)))
+        b, n_q, n_k, d_k, d_v = (
+            1 if place == one else size for place, size in enumerate(sizes(draw))
+        )
         n_k = n_q if alike(function) else n_k
         cases.append((*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)))
     expect_all(function, cases)
@@ -289,10 +316,14 @@ def expect_small(function, draw, *more, per_pair=PER_PAIR):
     expect_tensor(result, (1, 1, n, d_v))
     # Most queries would take long: these are the last ones, and their window or all of the keys.
     Q, K, V = (own.double() for own in arguments)
-    begin = [n - SAMPLE - max(more)] * 3 if function.name == "local_attention" else [n - SAMPLE, 0, 0]
+    begin = (
+        [n - SAMPLE - max(more)] * 3 if function.name == "local_attention" else [n - SAMPLE, 0, 0]
+    )
     begin = [0] * 3 if function.name == "causal_linear_attention" else begin
     some = [own[:, :, first:] for own, first in zip((Q, K, V), begin, strict=True)]
-    expect_close(result[:, :, -SAMPLE:], SPECIFICATIONS[function.name](*some, *more)[:, :, -SAMPLE:])
+    expect_close(
+        result[:, :, -SAMPLE:], SPECIFICATIONS[function.name](*some, *more)[:, :, -SAMPLE:]
+    )
 
 
 @check(weight=6, needs=[chunked_attention_values], measured=True)
@@ -314,7 +345,9 @@ def local_attention_memory(local_attention, draw):
     expect_small(local_attention, draw, 3)
 
 
-@check_each("linear_attention", "causal_linear_attention", weight=4, needs=["values"], measured=True)
+@check_each(
+    "linear_attention", "causal_linear_attention", weight=4, needs=["values"], measured=True
+)
 def memory(function, draw):
     """Never holds n x n weights: memory grows in proportion to n."""
     expect_small(function, draw)
@@ -324,7 +357,9 @@ def reached(function, *arguments):
     """Return the arguments' gradients of a specification, the last of the arguments being the upstream one."""
     *arguments, upstream = arguments
     leaves = [own.clone().requires_grad_() for own in arguments[:3]]
-    (SPECIFICATIONS.get(function.name, grouped)(*leaves, *arguments[3:]) * upstream).sum().backward()
+    (
+        SPECIFICATIONS.get(function.name, grouped)(*leaves, *arguments[3:]) * upstream
+    ).sum().backward()
     return [leaf.grad for leaf in leaves]
 
 
@@ -333,9 +368,16 @@ def expect_way_back(function, draw, arguments):
     expected = reached(function, *arguments, upstream)
     _, came, _ = backward(function, *arguments, upstream=upstream)
     for name, got, right in zip(NAMES, came, expected, strict=False):
-        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
-        unit = max(np.abs(right.numpy()).max(), 0.1)  # where one key is seen, that of queries is 0 but for rounding
-        expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(unit))
+        expect(
+            got is not None,
+            Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
+        )
+        unit = max(
+            np.abs(right.numpy()).max(), 0.1
+        )  # where one key is seen, that of queries is 0 but for rounding
+        expect_close(
+            got, right, what=Message("the gradient of {name}", name=name), unit=np.array(unit)
+        )
 
 
 @check_each(*ATTENTIONS, weight=1, needs=["values"])
@@ -343,7 +385,9 @@ def gradients(function, draw):
     """Gradients flow to queries, keys and values."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
     n_k = n_q if alike(function) else n_k
-    expect_way_back(function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k)))
+    expect_way_back(
+        function, draw, (*inputs(draw, (b,), n_q, n_k, d_k, d_v), *last(function, draw, n_k))
+    )
 
 
 @check(weight=0.5, needs=["chunked_attention_gradients", chunked_attention_nothing_to_see])
@@ -386,15 +430,29 @@ def refuses(function, draw):
     refused = []  # arguments, and what is wrong with them
     for other in (d_k + 1, 1):
         for widths in [(d_k, other), (other, d_k)]:
-            arguments = tensor(draw, b, n_q, widths[0]), tensor(draw, b, n_k, widths[1]), tensor(draw, b, n_k, d_v)
+            arguments = (
+                tensor(draw, b, n_q, widths[0]),
+                tensor(draw, b, n_k, widths[1]),
+                tensor(draw, b, n_k, d_v),
+            )
             because = Message("queries of {one}, keys of {other}", one=widths[0], other=widths[1])
             refused.append(((*arguments, *extra), because))
     for keys, own in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
         queries = keys if alike(function) else n_q
-        arguments = tensor(draw, b, queries, d_k), tensor(draw, b, keys, d_k), tensor(draw, b, own, d_v)
-        refused.append(((*arguments, *extra), Message("{keys} keys, values: {own}", keys=keys, own=own)))
+        arguments = (
+            tensor(draw, b, queries, d_k),
+            tensor(draw, b, keys, d_k),
+            tensor(draw, b, own, d_v),
+        )
+        refused.append(
+            ((*arguments, *extra), Message("{keys} keys, values: {own}", keys=keys, own=own))
+        )
     if function.name == "chunked_attention":
-        arguments = tensor(draw, b, n_q, d_k), tensor(draw, b, n_k, d_k), tensor(draw, b, n_k + 2, d_v)
+        arguments = (
+            tensor(draw, b, n_q, d_k),
+            tensor(draw, b, n_k, d_k),
+            tensor(draw, b, n_k + 2, d_v),
+        )
         because = Message("{n_k} keys, values: {values}", n_k=n_k, values=n_k + 2)
         refused.append(((*arguments, n_k), because))
     if alike(function):
@@ -403,7 +461,11 @@ def refuses(function, draw):
             because = Message("{queries} queries, {keys} keys", queries=queries, keys=keys)
             refused.append(((*arguments, *extra), because))
     if extra:
-        name, wrong = ("chunk_size", (0, -1)) if function.name == "chunked_attention" else ("window", (-1, -3))
+        name, wrong = (
+            ("chunk_size", (0, -1))
+            if function.name == "chunked_attention"
+            else ("window", (-1, -3))
+        )
         for own in wrong:
             arguments = inputs(draw, (b,), n_q, n_k, d_k, d_v)
             refused.append(((*arguments, own), Message("{name} is {own}", name=name, own=own)))
@@ -465,7 +527,9 @@ def expect_grouped(function, *cases):
 def grouped_query_attention_shape(grouped_query_attention, draw):
     """Returns a tensor of shape (b, h_q, n_q, d_v)."""
     b, n_q, n_k, d_k, d_v = sizes(draw)
-    expect_tensor(grouped_query_attention(*heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)), (b, 6, n_q, d_v))
+    expect_tensor(
+        grouped_query_attention(*heads(draw, 6, 3, b, n_q, n_k, d_k, d_v)), (b, 6, n_q, d_v)
+    )
 
 
 @check(weight=3, needs=[grouped_query_attention_shape])
@@ -474,7 +538,9 @@ def grouped_query_attention_values(grouped_query_attention, draw):
     for h_q, h_kv in [(6, 3), (6, 2), (4, 2)]:
         shape = sizes(draw)
         arguments, others = heads(draw, h_q, h_kv, *shape), heads(draw, h_q, h_kv, *shape)
-        expect_grouped(grouped_query_attention, arguments, tuple(map(noncontiguous, arguments)), others)
+        expect_grouped(
+            grouped_query_attention, arguments, tuple(map(noncontiguous, arguments)), others
+        )
 
 
 @check(weight=1, needs=[grouped_query_attention_values])
@@ -490,7 +556,10 @@ def grouped_query_attention_sizes(grouped_query_attention, draw):
     size = int(draw.rng.choice([2, 4]))
     cases = [heads(draw, 4, 2, size, size, size, size, size), heads(draw, 4, 4, 4, 4, 4, 4, 4)]
     long = draw.long()
-    cases += [heads(draw, 4, 2, *own) for own in [(1, long, 2, 2, 3), (1, 2, long, 3, 2), (long, 2, 2, 2, 2)]]
+    cases += [
+        heads(draw, 4, 2, *own)
+        for own in [(1, long, 2, 2, 3), (1, 2, long, 3, 2), (long, 2, 2, 2, 2)]
+    ]
     for one in range(5):
         shape = [1 if place == one else size for place, size in enumerate(sizes(draw))]
         cases.append(heads(draw, 4, 2, *shape))
@@ -559,7 +628,9 @@ def grouped_query_attention_kept(grouped_query_attention, draw):
         result = grouped_query_attention(*[own.to(kind) for own in arguments])
         expect_tensor(result, (b, 4, n_q, d_v), kind)
     for h_kv in (4, 2):
-        expect_unchanged(grouped_query_attention, NAMES, *heads(draw, 4, h_kv, b, n_q, n_q, d_k, d_k))
+        expect_unchanged(
+            grouped_query_attention, NAMES, *heads(draw, 4, h_kv, b, n_q, n_q, d_k, d_k)
+        )
 
 
 # KVCache: operations on a cache run in the process where it is
@@ -652,7 +723,10 @@ def expect_grows(KVCache, *several):
     KVCache.ahead([(parts,) for parts in several], appended)
     for parts in several:
         results, _ = KVCache.run_remote(appended, parts)
-        expect(isinstance(results, list) and len(results) == len(parts), "`append` should return a tuple each time.")
+        expect(
+            isinstance(results, list) and len(results) == len(parts),
+            "`append` should return a tuple each time.",
+        )
         for count, result in enumerate(results, 1):
             when = Message("After {count} of {all} calls of `append`:", count=count, all=len(parts))
             expect_cached(result, parts[:count], when)
@@ -662,7 +736,10 @@ def expect_grows(KVCache, *several):
 def KVCache_first(KVCache, draw):
     """A new cache is empty: its first `append` returns a tuple with the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
-    first, other = (tensor(draw, b, h, n, d_k), tensor(draw, b, h, n, d_v)), pairs(draw, (h, b), [n], d_v, d_k)[0]
+    first, other = (
+        (tensor(draw, b, h, n, d_k), tensor(draw, b, h, n, d_v)),
+        pairs(draw, (h, b), [n], d_v, d_k)[0],
+    )
     results, error = KVCache.run_remote(new_caches, [first, other])
     expect_cached(results[0], [first])
     for part, size in zip(results[0], (d_k, d_v), strict=True):
@@ -680,7 +757,10 @@ def KVCache_first(KVCache, draw):
 def KVCache_grows(KVCache, draw):
     """Each `append`, of one new token or several, returns all keys and values so far, oldest first."""
     b, h, _, d_k, d_v = sizes(draw)
-    expect_grows(KVCache, *[pairs(draw, (b, h), counts, d_k, d_v) for counts in [(4, 1, 1, 1), (1, 3, 2), (1, 1)]])
+    expect_grows(
+        KVCache,
+        *[pairs(draw, (b, h), counts, d_k, d_v) for counts in [(4, 1, 1, 1), (1, 3, 2), (1, 1)]],
+    )
 
 
 @check(weight=1, needs=[KVCache_grows])
@@ -689,8 +769,12 @@ def KVCache_two(KVCache, draw):
     b, h, n, d_k, d_v = sizes(draw)
     first, second = pairs(draw, (b, h), (n, n + 1), d_k, d_v)
     one, another = KVCache.run_remote(two_caches, first, second)
-    expect_cached(one, [first, first], Message("Of two caches that were filled in turn, the first:"))
-    expect_cached(another, [second, second], Message("Of two caches that were filled in turn, the second:"))
+    expect_cached(
+        one, [first, first], Message("Of two caches that were filled in turn, the first:")
+    )
+    expect_cached(
+        another, [second, second], Message("Of two caches that were filled in turn, the second:")
+    )
 
 
 @check(weight=1, needs=[KVCache_grows])
@@ -725,9 +809,13 @@ def KVCache_gradients(KVCache, draw):
     parts = pairs(draw, (b, h), counts, d_k, d_v)
     upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
     came = KVCache.run_remote(differentiated, parts, upstream)
-    expected = [own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair]
+    expected = [
+        own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair
+    ]
     for got, right in zip(came, expected, strict=True):
-        expect(got is not None, "No gradient reaches an appended part: it is cut off from autograd.")
+        expect(
+            got is not None, "No gradient reaches an appended part: it is cut off from autograd."
+        )
         expect_close(got, right, what=Message("the gradient of a part"))
 
 
@@ -737,7 +825,9 @@ def KVCache_kept(KVCache, draw):
     b, h, n, d_k, d_v = sizes(draw)
     parts = pairs(draw, (b, h), (n, 2), d_k, d_v)
     for kind in DTYPES:
-        results, after = KVCache.run_remote(appended, [[own.to(kind) for own in pair] for pair in parts])
+        results, after = KVCache.run_remote(
+            appended, [[own.to(kind) for own in pair] for pair in parts]
+        )
         for part, d in zip(results[-1], (d_k, d_v), strict=True):
             expect_tensor(part, (b, h, n + 2, d), kind)
     results, after = KVCache.run_remote(appended, parts)
@@ -777,7 +867,11 @@ def KVCache_refuses(KVCache, draw):
         said = Message("raised {kind}", kind=raised) if raised else Message("did not raise")
         values = dict(zip(("k_1", "v_1", "k_2", "v_2"), sizes_of, strict=True))
         expect(raised == "asked", Message(message, said=said, **values))
-        expect_cached(result, [first, second], Message("After keys and values with wrong sizes were rejected:"))
+        expect_cached(
+            result,
+            [first, second],
+            Message("After keys and values with wrong sizes were rejected:"),
+        )
 
 
 # merge
@@ -806,7 +900,9 @@ def hidden(S, rows):
 
 def all_keys(several):
     """Return the part of all keys of several parts, given as scores and values."""
-    return of_keys(*(torch.cat([own[place] for own in several], axis) for place, axis in ((0, -1), (1, -2))))
+    return of_keys(
+        *(torch.cat([own[place] for own in several], axis) for place, axis in ((0, -1), (1, -2)))
+    )
 
 
 def expect_part(result, several):
@@ -876,7 +972,14 @@ def merge_no_keys(merge, draw):
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
     rows = list(range(n))
     cases = []
-    for without, also_without in [(rows, []), ([], rows), ([0, 2], [1]), (rows, rows), ([0, 1], [1, 3]), (rows, [2])]:
+    for without, also_without in [
+        (rows, []),
+        ([], rows),
+        ([0, 2], [1]),
+        (rows, rows),
+        ([0, 1], [1, 3]),
+        (rows, [2]),
+    ]:
         cases.append(((hidden(S, without), V), (hidden(T, also_without), W)))
     expect_merged(merge, *cases)
 
@@ -886,7 +989,9 @@ def merge_large_scores(merge, draw):
     """Handles scores in the thousands, of either sign, or all a million below 0: no overflow and no loss."""
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n, k_1, k_2, d_v=d_v)
-    cases = [((S + own, V), (T + other, W)) for own in (3000, -3000, 1) for other in (3000, -3000, 2)]
+    cases = [
+        ((S + own, V), (T + other, W)) for own in (3000, -3000, 1) for other in (3000, -3000, 2)
+    ]
     cases.append(((torch.round(S) - 1e6, V), (torch.round(T) - 1e6, W)))
     expect_merged(merge, *cases)
 
@@ -931,11 +1036,15 @@ def merged_backward(own, first, second, upstream):
     import torch
 
     with torch.enable_grad():
-        parts = [[one.detach().clone().requires_grad_() for one in part] for part in (first, second)]
+        parts = [
+            [one.detach().clone().requires_grad_() for one in part] for part in (first, second)
+        ]
         m, total, mixed = own(*[tuple(part) for part in parts])
         none = total.detach() == 0
         total = total.masked_fill(none, 1)
-        found = (mixed / total[..., None] * upstream).sum() + (m.masked_fill(none, 0) + total.log()).sum()
+        found = (mixed / total[..., None] * upstream).sum() + (
+            m.masked_fill(none, 0) + total.log()
+        ).sum()
         found.backward()
     return [one.grad for part in parts for one in part]
 
@@ -945,14 +1054,27 @@ def expect_merged_backward(merge, draw, several):
     parts = [of_keys(*own) for own in several]
     came = merge.run_remote(merged_backward, *parts, upstream)
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)
-    names = [Message("{name} of the {which} part", name=name, which=which) for which in WHICH for name in PARTS]
+    names = [
+        Message("{name} of the {which} part", name=name, which=which)
+        for which in WHICH
+        for name in PARTS
+    ]
     for name, got, right, place in zip(names, came, expected, range(6), strict=True):
-        without = parts[place // 3][1] == 0  # rows without keys: any value will do, if it is a number
-        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
-        got = torch.where(
-            without.reshape(*without.shape, *[1] * (got.ndim - without.ndim)) & got.isfinite(), right, got
+        without = (
+            parts[place // 3][1] == 0
+        )  # rows without keys: any value will do, if it is a number
+        expect(
+            got is not None,
+            Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
         )
-        expect_close(got, right, what=Message("the gradient of {name}", name=name), unit=np.array(1.0))
+        got = torch.where(
+            without.reshape(*without.shape, *[1] * (got.ndim - without.ndim)) & got.isfinite(),
+            right,
+            got,
+        )
+        expect_close(
+            got, right, what=Message("the gradient of {name}", name=name), unit=np.array(1.0)
+        )
 
 
 @check(weight=1, needs=[merge_values])
@@ -970,4 +1092,6 @@ def merge_gradients_no_keys(merge, draw):
     b, n, k_1, k_2, d_v = sizes(draw)
     (S, V), (T, W) = scores(draw, (b,), n + 3, k_1, k_2, d_v=d_v, size=1.0)
     turn = signs(draw, n + 3)
-    expect_merged_backward(merge, draw, [(hidden(S + 2 * turn, [0, 1]), V), (hidden(T - 2 * turn, [1, 2]), W)])
+    expect_merged_backward(
+        merge, draw, [(hidden(S + 2 * turn, [0, 1]), V), (hidden(T - 2 * turn, [1, 2]), W)]
+    )

@@ -17,7 +17,11 @@ def sized(Q, K, V, alike=False, size=1, least=1):
     """Raise where sizes do not fit."""
     if size < least:
         raise ValueError(f"{size} is below {least}")
-    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2] or (alike and Q.shape[-2] != K.shape[-2]):
+    if (
+        Q.shape[-1] != K.shape[-1]
+        or K.shape[-2] != V.shape[-2]
+        or (alike and Q.shape[-2] != K.shape[-2])
+    ):
         raise ValueError("sizes that do not fit")
 
 
@@ -34,7 +38,9 @@ def share(S, mask=None):
     if mask is None:
         return S.softmax(-1)
     nothing = ~mask.any(-1, keepdim=True)
-    return S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+    return (
+        S.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+    )
 
 
 # by_hand: wrong
@@ -265,7 +271,11 @@ class chunked_attention_shared_largest:
 )
 class chunked_attention_rest_dropped:
     def starts(self, n_k, chunk_size):
-        return range(0, n_k - chunk_size + 1, chunk_size) if chunk_size <= n_k else range(0, n_k, chunk_size)
+        return (
+            range(0, n_k - chunk_size + 1, chunk_size)
+            if chunk_size <= n_k
+            else range(0, n_k, chunk_size)
+        )
 
 
 @online(
@@ -436,7 +446,9 @@ def chunked_attention_averaged(Q, K, V, chunk_size, causal=False):
 )
 def chunked_attention_diagonal_blocks(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
-    mask = torch.arange(Q.shape[-2])[:, None] // chunk_size == torch.arange(K.shape[-2]) // chunk_size
+    mask = (
+        torch.arange(Q.shape[-2])[:, None] // chunk_size == torch.arange(K.shape[-2]) // chunk_size
+    )
     mask = mask & seen(Q.shape[-2], K.shape[-2]) if causal else mask
     return share(scored(Q, K), mask) @ V
 
@@ -464,7 +476,9 @@ def chunked_attention_list(Q, K, V, chunk_size, causal=False):
     kept = [scored(Q, k) for k in K.split(chunk_size, -2)]
     largest = torch.stack([own.amax(-1) for own in kept]).amax(0)[..., None]
     total = mixed = 0
-    for start, S, v in zip(range(0, K.shape[-2], chunk_size), kept, V.split(chunk_size, -2), strict=True):
+    for start, S, v in zip(
+        range(0, K.shape[-2], chunk_size), kept, V.split(chunk_size, -2), strict=True
+    ):
         if causal:
             sees = (
                 torch.arange(start, start + S.shape[-1])
@@ -617,7 +631,9 @@ def one_end_open(i, j, window, n):
 
 
 local_attention_one_less = local(
-    one_less, "window one too small", "Keys at a distance of exactly `window` are left out: use <=, not <."
+    one_less,
+    "window one too small",
+    "Keys at a distance of exactly `window` are left out: use <=, not <.",
 )
 local_attention_one_end_open = local(
     one_end_open,
@@ -709,7 +725,9 @@ def local_attention_zero_scores(Q, K, V, window):
 )
 def local_attention_padding_seen(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
-    k, v = (nn.functional.pad(X, (0, 0, window, window)).unfold(-2, 2 * window + 1, 1) for X in (K, V))
+    k, v = (
+        nn.functional.pad(X, (0, 0, window, window)).unfold(-2, 2 * window + 1, 1) for X in (K, V)
+    )
     S = torch.einsum("...d,...dw->...w", Q, k) / math.sqrt(Q.shape[-1])
     return torch.einsum("...w,...dw->...d", S.softmax(-1), v)
 
@@ -830,7 +848,9 @@ def ratio(q, k, V, causal=False, ones=None):
     """Return linear attention of features: a sum over all keys, or over those up to the query."""
     states, sums = k.unsqueeze(-1) * V.unsqueeze(-2), k
     if causal:
-        return (q.unsqueeze(-2) @ states.cumsum(-3)).squeeze(-2), (q * sums.cumsum(-2)).sum(-1, keepdim=True)
+        return (q.unsqueeze(-2) @ states.cumsum(-3)).squeeze(-2), (q * sums.cumsum(-2)).sum(
+            -1, keepdim=True
+        )
     return q @ (k.transpose(-1, -2) @ V), q @ sums.sum(-2, keepdim=True).transpose(-1, -2)
 
 
@@ -870,7 +890,10 @@ def keys_as_they_are(Q, K, V, causal):
     return mixed / total
 
 
-@of_linear("no feature map at all", "Without elu + 1, weights can be negative and their sum 0. Map queries and keys.")
+@of_linear(
+    "no feature map at all",
+    "Without elu + 1, weights can be negative and their sum 0. Map queries and keys.",
+)
 def nothing_mapped(Q, K, V, causal):
     mixed, total = ratio(Q, K, V, causal)
     return mixed / total
@@ -941,7 +964,8 @@ def scaled_before(Q, K, V, causal):
 
 
 @of_linear(
-    "softmax instead of features", "This is softmax attention. Here the weight of a pair is phi(q) times phi(k)."
+    "softmax instead of features",
+    "This is softmax attention. Here the weight of a pair is phi(q) times phi(k).",
 )
 def softmax_attention(Q, K, V, causal):
     return share(scored(Q, K), seen(Q.shape[-2], K.shape[-2]) if causal else None) @ V
@@ -982,7 +1006,8 @@ def causal_wrong(label, hint):
 
 
 @causal_wrong(
-    "future included", "Each token sees all tokens, as in `linear_attention`. Both sums have to grow with i."
+    "future included",
+    "Each token sees all tokens, as in `linear_attention`. Both sums have to grow with i.",
 )
 def causal_linear_attention_all(q, k, V):
     return ratio(q, k, V)
@@ -1052,7 +1077,9 @@ def causal_linear_attention_any_numbers(Q, K, V):
 )
 def causal_linear_attention_stretched(Q, K, V):
     mixed, total = ratio(
-        *torch.broadcast_tensors(phi(Q), phi(K)), V.expand(*V.shape[:-2], Q.shape[-2], V.shape[-1]), True
+        *torch.broadcast_tensors(phi(Q), phi(K)),
+        V.expand(*V.shape[:-2], Q.shape[-2], V.shape[-1]),
+        True,
     )
     return mixed / total
 
@@ -1260,7 +1287,11 @@ def grouped_query_attention_stretched(Q, K, V):
     return grouped_query_attention_repeated(Q, *(X.expand(-1, most, -1, -1) for X in (K, V)))
 
 
-GROUPED = [label for label in MISTAKES if label not in ("works for two axes only", "only the first sequence")]
+GROUPED = [
+    label
+    for label in MISTAKES
+    if label not in ("works for two axes only", "only the first sequence")
+]
 
 
 @families(*GROUPED, hints={label: hint for label, hint in HINTS.items() if label in GROUPED})
@@ -1481,7 +1512,9 @@ class KVCache_detached:
 )
 class KVCache_old_detached:
     def more(self, k, v):
-        return tuple(torch.cat([old.detach(), new], -2) for old, new in zip(self.kept, (k, v), strict=True))
+        return tuple(
+            torch.cat([old.detach(), new], -2) for old, new in zip(self.kept, (k, v), strict=True)
+        )
 
 
 @cache(
@@ -1518,7 +1551,10 @@ class KVCache_half_kept:
         return tuple(self.kept)
 
 
-@cache("wrong sizes stretched", "A size of 1 was stretched to the size in the cache. Raise `ValueError`.")
+@cache(
+    "wrong sizes stretched",
+    "A size of 1 was stretched to the size in the cache. Raise `ValueError`.",
+)
 class KVCache_stretched:
     def more(self, k, v):
         return super().more(
@@ -1934,7 +1970,8 @@ class merge_exchanged:
 
 
 @merging(
-    "m not returned", "Only two tensors were returned. Also return m: without it the result cannot be merged again."
+    "m not returned",
+    "Only two tensors were returned. Also return m: without it the result cannot be merged again.",
 )
 class merge_two_alone:
     def end(self, m, total, mixed):
@@ -1985,7 +2022,8 @@ class merge_empty_in_place:
 
 
 @merging(
-    "cut off from autograd", "No gradient reaches the parts: leave out `detach`, `.data`, `torch.no_grad` and NumPy."
+    "cut off from autograd",
+    "No gradient reaches the parts: leave out `detach`, `.data`, `torch.no_grad` and NumPy.",
 )
 class merge_detached:
     def end(self, m, total, mixed):
@@ -2012,13 +2050,19 @@ class merge_base_detached:
         return super().shrink(m_1, m_2, m.detach())
 
 
-@merging("always in float32", "The result is float32 for every dtype of the parts. Keep the dtype of `u`.")
+@merging(
+    "always in float32",
+    "The result is float32 for every dtype of the parts. Keep the dtype of `u`.",
+)
 class merge_float32:
     def end(self, m, total, mixed):
         return m.float(), total.float(), mixed.float()
 
 
-@merging("always in float64", "The result is float64 for every dtype of the parts. Keep the dtype of `u`.")
+@merging(
+    "always in float64",
+    "The result is float64 for every dtype of the parts. Keep the dtype of `u`.",
+)
 class merge_float64:
     def end(self, m, total, mixed):
         return m.double(), total.double(), mixed.double()

@@ -55,10 +55,20 @@ def chunked_attention_two_passes(Q, K, V, chunk_size, causal=False):
 def chunked_attention_log_sum_exp(Q, K, V, chunk_size, causal=False):
     sized(Q, K, V, size=chunk_size)
     nothing = -6e4 if Q.dtype == torch.float16 else -1e30
-    result, log_total = Q.new_zeros(*Q.shape[:-1], V.shape[-1]), Q.new_full((*Q.shape[:-1], 1), nothing)
+    result, log_total = (
+        Q.new_zeros(*Q.shape[:-1], V.shape[-1]),
+        Q.new_full((*Q.shape[:-1], 1), nothing),
+    )
     for start in range(0, K.shape[-2], chunk_size):
-        S, v = scored(Q, K[..., start : start + chunk_size, :]), V[..., start : start + chunk_size, :]
-        mask = visible(Q, K, start, S.shape[-1]) if causal else torch.ones(S.shape[-2:], dtype=torch.bool)
+        S, v = (
+            scored(Q, K[..., start : start + chunk_size, :]),
+            V[..., start : start + chunk_size, :],
+        )
+        mask = (
+            visible(Q, K, start, S.shape[-1])
+            if causal
+            else torch.ones(S.shape[-2:], dtype=torch.bool)
+        )
         none = ~mask.any(-1, keepdim=True)
         log = S.masked_fill(~mask, -torch.inf).masked_fill(none, 0).logsumexp(-1, keepdim=True)
         log = log.masked_fill(none, nothing)
@@ -87,10 +97,20 @@ def chunked_attention_of_torch(Q, K, V, chunk_size, causal=False):
     found = []
     for i, own in enumerate(Q.split(chunk_size, -2)):
         first = i * chunk_size + K.shape[-2] - Q.shape[-2]
-        mask = torch.ones(own.shape[-2], K.shape[-2], dtype=torch.bool).tril(first) if causal else None
-        nothing = torch.zeros(own.shape[-2], 1, dtype=torch.bool) if mask is None else ~mask.any(-1, keepdim=True)
+        mask = (
+            torch.ones(own.shape[-2], K.shape[-2], dtype=torch.bool).tril(first) if causal else None
+        )
+        nothing = (
+            torch.zeros(own.shape[-2], 1, dtype=torch.bool)
+            if mask is None
+            else ~mask.any(-1, keepdim=True)
+        )
         mask = None if mask is None else mask | nothing
-        found.append(nn.functional.scaled_dot_product_attention(own, K, V, attn_mask=mask).masked_fill(nothing, 0))
+        found.append(
+            nn.functional.scaled_dot_product_attention(own, K, V, attn_mask=mask).masked_fill(
+                nothing, 0
+            )
+        )
     return torch.cat(found, -2)
 
 
@@ -183,7 +203,10 @@ def linear_attention_token_by_token(Q, K, V):
 def causal_linear_attention_loop(Q, K, V):
     sized(Q, K, V, alike=True)
     q, k = phi(Q), phi(K)
-    state, total = Q.new_zeros(*Q.shape[:-2], Q.shape[-1], V.shape[-1]), Q.new_zeros(*Q.shape[:-2], Q.shape[-1], 1)
+    state, total = (
+        Q.new_zeros(*Q.shape[:-2], Q.shape[-1], V.shape[-1]),
+        Q.new_zeros(*Q.shape[:-2], Q.shape[-1], 1),
+    )
     found = []
     for i in range(Q.shape[-2]):
         own = k[..., i : i + 1, :].transpose(-1, -2)
@@ -228,7 +251,10 @@ def grouped_query_attention_unflattened(Q, K, V):
 @right("grouped_query_attention")
 def grouped_query_attention_expanded(Q, K, V):
     b, h_q, h_kv = Q.shape[0], Q.shape[1], K.shape[1]
-    k, v = (X[:, :, None].expand(b, h_kv, h_q // h_kv, *X.shape[2:]).reshape(b, h_q, *X.shape[2:]) for X in (K, V))
+    k, v = (
+        X[:, :, None].expand(b, h_kv, h_q // h_kv, *X.shape[2:]).reshape(b, h_q, *X.shape[2:])
+        for X in (K, V)
+    )
     return scored(Q, k).softmax(-1) @ v
 
 
@@ -236,7 +262,9 @@ def grouped_query_attention_expanded(Q, K, V):
 def grouped_query_attention_heads(Q, K, V):
     fits(Q, K, V)
     group = Q.shape[1] // K.shape[1]
-    found = [scored(Q[:, i], K[:, i // group]).softmax(-1) @ V[:, i // group] for i in range(Q.shape[1])]
+    found = [
+        scored(Q[:, i], K[:, i // group]).softmax(-1) @ V[:, i // group] for i in range(Q.shape[1])
+    ]
     return torch.stack(found, 1)
 
 
@@ -332,7 +360,9 @@ def merge_larger_first(first, second):
     pairs = [(first[place], second[place]) for place in (1, 2)]
     found = []
     for a, b in pairs:
-        where, factor = (swap, shrink) if a.ndim == swap.ndim else (swap[..., None], shrink[..., None])
+        where, factor = (
+            (swap, shrink) if a.ndim == swap.ndim else (swap[..., None], shrink[..., None])
+        )
         found.append(torch.where(where, b, a) + factor * torch.where(where, a, b))
     return m, *found
 
@@ -351,10 +381,14 @@ def merge_sum_as_a_column(first, second):
 def merge_row_by_row(first, second):
     rows = []
     for i in range(first[0].shape[-1]):
-        (m_1, l_1, u_1), (m_2, l_2, u_2) = ((m[..., i], l[..., i], u[..., i, :]) for m, l, u in (first, second))
+        (m_1, l_1, u_1), (m_2, l_2, u_2) = (
+            (m[..., i], l[..., i], u[..., i, :]) for m, l, u in (first, second)
+        )
         m = torch.maximum(m_1, m_2)
         a, b = torch.exp(m_1 - finite(m)), torch.exp(m_2 - finite(m))
-        rows.append((m, a * l_1 + b * l_2, torch.einsum("...,...e->...e", a, u_1) + b[..., None] * u_2))
+        rows.append(
+            (m, a * l_1 + b * l_2, torch.einsum("...,...e->...e", a, u_1) + b[..., None] * u_2)
+        )
     m, total, mixed = zip(*rows, strict=True)
     return torch.stack(m, -1), torch.stack(total, -1), torch.stack(mixed, -2)
 
@@ -364,9 +398,12 @@ def merge_log_domain(first, second):
     # By the logarithms of both sums; a part without keys is far below every score.
     none = [l == 0 for _, l, _ in (first, second)]
     safe = [
-        (m.masked_fill(own, 0), l.masked_fill(own, 1)) for (m, l, _), own in zip((first, second), none, strict=True)
+        (m.masked_fill(own, 0), l.masked_fill(own, 1))
+        for (m, l, _), own in zip((first, second), none, strict=True)
     ]
-    logs = [(m + l.log()).masked_fill(own, -torch.inf) for (m, l), own in zip(safe, none, strict=True)]
+    logs = [
+        (m + l.log()).masked_fill(own, -torch.inf) for (m, l), own in zip(safe, none, strict=True)
+    ]
     m = torch.maximum(first[0], second[0])
     shift = [log - finite(m) for log in logs]
     total = shift[0].exp() + shift[1].exp()
@@ -389,6 +426,11 @@ def merge_in_double(first, second):
 def merge_as_a_list(first, second):
     m = torch.stack([first[0], second[0]]).amax(0)
     nothing = torch.isneginf(m)
-    a, b = (own[0].masked_fill(nothing, -1e4).sub(m.masked_fill(nothing, 0)).exp() for own in (first, second))
-    mixed = torch.einsum("...i,...ij->...ij", a, first[2]) + torch.einsum("...i,...ij->...ij", b, second[2])
+    a, b = (
+        own[0].masked_fill(nothing, -1e4).sub(m.masked_fill(nothing, 0)).exp()
+        for own in (first, second)
+    )
+    mixed = torch.einsum("...i,...ij->...ij", a, first[2]) + torch.einsum(
+        "...i,...ij->...ij", b, second[2]
+    )
     return [m, a * first[1] + b * second[1], mixed]

@@ -16,7 +16,9 @@ def attended(Q, K, V, allowed=None):
     allowed = torch.ones(S.shape[-2:], dtype=torch.bool) if allowed is None else allowed
     S = torch.where(allowed, S, -torch.inf)
     largest = S.detach().amax(-1, keepdim=True)
-    return weighted(torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0), V)
+    return weighted(
+        torch.where(allowed, torch.exp(S - torch.where(largest > -torch.inf, largest, 0.0)), 0.0), V
+    )
 
 
 def distance(n_q, n_k):
@@ -47,13 +49,17 @@ def causal_linear(Q, K, V):
 
 def grouped(Q, K, V):
     group = Q.shape[1] // K.shape[1]
-    return torch.stack([attended(Q[:, i], K[:, i // group], V[:, i // group]) for i in range(Q.shape[1])], 1)
+    return torch.stack(
+        [attended(Q[:, i], K[:, i // group], V[:, i // group]) for i in range(Q.shape[1])], 1
+    )
 
 
 def of_keys(S, V):
     """Return the part of keys with these scores (..., n, n_k): m, l (..., n) and u (..., n, d_v)."""
     m = S.max(-1).values
-    E = torch.where(torch.isinf(S), 0.0, torch.exp(S - torch.where(torch.isinf(m), 0.0, m).unsqueeze(-1)))
+    E = torch.where(
+        torch.isinf(S), 0.0, torch.exp(S - torch.where(torch.isinf(m), 0.0, m).unsqueeze(-1))
+    )
     return m, torch.einsum("...ij->...i", E), torch.einsum("...ij,...je->...ie", E, V)
 
 
@@ -76,4 +82,7 @@ SPECIFICATIONS = {
 
 def together(parts):
     """Return keys and values of all parts."""
-    return [np.concatenate([own.double().numpy() for own in part], axis=-2) for part in zip(*parts, strict=True)]
+    return [
+        np.concatenate([own.double().numpy() for own in part], axis=-2)
+        for part in zip(*parts, strict=True)
+    ]

@@ -15,10 +15,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import math
 import types
@@ -95,7 +100,9 @@ def by_hand_online(by_hand, draw):
     scores, values = np.log([1.0, 2, 4, 4]), np.array([4.0, 1, 2, 6])
     totals = [np.exp(part - part.max()).sum() for part in (scores[:2], scores)]
     factor = np.exp(scores[:2].max() - scores.max())
-    expect_by_hand(by_hand(), [totals[0], factor, totals[1], np.exp(scores) @ values / np.exp(scores).sum()])
+    expect_by_hand(
+        by_hand(), [totals[0], factor, totals[1], np.exp(scores) @ values / np.exp(scores).sum()]
+    )
 
 
 # Inputs, and the handling of results.
@@ -140,10 +147,15 @@ def expect_inside(function, draw, way_back, what, sizes):
         if count:
             mend = Message("mask each `tl.load`" if what == "read" else "mask each `tl.store`")
             if n % BLOCK == 0:
-                mend = Message("{n} tokens fill their tiles, so check where each head begins, in each tensor", n=n)
+                mend = Message(
+                    "{n} tokens fill their tiles, so check where each head begins, in each tensor",
+                    n=n,
+                )
             message = "For {n} tokens in 2 heads, {count} numbers were {what} outside of the tensors: {mend}."
             done = Message("read" if what == "read" else "written")
-            raise Failed(Message(message, n=n, count=int(count), what=done, mend=mend), explained=True)
+            raise Failed(
+                Message(message, n=n, count=int(count), what=done, mend=mend), explained=True
+            )
 
 
 def ragged(draw):
@@ -258,7 +270,9 @@ def expect_inputs(names, after, before):
     """Fail unless inputs are what they were before a call."""
     for name, own, was in zip(names, after, before, strict=True):
         if not torch.equal(exact(own), exact(was)):
-            message = "{name} was changed in place. The caller still needs it: compute a new tensor."
+            message = (
+                "{name} was changed in place. The caller still needs it: compute a new tensor."
+            )
             raise Failed(Message(message, name=f"`{name}`"), explained=True)
 
 
@@ -294,12 +308,16 @@ def forward_half(flash_attention_forward, draw):
     if kind != "float32":
         message = "`lse` should be float32 for inputs of any dtype, and is {kind}. Here the inputs are float16."
         raise Failed(
-            Message(message, kind=kind), [Message("the shape {shape} is right", shape=str((1, 1, n)))], explained=True
+            Message(message, kind=kind),
+            [Message("the shape {shape} is right", shape=str((1, 1, n)))],
+            explained=True,
         )
     for place, own in enumerate(attended(*map(exact, (q, k, v + 4)))):
         # A weight is rounded once, the result once; the log-sum-exp is never in 16 bits.
         rtol = (2 * 2.0**-11, 1e-5)[place]
-        expect_close(exact(result[place]), own, what=("out", "lse")[place], rtol=rtol, unit=units(own))
+        expect_close(
+            exact(result[place]), own, what=("out", "lse")[place], rtol=rtol, unit=units(own)
+        )
 
 
 def most_bytes(function, *arguments):
@@ -352,8 +370,12 @@ def expect_kernel(function):
 def forward_is_a_kernel(flash_attention_forward, draw):
     """Launches a Triton kernel, which does the work."""
     expect_kernel(flash_attention_forward)
-    if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[0]:
-        raise Failed("No Triton kernel was launched. Launch one with `kernel[grid](...)`.", explained=True)
+    if not flash_attention_forward.run_remote(kernels.launches, False, *heads(draw, BLOCK), False)[
+        0
+    ]:
+        raise Failed(
+            "No Triton kernel was launched. Launch one with `kernel[grid](...)`.", explained=True
+        )
 
 
 def expect_forward_on_a_gpu(function, draw, n):
@@ -385,7 +407,9 @@ def expect_tiled(tiled_backward, draw, n, causal):
     leaves = [own[None, None].clone().requires_grad_() for own in (q, k, v)]
     out, lse = attended(*leaves, earlier(n) if causal else None)
     (out * d_out).sum().backward()
-    result = tiled_backward(q, k, v, d_out, lse[0, 0].detach(), (out[0, 0] * d_out).sum(-1).detach(), causal)
+    result = tiled_backward(
+        q, k, v, d_out, lse[0, 0].detach(), (out[0, 0] * d_out).sum(-1).detach(), causal
+    )
     expect_tuple(result, ("dq", "dk", "dv"))
     for name, got, leaf in zip(("dq", "dk", "dv"), result, leaves, strict=True):
         expect_close(got, leaf.grad[0, 0], what=name)
@@ -425,7 +449,9 @@ def tiled_held(tiled_backward, draw):
 # flash_attention
 
 
-def expect_backward(function, draw, n, causal, names, h=2, d=16, kind=torch.float32, rtol=None, layout=False):
+def expect_backward(
+    function, draw, n, causal, names, h=2, d=16, kind=torch.float32, rtol=None, layout=False
+):
     inputs = heads(draw, n, b=1, h=h, d=d, kind=kind)
     upstream = tensor(draw, *inputs[0].shape, kind=kind).to(DEVICE)
     if layout:
@@ -447,7 +473,9 @@ def expect_gradients_of(function, inputs, upstream, causal=False, names="QKV", r
                 raise Failed(Message("No gradient reached {name}.", name=name), explained=True)
             more = {} if rtol is None else {"rtol": rtol, "unit": units(leaf.grad)}
             with told_by(made_of, exact(got), name, *map(exact, (*inputs, upstream)), causal):
-                expect_close(exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more)
+                expect_close(
+                    exact(got), leaf.grad, what=Message("the gradient of {name}", name=name), **more
+                )
 
 
 def made_of(got, name, q, k, v, upstream, causal):
@@ -458,8 +486,18 @@ def made_of(got, name, q, k, v, upstream, causal):
     seen = earlier(q.shape[2]) if causal else torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
     out, lse = attended(q, k, v, seen)
     S = q @ k.mT / q.shape[-1] ** 0.5
-    P, dP, D = (S - lse[..., None]).exp() * seen, upstream @ v.mT, (upstream * out).sum(-1, keepdim=True)
-    square = {"(P*dP)": P * dP, "(P*D)": P * D, "(P*D^T)": P * D.mT, "P": P, "exp(S)": S.exp() * seen}
+    P, dP, D = (
+        (S - lse[..., None]).exp() * seen,
+        upstream @ v.mT,
+        (upstream * out).sum(-1, keepdim=True),
+    )
+    square = {
+        "(P*dP)": P * dP,
+        "(P*D)": P * D,
+        "(P*D^T)": P * D.mT,
+        "P": P,
+        "exp(S)": S.exp() * seen,
+    }
     square |= {f"{what}^T": matrix.mT for what, matrix in square.items()}
     terms = {
         f"{what} {factor}": matrix @ other
@@ -515,7 +553,9 @@ def flash_values(flash_attention, draw):
 def flash_causal_values(flash_attention, draw):
     """With `causal`, query i sees exactly the keys up to its own position."""
     inputs = heads(draw, BLOCK)
-    expect_close(exact(flash_attention(*inputs, True)), attended(*map(exact, inputs), earlier(BLOCK))[0])
+    expect_close(
+        exact(flash_attention(*inputs, True)), attended(*map(exact, inputs), earlier(BLOCK))[0]
+    )
 
 
 @check(weight=2, needs=[flash_values], on="triton")
@@ -572,12 +612,15 @@ def back_twice(function, first, second, upstream):
     import torch
 
     with torch.enable_grad():
-        first, second = ([own.clone().requires_grad_() for own in inputs] for inputs in (first, second))
+        first, second = (
+            [own.clone().requires_grad_() for own in inputs] for inputs in (first, second)
+        )
         results = [function(*first), function(*second, causal=True)]
         for result in results:
             result.backward(upstream)
     found = [
-        [own.detach(), *(leaf.grad for leaf in leaves)] for own, leaves in zip(results, (first, second), strict=True)
+        [own.detach(), *(leaf.grad for leaf in leaves)]
+        for own, leaves in zip(results, (first, second), strict=True)
     ]
     return found, [*(own.detach() for own in first), upstream]
 
@@ -590,12 +633,19 @@ def flash_again(flash_attention, draw):
     found, after = flash_attention.run_remote(back_twice, first, second, upstream)
     expect_inputs(["q", "k", "v", Message("the upstream gradient")], after, [*first, upstream])
     calls = Message("the first of two calls"), Message("the second of two calls")
-    for call, inputs, came, seen in zip(calls, (first, second), found, (None, earlier(BLOCK)), strict=True):
+    for call, inputs, came, seen in zip(
+        calls, (first, second), found, (None, earlier(BLOCK)), strict=True
+    ):
         leaves = [exact(own).requires_grad_() for own in inputs]
         out = attended(*leaves, seen)[0]
         (out * exact(upstream)).sum().backward()
-        names = [Message("the result"), *(Message("the gradient of {name}", name=name) for name in "QKV")]
-        for name, got, own in zip(names, came, [out.detach(), *(leaf.grad for leaf in leaves)], strict=True):
+        names = [
+            Message("the result"),
+            *(Message("the gradient of {name}", name=name) for name in "QKV"),
+        ]
+        for name, got, own in zip(
+            names, came, [out.detach(), *(leaf.grad for leaf in leaves)], strict=True
+        ):
             expect_close(exact(got), own, what=Message("{what} of {call}", what=name, call=call))
 
 
@@ -613,7 +663,9 @@ def flash_large_scores(flash_attention, draw):
 def flash_half(flash_attention, draw):
     """In float16, all three gradients are right: sums are kept in float32, and rounded once."""
     rtol = TOLERANCES[torch.float16]
-    expect_backward(flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, kind=torch.float16, rtol=rtol)
+    expect_backward(
+        flash_attention, draw, 2 * BLOCK, True, "QKV", h=1, kind=torch.float16, rtol=rtol
+    )
 
 
 @check(weight=2, needs=[flash_dv, flash_dq, flash_dk], on="triton", measured=True)
@@ -665,7 +717,9 @@ def fused(values):
     found = {}
     for kind in ("weight", "bias"):
         if f"W_o.{kind}" in values:
-            found[f"W_qkv.{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
+            found[f"W_qkv.{kind}"] = torch.cat(
+                [values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")]
+            )
             found[f"W_o.{kind}"] = values[f"W_o.{kind}"]
     return found
 
@@ -678,7 +732,9 @@ def as_named(layer, values):
 def load(layer, three, one):
     import torch
 
-    layer.to(torch.float64).eval().load_state_dict(one if hasattr(layer, "W_qkv") else three, strict=False)
+    layer.to(torch.float64).eval().load_state_dict(
+        one if hasattr(layer, "W_qkv") else three, strict=False
+    )
 
 
 def loaded(made, values, d_model, h, h_kv, bias=True):
@@ -739,7 +795,9 @@ def layer_values(MultiHeadLayer, draw):
 def layer_refuses_heads(MultiHeadLayer, draw):
     """Raises when num_heads does not divide d_model, or num_kv_heads does not divide num_heads."""
     for d_model, h, h_kv in [(24, 5, 5), (24, 4, 3), (20, 8, 4)]:
-        because = Message("{d_model} columns, {h} heads, {h_kv} of keys", d_model=d_model, h=h, h_kv=h_kv)
+        because = Message(
+            "{d_model} columns, {h} heads, {h_kv} of keys", d_model=d_model, h=h, h_kv=h_kv
+        )
         expect_raises(REFUSED, MultiHeadLayer, d_model, h, h_kv, because=because)
 
 
@@ -764,7 +822,9 @@ def layer_grouped(MultiHeadLayer, draw):
     """Query head i uses head i // (h / h_kv) of keys and values."""
     for h_kv in (2, 1):
         values = parameters(draw, 24, 4, h_kv)
-        expect_layer(loaded(MultiHeadLayer, values, 24, 4, h_kv), values, tensor(draw, 2, 5, 24), 4, h_kv)
+        expect_layer(
+            loaded(MultiHeadLayer, values, 24, 4, h_kv), values, tensor(draw, 2, 5, 24), 4, h_kv
+        )
 
 
 @check(weight=1, needs=[layer_values])
@@ -772,7 +832,15 @@ def layer_causal(MultiHeadLayer, draw):
     """With `is_causal`, token i sees exactly the tokens up to its own position."""
     values = parameters(draw, 24, 4, 4)
     for n in (7, 2):
-        expect_layer(loaded(MultiHeadLayer, values, 24, 4, 4), values, tensor(draw, 2, n, 24), 4, 4, None, True)
+        expect_layer(
+            loaded(MultiHeadLayer, values, 24, 4, 4),
+            values,
+            tensor(draw, 2, n, 24),
+            4,
+            4,
+            None,
+            True,
+        )
 
 
 @check(weight=1, needs=[layer_values])
@@ -805,12 +873,20 @@ def layer_grouped_masks(MultiHeadLayer, draw):
 def layer_nothing_to_see(MultiHeadLayer, draw):
     """A fully masked token gets 0 before W_o, and neither the result nor a gradient becomes NaN."""
     values = parameters(draw, 24, 4, 4)
-    layer, x, mask = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 5, 24), some(draw, 5, 5)
+    layer, x, mask = (
+        loaded(MultiHeadLayer, values, 24, 4, 4),
+        tensor(draw, 2, 5, 24),
+        some(draw, 5, 5),
+    )
     mask[int(draw.rng.integers(5))] = False
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
     came = backward(layer, x, mask)[1][0]
-    if came is not None and not np.isfinite(exact(came).numpy()).all():  # if there is none, `layer_gradients` fails
-        raise Failed("The gradient of x is not finite when a token is fully masked.", explained=True)
+    if (
+        came is not None and not np.isfinite(exact(came).numpy()).all()
+    ):  # if there is none, `layer_gradients` fails
+        raise Failed(
+            "The gradient of x is not finite when a token is fully masked.", explained=True
+        )
 
 
 @check(weight=1, needs=[layer_causal, layer_masks])
@@ -845,7 +921,9 @@ def layer_long(MultiHeadLayer, draw):
 def layer_large_scores(MultiHeadLayer, draw):
     """Masked tokens have the weight 0, even if the other scores are as low as -1000 or -1e10."""
     values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
-    mask = torch.eye(7, dtype=torch.bool)[draw.rng.permutation(7)]  # a single key for each token: its weight is 1
+    mask = torch.eye(7, dtype=torch.bool)[
+        draw.rng.permutation(7)
+    ]  # a single key for each token: its weight is 1
     for score in (1e3, 1e10):
         low = values | {
             "W_q.bias": torch.full((24,), math.sqrt(score)).double(),
@@ -989,7 +1067,11 @@ def layer_keeps_nothing(MultiHeadLayer, draw):
 def layer_gradients(MultiHeadLayer, draw):
     """Gradients flow to the input and to each parameter, also with a mask."""
     values = parameters(draw, 24, 4, 2)
-    layer, x, upstream = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
+    layer, x, upstream = (
+        loaded(MultiHeadLayer, values, 24, 4, 2),
+        tensor(draw, 2, 5, 24),
+        tensor(draw, 2, 5, 24),
+    )
     for mask in (None, some(draw, 5, 5)):
         leaf = x.clone().requires_grad_()
         parts = {name: own.clone().requires_grad_() for name, own in values.items()}
@@ -999,7 +1081,9 @@ def layer_gradients(MultiHeadLayer, draw):
         for name, got in expect_gradients(layer, of_parameters, expected).items():
             # The gradient of a key bias is 0, since it shifts all scores of a query equally: the rest is rounding.
             unit = np.array(max(np.abs(expected[name].numpy()).max(), 1.0))
-            expect_close(got, expected[name], what=Message("the gradient of {name}", name=name), unit=unit)
+            expect_close(
+                got, expected[name], what=Message("the gradient of {name}", name=name), unit=unit
+            )
         expect_close(came[0], leaf.grad, what=Message("the gradient of x"))
 
 
@@ -1009,8 +1093,15 @@ def layer_dtypes(MultiHeadLayer, draw):
     layer = MultiHeadLayer.module(24, 4, 2, True)
     for kind in KINDS:
         layer.to(kind)
-        for mask, is_causal in [(None, False), (None, True), (some(draw, 5, 5), False), (some(draw, 5, 5), True)]:
-            expect_tensor(layer(tensor(draw, 2, 5, 24, kind=kind), mask, is_causal), (2, 5, 24), kind)
+        for mask, is_causal in [
+            (None, False),
+            (None, True),
+            (some(draw, 5, 5), False),
+            (some(draw, 5, 5), True),
+        ]:
+            expect_tensor(
+                layer(tensor(draw, 2, 5, 24, kind=kind), mask, is_causal), (2, 5, 24), kind
+            )
 
 
 def on_meta(layer, x, mask):
@@ -1035,7 +1126,9 @@ def layer_device(MultiHeadLayer, draw):
     ways = (Message("neither mask nor is_causal"), "is_causal", Message("a mask"), Message("both"))
     for way, own in zip(ways, found, strict=False):
         if own != "meta":
-            message = 'Input and layer were moved to the device "meta". With {way}, the result was: {own}'
+            message = (
+                'Input and layer were moved to the device "meta". With {way}, the result was: {own}'
+            )
             raise Failed(Message(message, way=way, own=own), explained=True)
 
 
@@ -1127,7 +1220,10 @@ def layer_compiles(MultiHeadLayer, draw):
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
             raise Failed(
-                Message("`torch.compile(layer, fullgraph=True)` failed with {came}", came=str(came)), explained=True
+                Message(
+                    "`torch.compile(layer, fullgraph=True)` failed with {came}", came=str(came)
+                ),
+                explained=True,
             )
         leaf = x.clone().requires_grad_()
         expected = out_of(values, leaf, 4, 2, earlier(5) if mask is None else mask & earlier(5))
@@ -1167,10 +1263,15 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
                     explained=True,
                 )
             leaf = x.clone().requires_grad_()
-            expected = out_of(values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40))
+            expected = out_of(
+                values, leaf, 4, 2, earlier(40) if mask is None else mask & earlier(40)
+            )
             expected.backward(upstream)
             # Input and parameters are also rounded, before each of four products: four times a kernel's tolerance.
             for what, got, own in zip(
-                ("out", Message("the gradient of x")), came, (expected.detach(), leaf.grad), strict=True
+                ("out", Message("the gradient of x")),
+                came,
+                (expected.detach(), leaf.grad),
+                strict=True,
             ):
                 expect_close(got, own, what=what, rtol=4 * rtol, unit=units(own))

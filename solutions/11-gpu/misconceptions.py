@@ -27,23 +27,33 @@ BLOCK = 32
 
 
 @misconception(
-    "by_hand", label="total not shrunk", hint="The first total is relative to the old top: it shrinks by half."
+    "by_hand",
+    label="total not shrunk",
+    hint="The first total is relative to the old top: it shrinks by half.",
 )
 def by_hand_not_shrunk():
     return [1.5, 0.5, 3.5, 9.5 / 3.5]
 
 
-@misconception("by_hand", label="no maximum subtracted", hint="Each weight is exp(score - top): subtract top.")
+@misconception(
+    "by_hand", label="no maximum subtracted", hint="Each weight is exp(score - top): subtract top."
+)
 def by_hand_without_top():
     return [3, 1, 11, 38 / 11]
 
 
-@misconception("by_hand", label="output not divided", hint="At the end, divide the weighted sum by the total.")
+@misconception(
+    "by_hand", label="output not divided", hint="At the end, divide the weighted sum by the total."
+)
 def by_hand_not_divided():
     return [1.5, 0.5, 2.75, 9.5]
 
 
-@misconception("by_hand", label="factor upside down", hint="The factor is exp(old top - new top), which is below 1.")
+@misconception(
+    "by_hand",
+    label="factor upside down",
+    hint="The factor is exp(old top - new top), which is below 1.",
+)
 def by_hand_factor():
     return [1.5, 2, 2.75, 38 / 11]
 
@@ -84,7 +94,11 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
     for first in range(0, n, block):
         rows = torch.arange(first, min(first + block, n), device=q.device)
         own = q[:, :, rows]
-        top, total, acc = own.new_full((b, h, len(rows)), -math.inf), own.new_zeros(b, h, len(rows)), own * 0
+        top, total, acc = (
+            own.new_full((b, h, len(rows)), -math.inf),
+            own.new_zeros(b, h, len(rows)),
+            own * 0,
+        )
         if fault == "top_from_0":
             top = torch.zeros_like(top)
         stop = n // block * block if fault == "rest_left_out" and n >= block else n
@@ -122,7 +136,10 @@ def tiles(q, k, v, causal, fault, block=BLOCK):
             "not_log": total,
         }
         lse[:, :, rows] = ways.get(fault, natural)
-    return out if fault == "always_float32" else out.to(kind), lse.to(kind) if fault in ("half_lse", "half") else lse
+    return out if fault == "always_float32" else out.to(kind), lse.to(kind) if fault in (
+        "half_lse",
+        "half",
+    ) else lse
 
 
 FORWARD = {
@@ -138,27 +155,45 @@ FORWARD = {
         "keys beyond the end counted",
         "Beyond n, keys are loaded as 0 and get the score 0, and exp(0) is above 0.",
     ),
-    "rest_left_out": ("last tile left out", "The keys after the last whole tile are not used: go up to n."),
-    "one_more": ("causal mask off by one", "Here query i sees key i + 1, but only j <= i is allowed."),
+    "rest_left_out": (
+        "last tile left out",
+        "The keys after the last whole tile are not used: go up to n.",
+    ),
+    "one_more": (
+        "causal mask off by one",
+        "Here query i sees key i + 1, but only j <= i is allowed.",
+    ),
     "one_less": ("own key hidden by causal mask", "Query i also sees its own key: j <= i."),
     "one_more_in_tile": (
         "mask off by one, tiles right",
         "Within its tile, query i sees key i + 1, but only j <= i is allowed.",
     ),
     "blocks": ("causal by whole tiles", "The tile on the diagonal needs its own mask: j <= i."),
-    "one_tile_less": ("diagonal tile left out", "The loop ends one tile early: the diagonal tile is missing."),
-    "other_side": ("causal mask inverted", "Here queries see the later keys, but only j <= i is allowed."),
+    "one_tile_less": (
+        "diagonal tile left out",
+        "The loop ends one tile early: the diagonal tile is missing.",
+    ),
+    "other_side": (
+        "causal mask inverted",
+        "Here queries see the later keys, but only j <= i is allowed.",
+    ),
     "ignored": (
         "causal argument ignored",
         "`causal` changes nothing here: pass it on to the kernel, and mask j > i.",
     ),
-    "acc_kept": ("weighted sum not rescaled", "`acc` is relative to the old top: rescale it as `total` is."),
+    "acc_kept": (
+        "weighted sum not rescaled",
+        "`acc` is relative to the old top: rescale it as `total` is.",
+    ),
     "total_kept": (
         "total not rescaled",
         "`total` is relative to the old top: multiply it by exp(old top - new top).",
     ),
     "no_old_sum": ("total of the last tile only", "The total of earlier tiles is lost: add to it."),
-    "top_forgotten": ("top never updated", "The new top is the next tile's old top: `top = highest`."),
+    "top_forgotten": (
+        "top never updated",
+        "The new top is the next tile's old top: `top = highest`.",
+    ),
     "top_of_the_tile": (
         "top of the tile only",
         "The new top is the larger of the old one and the tile's. Otherwise exp(old top - new top) overflows.",
@@ -172,7 +207,10 @@ FORWARD = {
         "`top` has to start at -inf. If it starts at 0, all weights become 0 when all scores of a row are far below "
         "0.",
     ),
-    "upside_down": ("shrink factor upside down", "The factor is exp(old top - new top), at most 1."),
+    "upside_down": (
+        "shrink factor upside down",
+        "The factor is exp(old top - new top), at most 1.",
+    ),
     "log_2": ("log2 of the total", "Add the natural logarithm of the total, `tl.log`, to the top."),
     "one_head": (
         "first head's keys for all heads",
@@ -184,15 +222,24 @@ FORWARD = {
         "scores divided by d",
         "Divide the scores by the square root of d. Divided by d, they make the weights too even.",
     ),
-    "no_top": ("no maximum subtracted from scores", "exp of a large score overflows: subtract the row's top first."),
+    "no_top": (
+        "no maximum subtracted from scores",
+        "exp of a large score overflows: subtract the row's top first.",
+    ),
     "order": (
         "strides ignored",
         "Offsets of d numbers per row are right only for `.contiguous()` tensors; otherwise use `stride`.",
     ),
     "32_columns": ("only 32 columns", "The width of a head is d: make the tile as wide as that."),
-    "half": ("sums kept in 16 bits", "Keep `total`, `acc` and `top` in float32 for inputs of any dtype."),
+    "half": (
+        "sums kept in 16 bits",
+        "Keep `total`, `acc` and `top` in float32 for inputs of any dtype.",
+    ),
     "half_lse": ("log-sum-exp in 16 bits", "`lse` is float32 for inputs of any dtype."),
-    "always_float32": ("output always in float32", "`out` has the dtype of q: `torch.empty_like(q)`."),
+    "always_float32": (
+        "output always in float32",
+        "`out` has the dtype of q: `torch.empty_like(q)`.",
+    ),
 }
 
 
@@ -263,7 +310,9 @@ def attending(
     k += (head // h) * strides_k[0] + (head % h) * strides_k[1]
     v += (head // h) * strides_v[0] + (head % h) * strides_v[1]
     queries = tl.load(
-        q + rows[:, None] * strides_q[2] + columns[None, :] * strides_q[3], mask=rows[:, None] < n, other=0.0
+        q + rows[:, None] * strides_q[2] + columns[None, :] * strides_q[3],
+        mask=rows[:, None] < n,
+        other=0.0,
     )
     top = tl.full((ROWS,), -1e30, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
@@ -277,10 +326,15 @@ def attending(
                 other=0.0,
             )
             values = tl.load(
-                v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3], mask=own[:, None] < n, other=0.0
+                v + own[:, None] * strides_v[2] + columns[None, :] * strides_v[3],
+                mask=own[:, None] < n,
+                other=0.0,
             )
             if WAY == "float32":
-                scores = tl.dot(queries.to(tl.float32), keys.to(tl.float32), input_precision=PRECISION) * scale
+                scores = (
+                    tl.dot(queries.to(tl.float32), keys.to(tl.float32), input_precision=PRECISION)
+                    * scale
+                )
             else:
                 scores = tl.dot(queries, keys, input_precision=PRECISION) * scale
             seen = own[None, :] < n
@@ -296,12 +350,16 @@ def attending(
                 shrink = tl.exp(top - highest)
             total = total * shrink + tl.sum(weights, 1)
             if WAY == "float32":
-                acc = acc * shrink[:, None] + tl.dot(weights, values.to(tl.float32), input_precision=PRECISION)
+                acc = acc * shrink[:, None] + tl.dot(
+                    weights, values.to(tl.float32), input_precision=PRECISION
+                )
             elif WAY == "in place":
                 acc *= shrink[:, None]
                 acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=PRECISION)
             else:
-                acc = acc * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision=PRECISION)
+                acc = acc * shrink[:, None] + tl.dot(
+                    weights.to(values.dtype), values, input_precision=PRECISION
+                )
             top = highest
     places = (head * n + rows[:, None]) * WIDTH + columns[None, :]
     tl.store(out + places, (acc / total[:, None]).to(queries.dtype), mask=rows[:, None] < stored)
@@ -316,7 +374,9 @@ def attending(
 
 def longer(own, more=0):
     """Return a copy with zeros behind it in memory: whoever reads or writes past its end does no harm there."""
-    more = torch.zeros(own.numel() + (more or 32 * own.shape[-1]), dtype=own.dtype, device=own.device)
+    more = torch.zeros(
+        own.numel() + (more or 32 * own.shape[-1]), dtype=own.dtype, device=own.device
+    )
     more[: own.numel()] = own.reshape(-1)
     return more[: own.numel()].view(own.shape)
 
@@ -333,7 +393,14 @@ def attend_by(q, k, v, causal, rows=32, columns=32, way="", precision="ieee"):
     if way == "as if lse were out":
         lse = longer(lse, out.numel())
     strides = [own.stride() for own in (q, k, v)]
-    named = {"CAUSAL": bool(causal), "WIDTH": d, "ROWS": rows, "COLUMNS": columns, "WAY": way, "PRECISION": precision}
+    named = {
+        "CAUSAL": bool(causal),
+        "WIDTH": d,
+        "ROWS": rows,
+        "COLUMNS": columns,
+        "WAY": way,
+        "PRECISION": precision,
+    }
     grid = b * h, -(-n // rows)
     attending[grid](q, k, v, out, lse, *strides, h, n, loaded, stored, 1 / math.sqrt(d), **named)
     return out, lse
@@ -466,7 +533,15 @@ def gradients(q, k, v, D, lse, P, d_out, fault):
     return dq, dk, dv
 
 
-AGAIN = {"skipped", "unmasked", "keys_unmasked", "rest_left_out", "lse_along_keys", "no_lse", "unscaled"}
+AGAIN = {
+    "skipped",
+    "unmasked",
+    "keys_unmasked",
+    "rest_left_out",
+    "lse_along_keys",
+    "no_lse",
+    "unscaled",
+}
 
 
 def weights_again(q, k, v, causal, fault):
@@ -503,8 +578,12 @@ def flash_of(fault):
             D = (out * d_out).sum(-1, keepdim=True)
             found = gradients(q, k, v, D, lse, P, d_out, fault)
             if fault in AGAIN:
-                again = gradients(q, k, v, D, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault)
-                found = (found[0], *again[1:]) if fault in ("keys_unmasked", "rest_left_out") else again
+                again = gradients(
+                    q, k, v, D, lse, weights_again(q, k, v, ctx.causal, fault), d_out, fault
+                )
+                found = (
+                    (found[0], *again[1:]) if fault in ("keys_unmasked", "rest_left_out") else again
+                )
             return *found, None
 
     def flash_attention(q, k, v, causal=False):
@@ -514,17 +593,41 @@ def flash_of(fault):
 
 
 BACKWARD = {
-    "always": ("causal mask when not requested", "Without `causal`, each query sees all keys: pass `causal` on."),
+    "always": (
+        "causal mask when not requested",
+        "Without `causal`, each query sees all keys: pass `causal` on.",
+    ),
     "not_passed": ("causal not passed on", "`causal` does not reach `Attend.apply`."),
-    "no_D": ("row sums D left out", "dS = P * (dO V^T - D): without D, the rows of dS do not sum to 0."),
-    "plus_D": ("row sums D added instead of subtracted", "dS = P * (dO V^T - D): check the sign of D."),
-    "outside": ("row sums D outside the brackets", "Subtract D before you multiply by P: P * (dP - D)."),
+    "no_D": (
+        "row sums D left out",
+        "dS = P * (dO V^T - D): without D, the rows of dS do not sum to 0.",
+    ),
+    "plus_D": (
+        "row sums D added instead of subtracted",
+        "dS = P * (dO V^T - D): check the sign of D.",
+    ),
+    "outside": (
+        "row sums D outside the brackets",
+        "Subtract D before you multiply by P: P * (dP - D).",
+    ),
     "D_of_dO": ("row sums D without the output", "D is rowsum(O * dO), but here O is missing."),
-    "dk_not_transposed": ("scores' gradient not transposed for dK", "dK = dS^T Q: the sum is over queries."),
+    "dk_not_transposed": (
+        "scores' gradient not transposed for dK",
+        "dK = dS^T Q: the sum is over queries.",
+    ),
     "dv_not_transposed": ("weights not transposed for dV", "dV = P^T dO: the sum is over queries."),
-    "swapped": ("gradients of K and V swapped", "The tensor stored at dk belongs to dv, and vice versa."),
-    "dq_scale": ("scale left out of dQ", "The scores were scaled, so dQ is also scaled: multiply by `scale`."),
-    "dk_scale": ("scale left out of dK", "The scores were scaled, so dK is also scaled: multiply by `scale`."),
+    "swapped": (
+        "gradients of K and V swapped",
+        "The tensor stored at dk belongs to dv, and vice versa.",
+    ),
+    "dq_scale": (
+        "scale left out of dQ",
+        "The scores were scaled, so dQ is also scaled: multiply by `scale`.",
+    ),
+    "dk_scale": (
+        "scale left out of dK",
+        "The scores were scaled, so dK is also scaled: multiply by `scale`.",
+    ),
     "dq_twice": ("dQ scaled twice", "Multiply by `scale` either in dS or at the end."),
     "dv_of_v": (
         "V instead of dO in dV",
@@ -535,7 +638,10 @@ BACKWARD = {
         "strides of the gradient ignored",
         "dO may have another memory layout: call `.contiguous()` before the kernel.",
     ),
-    "unmasked": ("no causal mask in the backward pass", "P = exp(S - L) needs the mask again: 0 where j > i."),
+    "unmasked": (
+        "no causal mask in the backward pass",
+        "P = exp(S - L) needs the mask again: 0 where j > i.",
+    ),
     "skipped": (
         "tiles skipped without causal",
         "There is nothing beyond the diagonal tile only with `causal`.",
@@ -574,8 +680,25 @@ for _name, (_label, _hint) in BACKWARD.items():
 
 
 # Wrong formulas are also wrong in PyTorch's tiles.
-IN_TILES = ("no_D", "plus_D", "outside", "D_along_keys", "dk_not_transposed", "dv_not_transposed", "swapped")
-IN_TILES += ("dq_scale", "dk_scale", "dq_twice", "dv_of_v", "upstream", "unscaled", "lse_along_keys", "unmasked")
+IN_TILES = (
+    "no_D",
+    "plus_D",
+    "outside",
+    "D_along_keys",
+    "dk_not_transposed",
+    "dv_not_transposed",
+    "swapped",
+)
+IN_TILES += (
+    "dq_scale",
+    "dk_scale",
+    "dq_twice",
+    "dv_of_v",
+    "upstream",
+    "unscaled",
+    "lse_along_keys",
+    "unmasked",
+)
 IN_TILES += ("skipped", "no_lse")
 
 
@@ -701,14 +824,22 @@ def going_back(
         if CAUSAL:
             seen = seen & (own[None, :] <= rows[:, None])
         P = tl.exp(tl.where(seen, scores - own_lse[:, None], float("-inf")))
-        dS = P * (tl.dot(upstream, tl.trans(values), input_precision="ieee") - own_D[:, None]) * scale
+        dS = (
+            P
+            * (tl.dot(upstream, tl.trans(values), input_precision="ieee") - own_D[:, None])
+            * scale
+        )
         if WAY != "not rounded":
             P, dS = P.to(upstream.dtype), dS.to(queries.dtype)
         dv_acc += tl.dot(tl.trans(P), upstream, input_precision="ieee")
         dk_acc += tl.dot(tl.trans(dS), queries, input_precision="ieee")
         part = tl.dot(dS.to(keys.dtype), keys, input_precision="ieee")
         if WAY == "parts":  # a place of its own for each block of keys, summed afterwards
-            tl.store(dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs, part, mask=rows[:, None] < n)
+            tl.store(
+                dq + tl.program_id(0) * tl.num_programs(1) * n * WIDTH + theirs,
+                part,
+                mask=rows[:, None] < n,
+            )
         else:
             tl.atomic_add(dq + theirs, part, mask=rows[:, None] < n)
     if WAY == "head counted twice":
@@ -732,7 +863,9 @@ class Back(torch.autograd.Function):
         b, h, n, d = q.shape
         D = torch.einsum("bhid,bhid->bhi", out.float(), d_out.float()).contiguous()
         blocks = -(-n // size)
-        dq = torch.zeros((blocks if way == "parts" else 1, b, h, n, d), dtype=torch.float32, device=q.device)
+        dq = torch.zeros(
+            (blocks if way == "parts" else 1, b, h, n, d), dtype=torch.float32, device=q.device
+        )
         dk, dv = torch.empty_like(k), torch.empty_like(v)
         how = {"CAUSAL": causal, "WIDTH": d, "ROWS": rows, "KEYS": size, "WAY": way}
         loaded = stored = n
@@ -743,7 +876,9 @@ class Back(torch.autograd.Function):
         if way == "head counted twice":
             dk = longer(dk, 2 * dk.numel())
         d_out, scale = d_out.contiguous(), 1 / math.sqrt(d)
-        going_back[(blocks, b * h)](q, k, v, d_out, lse, D, dq, dk, dv, n, loaded, stored, scale, **how)
+        going_back[(blocks, b * h)](
+            q, k, v, d_out, lse, D, dq, dk, dv, n, loaded, stored, scale, **how
+        )
         return dq.sum(0).to(q.dtype), dk, dv, None, None, None, None
 
 
@@ -792,7 +927,15 @@ def flash_attention_two_dtypes(q, k, v, causal=False):
 
 
 # These make the mask even where none is given.
-WITH_A_MASK = {"whole", "whole_mask", "on_the_cpu", "not_causal", "from_the_start", "one_more", "later"}
+WITH_A_MASK = {
+    "whole",
+    "whole_mask",
+    "on_the_cpu",
+    "not_causal",
+    "from_the_start",
+    "one_more",
+    "later",
+}
 BY_HAND = {"hundred", "added", "nothing_early", "nan", "even", "whole", "inverted"}
 TABLE = 128
 
@@ -816,7 +959,9 @@ class MistakenLayer(nn.Module):
         if self.fused:
             self.W_qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
         else:
-            self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, width, bias=bias) for width in self.widths)
+            self.W_q, self.W_k, self.W_v = (
+                nn.Linear(d_model, width, bias=bias) for width in self.widths
+            )
         self.W_o = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(self, x, mask=None, is_causal=False, cache=None):
@@ -842,7 +987,11 @@ class MistakenLayer(nn.Module):
         if self.fault == "reshape_fused" and self.fused:
             heads = self.W_qkv(x).reshape(len(x), -1, x.shape[1], self.d_head)
             return heads.split([self.h, self.h_kv, self.h_kv], 1)
-        parts = self.W_qkv(x).split(self.widths, -1) if self.fused else (self.W_q(x), self.W_k(x), self.W_v(x))
+        parts = (
+            self.W_qkv(x).split(self.widths, -1)
+            if self.fused
+            else (self.W_q(x), self.W_k(x), self.W_v(x))
+        )
         if self.fault == "order":
             parts = parts[0], parts[2], parts[1]
         if self.fault in ("reshape", "reshape_fused"):
@@ -910,7 +1059,11 @@ class MistakenLayer(nn.Module):
             seen = seen.tril(begin + 1 if self.fault == "one_more" else begin)
         if causal and self.fault == "later":
             seen = ~seen
-        if mask is None or self.fault == "no_mask" or (masked_and_causal and self.fault == "mask_dropped"):
+        if (
+            mask is None
+            or self.fault == "no_mask"
+            or (masked_and_causal and self.fault == "mask_dropped")
+        ):
             return seen
         mask = self.of_heads(mask, len(x))
         return self.combined(seen, mask) if masked_and_causal else seen & mask
@@ -924,7 +1077,12 @@ class MistakenLayer(nn.Module):
         group = self.h // self.h_kv
         if self.fault == "mask_heads_mixed" and mask.dim() == 4 and mask.shape[1] == self.h:
             mask = mask.unflatten(1, (group, -1)).transpose(1, 2).flatten(1, 2)
-        if self.fault == "mask_sequences_mixed" and group > 1 and mask.dim() == 4 and mask.shape[1] == 1:
+        if (
+            self.fault == "mask_sequences_mixed"
+            and group > 1
+            and mask.dim() == 4
+            and mask.shape[1] == 1
+        ):
             mask = mask.expand(b, -1, -1, -1).repeat(self.h_kv, 1, 1, 1)
             mask = mask.unflatten(0, (b, self.h_kv)).squeeze(2).repeat_interleave(group, 1)
         return mask
@@ -937,13 +1095,17 @@ class MistakenLayer(nn.Module):
         if self.fault == "mask_in_place" and mask.shape[-2] == n:
             mask &= seen
         if self.fault == "table" and n_k > TABLE:
-            raise RuntimeError(f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})")
+            raise RuntimeError(
+                f"The size of tensor a ({n}) must match the size of tensor b ({TABLE})"
+            )
         return seen | mask if self.fault == "either" else seen & mask
 
     def attend_where(self, q, k, v, seen, mask):
         scale = self.scale()
         if self.fault == "dropout":
-            return functional.scaled_dot_product_attention(q, k, v, seen, 0.1 * self.training, scale=scale)
+            return functional.scaled_dot_product_attention(
+                q, k, v, seen, 0.1 * self.training, scale=scale
+            )
         if self.fault not in BY_HAND:
             return functional.scaled_dot_product_attention(q, k, v, seen, scale=scale)
         scores = q @ k.mT * scale
@@ -982,7 +1144,10 @@ LAYER = {
     ),
     "bias": ("bias=False ignored", "With `bias=False`, no projection has a bias, not even `W_o`."),
     "order": ("keys and values swapped", "The rows of `W_qkv` are q, k, v, in this order."),
-    "reshape": ("heads split without a transpose", "First split into (b, n, h, d_head), then swap n and h."),
+    "reshape": (
+        "heads split without a transpose",
+        "First split into (b, n, h, d_head), then swap n and h.",
+    ),
     "reshape_fused": (
         "fused projection split without a transpose",
         "First split into (b, n, heads, d_head), then swap the dimensions.",
@@ -992,10 +1157,22 @@ LAYER = {
         "First swap h and n, then merge h and d_head into one dimension.",
     ),
     "interleaved": ("columns dealt to heads in turn", "Head i has d_head adjacent columns."),
-    "d_model": ("scores divided by the whole width", "Divide by the square root of d_head, not of d_model."),
-    "no_scale": ("scores of the layer not scaled", "Divide the scores by the square root of d_head."),
-    "no_W_o": ("output projection left out", "`W_o` mixes the results of the heads, and comes last."),
-    "tiled": ("key heads tiled instead of repeated", "Use `repeat_interleave`: head i uses i // (h / h_kv)."),
+    "d_model": (
+        "scores divided by the whole width",
+        "Divide by the square root of d_head, not of d_model.",
+    ),
+    "no_scale": (
+        "scores of the layer not scaled",
+        "Divide the scores by the square root of d_head.",
+    ),
+    "no_W_o": (
+        "output projection left out",
+        "`W_o` mixes the results of the heads, and comes last.",
+    ),
+    "tiled": (
+        "key heads tiled instead of repeated",
+        "Use `repeat_interleave`: head i uses i // (h / h_kv).",
+    ),
     "not_causal": ("is_causal ignored", "`is_causal` changes nothing here."),
     "one_more": ("token sees the next one", "Here token i sees token i + 1."),
     "later": (
@@ -1004,7 +1181,10 @@ LAYER = {
     ),
     "no_mask": ("mask ignored", "`mask` changes nothing here."),
     "inverted": ("mask inverted", "True means: may attend."),
-    "first_head": ("first head's mask for all heads", "A mask with four dimensions may have a part for each head."),
+    "first_head": (
+        "first head's mask for all heads",
+        "A mask with four dimensions may have a part for each head.",
+    ),
     "mask_heads_mixed": (
         "head masks given to other heads",
         "Query head i uses key head i // (h / h_kv), and its own part of the mask: split the head dimensions of "
@@ -1053,7 +1233,10 @@ LAYER = {
         "cache of an earlier call used",
         "Without a cache, only the tokens of this call attend to each other: keep no cache in `self`.",
     ),
-    "from_the_start": ("causal mask aligned at the start", "With a cache, token i is at position n_k - n + i."),
+    "from_the_start": (
+        "causal mask aligned at the start",
+        "With a cache, token i is at position n_k - n + i.",
+    ),
     "pieces_from_the_start": (
         "new tokens causal from the start",
         "PyTorch's `is_causal` counts from the first key. With a cache, token i is at position n_k - n + i.",
@@ -1066,14 +1249,23 @@ LAYER = {
         "causal from the start with a mask",
         "With a cache, token i is at position n_k - n + i, also with a mask.",
     ),
-    "no_cache": ("cache not used", "`cache.append(k, v)` returns all keys and values so far: attend to those."),
+    "no_cache": (
+        "cache not used",
+        "`cache.append(k, v)` returns all keys and values so far: attend to those.",
+    ),
     "twice": ("append called twice", "Call `append` once, with keys and values together."),
     "cache_repeated": (
         "repeated heads put into the cache",
         "The cache would be h / h_kv times as large: append first, then repeat.",
     ),
-    "detached": ("gradient cut off", "Use no `detach`, no `.data` and no NumPy between input and result."),
-    "float32": ("result always in float32", "The result has the dtype of the input: do not convert it."),
+    "detached": (
+        "gradient cut off",
+        "Use no `detach`, no `.data` and no NumPy between input and result.",
+    ),
+    "float32": (
+        "result always in float32",
+        "The result has the dtype of the input: do not convert it.",
+    ),
     "any_size": (
         "divisibility of heads not checked",
         "Raise when d_model / num_heads or num_heads / num_kv_heads leaves a remainder.",
@@ -1086,7 +1278,10 @@ LAYER = {
         "three-dimensional mask not expanded",
         "(b, n, n_k) has one mask for each sequence: `mask[:, None]`.",
     ),
-    "nan": ("NaN for fully masked rows", "The softmax of a row of -inf is NaN: such a query gets 0."),
+    "nan": (
+        "NaN for fully masked rows",
+        "The softmax of a row of -inf is NaN: such a query gets 0.",
+    ),
     "nothing_early": (
         "fully masked rows found too early",
         "With padding at the start and `is_causal`, the first tokens see nothing: combine both, then look for such "
@@ -1100,12 +1295,18 @@ LAYER = {
         "fully masked row ignores the mask",
         "-1e9 added to all scores of a row changes no weight: such a query gets 0.",
     ),
-    "whole": ("all scores in memory", "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it."),
+    "whole": (
+        "all scores in memory",
+        "`q @ k.mT` is n x n: `scaled_dot_product_attention` never makes it.",
+    ),
     "whole_mask": (
         "causal mask in memory",
         "The mask is n x n. When no other mask is given, use `is_causal=True` instead.",
     ),
-    "on_the_cpu": ("mask always on the CPU", "Make the mask on the device of x: `device=x.device`."),
+    "on_the_cpu": (
+        "mask always on the CPU",
+        "Make the mask on the device of x: `device=x.device`.",
+    ),
     "item": (
         "number copied to the CPU",
         "`.item()` waits for the GPU, and breaks the graph: keep using tensors.",

@@ -68,7 +68,11 @@ def tiled_backward_blocks(q, k, v, d_out, lse, D, causal=False):
     for i in range(0, len(q), 16):
         own, upstream = q[i : i + 16] / math.sqrt(q.shape[1]), d_out[i : i + 16]
         P = torch.exp(own @ k.T - lse[i : i + 16, None])
-        P = torch.where(torch.arange(len(k)) > torch.arange(i, i + len(own))[:, None], 0, P) if causal else P
+        P = (
+            torch.where(torch.arange(len(k)) > torch.arange(i, i + len(own))[:, None], 0, P)
+            if causal
+            else P
+        )
         dS = P * (upstream @ v.T) - P * D[i : i + 16, None]
         found.append(dS @ k / math.sqrt(q.shape[1]))
         dk, dv = dk + dS.T @ own, dv + P.T @ upstream
@@ -128,7 +132,9 @@ class MultiHeadLayer_fused(nn.Module):
         if mask is None:
             if is_causal and 1 < n < n_k:  # torch counts from the first key
                 q = functional.pad(q, (0, 0, n_k - n, 0))
-            z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal and n > 1)[:, :, -n:]
+            z = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal and n > 1)[
+                :, :, -n:
+            ]
         else:
             if mask.shape[-1] != n_k or mask.shape[-2] not in ((n,) if mask.dim() == 2 else (n, 1)):
                 raise ValueError("a mask that does not fit")
@@ -185,14 +191,25 @@ class MultiHeadLayer_chunks(MultiHeadLayer_separate):
         n, n_k, found = x.shape[1], k.shape[2], []
         if mask is not None:
             mask = mask if mask.dim() == 4 else mask[(None,) * (3 - mask.dim())][:, None]
-            if mask.shape[-1] != n_k or mask.shape[-2] not in (n, 1) or (mask.shape[-2] == 1 and len(mask) == 1 < n):
+            if (
+                mask.shape[-1] != n_k
+                or mask.shape[-2] not in (n, 1)
+                or (mask.shape[-2] == 1 and len(mask) == 1 < n)
+            ):
                 raise ValueError("a mask that does not fit")
             mask = mask.expand(-1, -1, n, -1)
         for i in range(0, n, self.size):
             own = q[:, :, i : i + self.size]
             at = torch.arange(n_k - n + i, n_k - n + i + own.shape[2], device=x.device)
             found.append(
-                self.attend(own, k, v, None if mask is None else mask[:, :, i : i + self.size], at, is_causal)
+                self.attend(
+                    own,
+                    k,
+                    v,
+                    None if mask is None else mask[:, :, i : i + self.size],
+                    at,
+                    is_causal,
+                )
             )
         return self.W_o(torch.cat(found, dim=2).transpose(1, 2).flatten(2))
 
@@ -222,7 +239,9 @@ class MultiHeadLayer_small_chunks(MultiHeadLayer_chunks):
         if mask is not None:
             own = mask.expand(-1, self.h, -1, -1).unflatten(1, (self.h_kv, -1))
             scores = torch.where(own, scores, -torch.inf)
-        A = torch.nan_to_num(torch.softmax(torch.where(scores.isneginf().all(-1, True), 0.0, scores), -1))
+        A = torch.nan_to_num(
+            torch.softmax(torch.where(scores.isneginf().all(-1, True), 0.0, scores), -1)
+        )
         A = torch.where(scores.isneginf(), 0.0, A)
         return torch.einsum("bghij,bgjd->bghid", A, v).flatten(1, 2)
 
@@ -240,7 +259,10 @@ class MultiHeadLayer_grouped(MultiHeadLayer_fused):
         if mask is None and is_causal and 1 < n < n_k:  # one part of the new tokens at a time
             z = [
                 functional.scaled_dot_product_attention(
-                    q[:, :, i : i + 1], k[:, :, : n_k - n + i + 1], v[:, :, : n_k - n + i + 1], **named
+                    q[:, :, i : i + 1],
+                    k[:, :, : n_k - n + i + 1],
+                    v[:, :, : n_k - n + i + 1],
+                    **named,
                 )
                 for i in range(n)
             ]
@@ -252,5 +274,7 @@ class MultiHeadLayer_grouped(MultiHeadLayer_fused):
             if is_causal:
                 mask = mask & torch.ones(n, n_k, dtype=torch.bool, device=x.device).tril(n_k - n)
             is_causal = False
-        z = functional.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal and n > 1, **named)
+        z = functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=is_causal and n > 1, **named
+        )
         return self.W_o(z.transpose(1, 2).reshape(x.shape))

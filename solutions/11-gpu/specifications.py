@@ -33,7 +33,10 @@ def out_of(values, x, h, h_kv, seen=None):
     found = []
     for i in range(h):
         j = i * h_kv // h
-        q_i, (k_j, v_j) = q[..., i * d_head :][..., :d_head], (own[..., j * d_head :][..., :d_head] for own in (k, v))
+        q_i, (k_j, v_j) = (
+            q[..., i * d_head :][..., :d_head],
+            (own[..., j * d_head :][..., :d_head] for own in (k, v)),
+        )
         own = seen if seen is None or seen.dim() == 2 else seen[:, None]
         if seen is not None and seen.dim() == 4:
             own = seen[:, [i if seen.shape[1] > 1 else 0]]
@@ -47,7 +50,9 @@ def of_torch(values, bias):
     kinds = ("weight", "bias") if bias else ("weight",)
     own = {f"out_proj.{kind}": values[f"W_o.{kind}"] for kind in kinds}
     for kind in kinds:
-        own[f"in_proj_{kind}"] = torch.cat([values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")])
+        own[f"in_proj_{kind}"] = torch.cat(
+            [values[f"{name}.{kind}"] for name in ("W_q", "W_k", "W_v")]
+        )
     layer.load_state_dict(own)
     return layer
 

@@ -13,10 +13,15 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 import torch
@@ -105,7 +110,12 @@ def pieces(draw, b, c, rows, columns, size):
 
 def grid(draw, b, d, rows, columns, size=None):
     """Return the arguments of `with_places`."""
-    return tensor(draw, b, rows * columns, d), tensor(draw, d), tensor(draw, rows, d), tensor(draw, columns, d)
+    return (
+        tensor(draw, b, rows * columns, d),
+        tensor(draw, d),
+        tensor(draw, rows, d),
+        tensor(draw, columns, d),
+    )
 
 
 def places(draw, n):
@@ -125,7 +135,9 @@ DRAWN = {"patches": pictures, "unpatch": pieces, "with_places": grid, "grid_rota
 def drawn(function, draw, *own):
     """Return arguments of a function: b, c or d, rows, columns and size are `own`, or small and all different."""
     b, c, rows, columns = own[:4] or sizes(draw, 4)
-    return DRAWN[function.name](draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4)))
+    return DRAWN[function.name](
+        draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4))
+    )
 
 
 def several(function, draw):
@@ -197,7 +209,10 @@ def with_places_first(with_places, draw):
 def with_places_values(with_places, draw):
     """Token r * columns + s gets the vector of row r plus that of column s."""
     cases = several(with_places, draw)
-    expect_all(with_places, [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])])
+    expect_all(
+        with_places,
+        [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])],
+    )
 
 
 # grid_rotary
@@ -219,9 +234,7 @@ def grid_rotary_start(grid_rotary, draw):
     grid_rotary.ahead(cases)
     elsewhere, here = (expect_array(grid_rotary(*case), (n, 4 * d)) for case in cases)
     if np.array_equal(elsewhere, here):
-        message = (
-            "Two calls with other rows and columns return the same. Are they used, or are angles kept from a call?"
-        )
+        message = "Two calls with other rows and columns return the same. Are they used, or are angles kept from a call?"
         raise Failed(Message(message), explained=True)
     expect_close(here, X)
 
@@ -242,7 +255,9 @@ def grid_rotary_lengths(grid_rotary, draw):
     """Rotation keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
     n, d = sizes(draw, 2)
     X = tensor(draw, n, 4 * d)
-    turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(float)
+    turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(
+        float
+    )
     squares = [(Z**2).reshape(n, 2 * d, 2).sum(-1) for Z in (turned, X.numpy())]
     expect_close(*squares, what=Message("the pairs' x^2 + y^2"))
 
@@ -255,8 +270,13 @@ def grid_rotary_distance(grid_rotary, draw):
     down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
     moved = rows + down, columns + across
     grid_rotary.ahead([(X, rows, columns), (X, *moved)])
-    here, there = (expect_array(grid_rotary(X, *at), (n, 4 * d)).astype(float) for at in ((rows, columns), moved))
-    what = Message("the dot products (all moved by {down} rows and {across} columns)", down=down, across=across)
+    here, there = (
+        expect_array(grid_rotary(X, *at), (n, 4 * d)).astype(float)
+        for at in ((rows, columns), moved)
+    )
+    what = Message(
+        "the dot products (all moved by {down} rows and {across} columns)", down=down, across=across
+    )
     expect_close(there @ there.T, here @ here.T, what=what)
 
 
@@ -265,7 +285,9 @@ def grid_rotary_values(grid_rotary, draw):
     """Rotates each half as `rotary` does for d / 2 numbers: the first by rows, the second by columns."""
     n, d = sizes(draw, 2)
     X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
-    expect_all(grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)])
+    expect_all(
+        grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)]
+    )
 
 
 @check(weight=1, needs=[grid_rotary_values])
@@ -275,7 +297,9 @@ def grid_rotary_any_place(grid_rotary, draw):
     n = rows * columns
     X, at = tensor(draw, n, 4 * d), torch.arange(n)
     cases = [(X, at // columns, at % columns), (X, -places(draw, n), torch.full((n,), 3))]
-    cases.append((X, places(draw, n) + torch.tensor(draw.rng.uniform(0.2, 0.8, n)), -places(draw, n) / 2))
+    cases.append(
+        (X, places(draw, n) + torch.tensor(draw.rng.uniform(0.2, 0.8, n)), -places(draw, n) / 2)
+    )
     expect_all(grid_rotary, cases)
 
 
@@ -291,7 +315,12 @@ def grid_rotary_leading_axes(grid_rotary, draw):
 # What is checked for all four
 
 
-VALUES = {"patches": "channels", "unpatch": "channels", "with_places": "values", "grid_rotary": "values"}
+VALUES = {
+    "patches": "channels",
+    "unpatch": "channels",
+    "with_places": "values",
+    "grid_rotary": "values",
+}
 
 
 @check_each(*ALL, weight=0.5, needs=["shape"])
@@ -317,7 +346,10 @@ def sizes_alike(function, draw):
     """Works for square pictures, equal sizes, and long dimensions."""
     size, n = int(draw.rng.integers(2, 5)), draw.long()
     alike = [(size,) * 5, (1, size, size, size, 1), (2, 3, 4, 4, 2), (2, 1, 2, 2, 2)]
-    expect_all(function, [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]])
+    expect_all(
+        function,
+        [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]],
+    )
 
 
 @of_all(weight=1)
@@ -328,7 +360,10 @@ def sizes_of_one(function, draw):
         own = [1 if place == one else size for place, size in enumerate(sizes(draw, 4))]
         cases.append(drawn(function, draw, *own, 1 if one == 4 else 3))
     # A picture that is one patch, and one that is one pixel.
-    expect_all(function, [*cases, drawn(function, draw, 2, 3, 1, 1, 4), drawn(function, draw, 1, 1, 1, 1, 1)])
+    expect_all(
+        function,
+        [*cases, drawn(function, draw, 2, 3, 1, 1, 4), drawn(function, draw, 1, 1, 1, 1, 1)],
+    )
 
 
 def reached(function, arguments, upstream):
@@ -351,7 +386,10 @@ def gradients(function, draw):
     _, came, _ = backward(function, *arguments, upstream=upstream)
     came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
     for name, got, right in zip(NAMES[function.name], came, expected, strict=False):
-        expect(got is not None, Message("No gradient reaches {name}: it is cut off from autograd.", name=name))
+        expect(
+            got is not None,
+            Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
+        )
         expect_close(got, right, what=Message("the gradient of {name}", name=name))
 
 
@@ -388,7 +426,9 @@ def patches_refuses(patches, draw):
     edges = [(7, 8, 3), (6, 7, 3), (7, 6, 3), (9, 4, 6), (4, 9, 6), (5, 5, 2), (3, 3, 4), (8, 2, 4)]
     edges += [(6, 8, 4), (8, 6, 4)]  # the number of pixels is a multiple of that of a patch
     for H, W, size in edges:
-        because = Message("pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size)
+        because = Message(
+            "pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size
+        )
         refused.append(((tensor(draw, b, c, H, W), size), because))
     expect_all_raise(REFUSED, patches, refused)
 
@@ -418,7 +458,9 @@ def with_places_refuses(with_places, draw):
     tokens, cls, by_row, by_column = grid(draw, b, d, rows, columns)
     refused = []
     for n in (1, rows * columns + 1):
-        because = Message("{rows} rows, {columns} columns, {n} tokens", rows=rows, columns=columns, n=str(n))
+        because = Message(
+            "{rows} rows, {columns} columns, {n} tokens", rows=rows, columns=columns, n=str(n)
+        )
         refused.append(((tensor(draw, b, n, d), cls, by_row, by_column), because))
     because = Message("tokens of {d} numbers, another one of {other}", d=d, other=1)
     for place in (1, 2, 3):
@@ -438,7 +480,9 @@ def grid_rotary_refuses(grid_rotary, draw):
         refused.append(((tensor(draw, n, width), places(draw, n), places(draw, n)), because))
     X = tensor(draw, n, 4 * d)
     for rows, columns in [(1, n), (n, 1), (1, 1), (n + 1, n), (n, n + 1)]:
-        because = Message("n is {n}, there are {rows} rows and {columns} columns", n=n, rows=rows, columns=columns)
+        because = Message(
+            "n is {n}, there are {rows} rows and {columns} columns", n=n, rows=rows, columns=columns
+        )
         refused.append(((X, places(draw, rows), places(draw, columns)), because))
     expect_all_raise(REFUSED, grid_rotary, refused)
 
@@ -448,7 +492,9 @@ def grid_rotary_refuses(grid_rotary, draw):
 
 def sequence(*runs):
     """Return kinds: so many text tokens, so many image tokens, and so on in turn."""
-    return [kind for at, count in enumerate(runs) for kind in [("text", "image")[at % 2]] * int(count)]
+    return [
+        kind for at, count in enumerate(runs) for kind in [("text", "image")[at % 2]] * int(count)
+    ]
 
 
 def expect_mask(multimodal_mask, *several):
@@ -497,7 +543,9 @@ def multimodal_mask_image(multimodal_mask, draw):
 def multimodal_mask_one_run(multimodal_mask, draw):
     """A picture between words sees the words before it and itself; later words see everything before them."""
     first, count, last = sizes(draw, 3)
-    expect_mask(multimodal_mask, sequence(first, count, last), sequence(count, first, last))  # as many tokens again
+    expect_mask(
+        multimodal_mask, sequence(first, count, last), sequence(count, first, last)
+    )  # as many tokens again
 
 
 @check(weight=3, needs=[multimodal_mask_one_run])
@@ -512,13 +560,26 @@ def multimodal_mask_runs(multimodal_mask, draw):
 def multimodal_mask_ends(multimodal_mask, draw):
     """A sequence may start with a picture, end with one, or both."""
     a, b, c, e = sizes(draw, 4)
-    expect_mask(multimodal_mask, sequence(0, a, b), sequence(a, b), sequence(0, a, b, c), sequence(0, a, b, c, e, 1))
+    expect_mask(
+        multimodal_mask,
+        sequence(0, a, b),
+        sequence(a, b),
+        sequence(0, a, b, c),
+        sequence(0, a, b, c, e, 1),
+    )
 
 
 @check(weight=1, needs=[multimodal_mask_runs])
 def multimodal_mask_ones(multimodal_mask, draw):
     """Works for a single token, and for runs of one image token."""
-    expect_mask(multimodal_mask, ["text"], ["image"], sequence(1, 1), sequence(0, 1, 1), sequence(0, 1, 1, 1, 1, 1))
+    expect_mask(
+        multimodal_mask,
+        ["text"],
+        ["image"],
+        sequence(1, 1),
+        sequence(0, 1, 1),
+        sequence(0, 1, 1, 1, 1, 1),
+    )
 
 
 @check(weight=1, needs=[multimodal_mask_runs])
@@ -527,7 +588,9 @@ def multimodal_mask_long(multimodal_mask, draw):
     n = draw.long()
     short = ["image", *[str(kind) for kind in draw.rng.choice(["text", "image"], n)]]
     # 256 words between two pictures: in one byte, 256 is 0.
-    expect_mask(multimodal_mask, short, sequence(3, n // 2, 2, n // 2, 5), sequence(1, 2, 256, 3, 255, 2))
+    expect_mask(
+        multimodal_mask, short, sequence(3, n // 2, 2, n // 2, 5), sequence(1, 2, 256, 3, 255, 2)
+    )
 
 
 def mask_and_kinds(own, kinds):
@@ -544,7 +607,5 @@ def multimodal_mask_kept(multimodal_mask, draw):
     multimodal_mask.ahead([(kinds,) for kinds in several], mask_and_kinds)
     for kinds in several:
         _, after = multimodal_mask.run_remote(mask_and_kinds, kinds)
-        message = (
-            "The list `kinds` was changed in place, but the caller still needs it. Copy it first: `list(kinds)`."
-        )
+        message = "The list `kinds` was changed in place, but the caller still needs it. Copy it first: `list(kinds)`."
         expect(after == kinds, message)

@@ -318,9 +318,7 @@ def patches_width_alone(images, size):
     return patches_unfolded(images[..., : H - H % size, :], size)
 
 
-IN_PLACE = (
-    "The argument itself was changed: every method that ends in `_` works in place. Use the function without `_`."
-)
+IN_PLACE = "The argument itself was changed: every method that ends in `_` works in place. Use the function without `_`."
 
 
 @misconception("patches", label="pictures changed in place", hint=IN_PLACE)
@@ -400,7 +398,9 @@ def back(label, hint, axes, *order):
         b, rows, columns = whole(tokens, size, channels, height)
         sizes = {"b": b, "R": rows, "C": columns, "c": channels, "i": size, "j": size}
         X = tokens.reshape([sizes[axis] for axis in axes])
-        return X.permute([axes.index(axis) for axis in order[0]]).reshape(b, channels, height, columns * size)
+        return X.permute([axes.index(axis) for axis in order[0]]).reshape(
+            b, channels, height, columns * size
+        )
 
     answer.__name__ = f"unpatch_{axes}_to_{order[0]}"
     return misconception("unpatch", label, hint)(answer)
@@ -596,7 +596,10 @@ class Places:
 
     def refuse(self, tokens, cls, by_row, by_column):
         n, d = tokens.shape[1:]
-        if n != len(by_row) * len(by_column) or not d == len(cls) == by_row.shape[1] == by_column.shape[1]:
+        if (
+            n != len(by_row) * len(by_column)
+            or not d == len(cls) == by_row.shape[1] == by_column.shape[1]
+        ):
             raise ValueError("sizes that do not fit")
 
     def numbers(self, rows, columns):
@@ -632,7 +635,10 @@ class with_places_class_last:
         return torch.cat([tokens, cls.expand(len(tokens), 1, -1)], 1)
 
 
-@placing("no class token", "The number of tokens did not change: the class token is missing in front of them.")
+@placing(
+    "no class token",
+    "The number of tokens did not change: the class token is missing in front of them.",
+)
 class with_places_no_class:
     def together(self, cls, tokens):
         return tokens
@@ -743,13 +749,18 @@ class with_places_alone:
         return (down + across).expand(tokens.shape)
 
 
-@placing("places multiplied", "The vectors of row and column are multiplied. Add both to the token.")
+@placing(
+    "places multiplied", "The vectors of row and column are multiplied. Add both to the token."
+)
 class with_places_product:
     def add(self, tokens, down, across):
         return tokens + down * across
 
 
-@placing("tokens multiplied by their places", "The tokens are multiplied by their places. Add the places instead.")
+@placing(
+    "tokens multiplied by their places",
+    "The tokens are multiplied by their places. Add the places instead.",
+)
 class with_places_factor:
     def add(self, tokens, down, across):
         return tokens * (down + across)
@@ -878,12 +889,18 @@ def grid_rotary_exchanged(first, second, rows, columns):
     return rotary(first, columns), rotary(second, rows)
 
 
-@in_halves("both halves by rows", "Both halves are rotated by the rows. Rotate the second one by the columns.")
+@in_halves(
+    "both halves by rows",
+    "Both halves are rotated by the rows. Rotate the second one by the columns.",
+)
 def grid_rotary_rows_twice(first, second, rows, columns):
     return rotary(first, rows), rotary(second, rows)
 
 
-@in_halves("both halves by columns", "Both halves are rotated by the columns. Rotate the first one by the rows.")
+@in_halves(
+    "both halves by columns",
+    "Both halves are rotated by the columns. Rotate the first one by the rows.",
+)
 def grid_rotary_columns_twice(first, second, rows, columns):
     return rotary(first, columns), rotary(second, columns)
 
@@ -951,13 +968,17 @@ def grid_rotary_other_pairs(first, second, rows, columns):
 
 
 @in_halves(
-    "rotated backwards", "All pairs rotate the wrong way: the sine has the wrong sign, or the positions were negated."
+    "rotated backwards",
+    "All pairs rotate the wrong way: the sine has the wrong sign, or the positions were negated.",
 )
 def grid_rotary_backwards(first, second, rows, columns):
     return rotary(first, -rows), rotary(second, -columns)
 
 
-@in_halves("counted from 1", "One was added to rows and columns. Use them as given: in row 0 nothing rotates.")
+@in_halves(
+    "counted from 1",
+    "One was added to rows and columns. Use them as given: in row 0 nothing rotates.",
+)
 def grid_rotary_from_1(first, second, rows, columns):
     return rotary(first, rows + 1), rotary(second, columns + 1)
 
@@ -977,7 +998,9 @@ def grid_rotary_numbers(first, second, rows, columns):
     "other patches are.",
 )
 def grid_rotary_centred(first, second, rows, columns):
-    return tuple(rotary(own, at - at.double().mean()) for own, at in ((first, rows), (second, columns)))
+    return tuple(
+        rotary(own, at - at.double().mean()) for own, at in ((first, rows), (second, columns))
+    )
 
 
 @misconception(
@@ -994,7 +1017,8 @@ def grid_rotary_places_in_place(X, rows, columns):
 
 
 @in_halves(
-    "whole numbers only", "Rows and columns are cut to whole numbers: `.long()` or `.int()`. They need not be whole."
+    "whole numbers only",
+    "Rows and columns are cut to whole numbers: `.long()` or `.int()`. They need not be whole.",
 )
 def grid_rotary_whole_numbers(first, second, rows, columns):
     return rotary(first, rows.long()), rotary(second, columns.long())
@@ -1029,7 +1053,8 @@ def grid_rotary_in_turn(X, rows, columns):
     halves(X)
     pairs = X.unflatten(-1, (-1, 2))
     down, across = (
-        rotary(own.flatten(-2), at) for own, at in ((pairs[..., 0::2, :], rows), (pairs[..., 1::2, :], columns))
+        rotary(own.flatten(-2), at)
+        for own, at in ((pairs[..., 0::2, :], rows), (pairs[..., 1::2, :], columns))
     )
     return torch.stack([own.unflatten(-1, (-1, 2)) for own in (down, across)], -2).flatten(-3)
 
@@ -1074,7 +1099,9 @@ def grid_rotary_stacked(X, rows, columns):
 def grid_rotary_tokens_halved(X, rows, columns):
     halves(X)
     half = X.shape[-2] // 2
-    return torch.cat([rotary(X[..., :half, :], rows[:half]), rotary(X[..., half:, :], columns[half:])], -2)
+    return torch.cat(
+        [rotary(X[..., :half, :], rows[:half]), rotary(X[..., half:, :], columns[half:])], -2
+    )
 
 
 @misconception(
@@ -1166,7 +1193,8 @@ def multimodal_mask_causal(i, j, image, first, last):
 
 
 @masked(
-    "everything sees everything", "Every token sees every other one. Text should see only earlier tokens and itself."
+    "everything sees everything",
+    "Every token sees every other one. Text should see only earlier tokens and itself.",
 )
 def multimodal_mask_everything(i, j, image, first, last):
     return (i >= 0) & (j >= 0)
@@ -1370,7 +1398,9 @@ def multimodal_mask_prefix(i, j, image, first, last):
     "tokens: check that both tokens are images.",
 )
 def multimodal_mask_word_before(kinds):
-    words = torch.tensor([kind == "text" for kind in kinds]).cumsum(0)  # (n,), the same in a word and in what follows
+    words = torch.tensor([kind == "text" for kind in kinds]).cumsum(
+        0
+    )  # (n,), the same in a word and in what follows
     return (words[:, None] == words) | torch.ones(len(kinds), len(kinds)).tril().bool()
 
 
@@ -1413,7 +1443,9 @@ def multimodal_mask_counted_in_bytes(kinds):
     "booleans.",
 )
 def multimodal_mask_added(kinds):
-    return torch.zeros(len(kinds), len(kinds)).masked_fill(torch.tensor(~multimodal_mask_up_to(kinds)), -torch.inf)
+    return torch.zeros(len(kinds), len(kinds)).masked_fill(
+        torch.tensor(~multimodal_mask_up_to(kinds)), -torch.inf
+    )
 
 
 @misconception(

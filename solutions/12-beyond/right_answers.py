@@ -26,7 +26,9 @@ def by_hand_as_an_array():
 
 @right("patches")
 def patches_views(images, size):
-    X = images.unflatten(-1, (-1, size)).unflatten(-3, (-1, size))  # (b, c, rows, size, columns, size)
+    X = images.unflatten(-1, (-1, size)).unflatten(
+        -3, (-1, size)
+    )  # (b, c, rows, size, columns, size)
     return X.transpose(-3, -2).flatten(2, 3).transpose(1, 2).flatten(2)
 
 
@@ -52,7 +54,9 @@ def patches_by_slices(images, size):
     found = []
     for top in range(0, H, size):
         for left in range(0, W, size):
-            found.append(images[:, :, top : top + size, left : left + size].reshape(len(images), -1))
+            found.append(
+                images[:, :, top : top + size, left : left + size].reshape(len(images), -1)
+            )
     return torch.stack(found, dim=1)
 
 
@@ -84,7 +88,9 @@ def patches_gathered(images, size):
 @right("unpatch")
 def unpatch_permuted(tokens, size, channels, height):
     # A last row that is not full does not fit into the shape; a height between two multiples is not noticed.
-    X = tokens.unflatten(-1, (channels, size, size)).unflatten(1, (height // size, -1))  # (b, rows, columns, c, i, j)
+    X = tokens.unflatten(-1, (channels, size, size)).unflatten(
+        1, (height // size, -1)
+    )  # (b, rows, columns, c, i, j)
     return X.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
 
 
@@ -101,7 +107,9 @@ def unpatch_by_slices(tokens, size, channels, height):
     images = tokens.new_zeros(b, channels, height, columns * size)
     for at in range(tokens.shape[1]):
         top, left = at // columns * size, at % columns * size
-        images[:, :, top : top + size, left : left + size] = tokens[:, at].reshape(b, channels, size, size)
+        images[:, :, top : top + size, left : left + size] = tokens[:, at].reshape(
+            b, channels, size, size
+        )
     return images
 
 
@@ -110,7 +118,9 @@ def unpatch_rows_of_patches(tokens, size, channels, height):
     _b, rows, _columns = whole(tokens, size, channels, height)
     strips = []
     for strip in tokens.chunk(rows, dim=1):
-        strips.append(torch.cat([own.unflatten(1, (channels, size, size)) for own in strip.unbind(1)], dim=3))
+        strips.append(
+            torch.cat([own.unflatten(1, (channels, size, size)) for own in strip.unbind(1)], dim=3)
+        )
     return torch.cat(strips, dim=2)
 
 
@@ -134,7 +144,11 @@ def with_places_repeated(tokens, cls, by_row, by_column):
 
 @right("with_places")
 def with_places_in_a_grid(tokens, cls, by_row, by_column):
-    X = tokens.unflatten(1, (len(by_row), len(by_column))) + by_row[:, None, :] + by_column[None, :, :]
+    X = (
+        tokens.unflatten(1, (len(by_row), len(by_column)))
+        + by_row[:, None, :]
+        + by_column[None, :, :]
+    )
     return torch.cat((cls.expand(len(tokens), 1, len(cls)), X.flatten(1, 2)), dim=1)
 
 
@@ -166,7 +180,9 @@ def with_places_of_products(tokens, cls, by_row, by_column):
 
 @right("grid_rotary")
 def grid_rotary_split(X, rows, columns):
-    return torch.cat([rotary(own, at) for own, at in zip(halves(X), (rows, columns), strict=True)], dim=-1)
+    return torch.cat(
+        [rotary(own, at) for own, at in zip(halves(X), (rows, columns), strict=True)], dim=-1
+    )
 
 
 @right("grid_rotary")
@@ -175,7 +191,9 @@ def grid_rotary_angles(X, rows, columns):
     if d % 4:
         raise ValueError(f"d is {d}")
     slower = 10000.0 ** (-torch.arange(0, d // 2, 2) / (d // 2))
-    angles = torch.cat([torch.outer(rows.float(), slower), torch.outer(columns.float(), slower)], 1)  # (n, d / 2)
+    angles = torch.cat(
+        [torch.outer(rows.float(), slower), torch.outer(columns.float(), slower)], 1
+    )  # (n, d / 2)
     cos, sin = torch.cos(angles).to(X.dtype), torch.sin(angles).to(X.dtype)
     turned = torch.empty_like(X)
     turned[..., 0::2] = X[..., 0::2] * cos - X[..., 1::2] * sin
@@ -191,7 +209,11 @@ def grid_rotary_complex(X, rows, columns):
     slower = torch.exp(-torch.arange(d // 4) * 4 / d * np.log(10000))
     angles = (torch.stack([rows, columns], -1)[..., None] * slower).flatten(-2)
     pairs = torch.view_as_complex(X.float().contiguous().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(X.dtype)
+    return (
+        torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles))
+        .flatten(-2)
+        .to(X.dtype)
+    )
 
 
 @right("grid_rotary")
@@ -202,7 +224,9 @@ def grid_rotary_matrices(X, rows, columns):
         for i in range(own.shape[-1] // 2):
             angle = at * 10000.0 ** (-2 * i / own.shape[-1])
             cos, sin = angle.cos(), angle.sin()
-            R = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(X.dtype)  # (n, 2, 2)
+            R = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(
+                X.dtype
+            )  # (n, 2, 2)
             found.append((R @ own[..., 2 * i : 2 * i + 2, None]).squeeze(-1))
     return torch.cat(found, -1)
 

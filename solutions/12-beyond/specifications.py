@@ -19,14 +19,18 @@ def joined(tokens, size, channels, height):
     """Return pictures (b, channels, height, width): rows of patches side by side, one row below another."""
     columns = tokens.shape[1] // (height // size)
     squares = [own.unflatten(-1, (channels, size, size)) for own in tokens.unbind(1)]
-    rows = [torch.cat(squares[first : first + columns], -1) for first in range(0, len(squares), columns)]
+    rows = [
+        torch.cat(squares[first : first + columns], -1) for first in range(0, len(squares), columns)
+    ]
     return torch.cat(rows, -2)
 
 
 def placed(tokens, cls, by_row, by_column):
     """Return tokens (b, 1 + n, d), the class token first, and its place added to each other token."""
     columns = len(by_column)
-    others = [x + by_row[at // columns] + by_column[at % columns] for at, x in enumerate(tokens.unbind(1))]
+    others = [
+        x + by_row[at // columns] + by_column[at % columns] for at, x in enumerate(tokens.unbind(1))
+    ]
     return torch.stack([cls + torch.zeros_like(tokens[:, 0]), *others], 1)
 
 

@@ -1,6 +1,6 @@
 # @title The files that belong next to this notebook
-# If the notebook was opened by itself, as in Colab, this cell fetches them; if they are there, it does nothing.
-# To submit your work from Colab: File > Download > Download .ipynb.
+# If the notebook was opened by itself, as in Colab, this cell fetches them; if they are there, it
+# does nothing. To submit your work from Colab: File > Download > Download .ipynb.
 def fetch_files(address):
     import importlib
     import io
@@ -15,7 +15,8 @@ def fetch_files(address):
         with urlopen(address, timeout=30) as answer:
             download = zipfile.ZipFile(io.BytesIO(answer.read()))
         for name in download.namelist():
-            plain = re.fullmatch(r"[\w-]+/((\w[\w.-]*/)*\w[\w.-]*)", name)  # below the folder, and nothing hidden
+            # below the folder, and nothing hidden
+            plain = re.fullmatch(r"[\w-]+/((\w[\w.-]*/)*\w[\w.-]*)", name)
             if plain and not name.endswith(".ipynb") and not Path(plain[1]).exists():
                 Path(plain[1]).parent.mkdir(parents=True, exist_ok=True)
                 Path(plain[1]).write_bytes(download.read(name))
@@ -23,8 +24,9 @@ def fetch_files(address):
         print(f"Fetched the files that belong next to this notebook from {address}")
     except Exception as problem:
         print(
-            f"checks.py and checking.zip are missing next to this notebook, and {address} could not be "
-            f"fetched ({problem}). Download it in another way, and put these two files next to the notebook."
+            f"checks.py and checking.zip are missing next to this notebook, and {address} could "
+            f"not be fetched ({problem}). Download it in another way, and put these two files "
+            "next to the notebook."
         )
 
 

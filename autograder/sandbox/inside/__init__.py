@@ -1,1 +1,4 @@
-"""Code that runs inside the sandbox. These files are mounted there, and import each other by their bare names."""
+"""Code that runs inside the sandbox.
+
+These files are mounted there, and import each other by their bare names.
+"""

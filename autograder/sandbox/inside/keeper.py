@@ -1,4 +1,7 @@
-"""The keeper: the first process of a guest's namespaces. It counts what the guest uses, and ends all of it."""
+"""The keeper: the first process of a guest's namespaces.
+
+It counts what the guest uses, and ends all of it.
+"""
 
 import contextlib
 import json
@@ -25,8 +28,8 @@ UNWAKEABLE = b"D"
 def keep(guest: int, control: socket.socket, limits: dict[str, Any]) -> NoReturn:
     """Watch over one guest as the first process of its namespaces; never return.
 
-    When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or takes too much
-    memory, everything ends.
+    When the judge asks, it is told what the guest uses; when the judge is gone, or the guest is, or
+    takes too much memory, everything ends.
     """
     ended: dict[str, Any] = {"ended": "gone"}
     try:
@@ -55,7 +58,11 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
             seen = now
         if asked:
             control.send(json.dumps({"cpu": tally.cpu, "idle": tally.idle}).encode())
-        if processes.memory > most and processes.memory_in_detail(most) > most and still_beyond(processes, most):
+        if (
+            processes.memory > most
+            and processes.memory_in_detail(most) > most
+            and still_beyond(processes, most)
+        ):
             return {"ended": "memory"}
         with contextlib.suppress(ChildProcessError):
             while ended := os.waitpid(-1, os.WNOHANG):
@@ -68,9 +75,11 @@ def _watch(guest: int, control: socket.socket, limits: dict[str, Any]) -> dict[s
 
 
 def still_beyond(processes: "Processes", most: int) -> bool:
-    """Stop all processes and tell whether they have more than `most` bytes in use now; if not, they go on.
+    """Stop all processes and tell whether they have more than `most` bytes in use now; if not, they
+    go on.
 
-    Until it ends, a guest that is not stopped may give the memory back and answer: another cell would get the blame.
+    Until it ends, a guest that is not stopped may give the memory back and answer: another cell
+    would get the blame.
     """
     with contextlib.suppress(ProcessLookupError):  # all may have ended meanwhile
         os.kill(-1, signal.SIGSTOP)  # all but this one, which is the first of its namespace
@@ -115,13 +124,18 @@ class Processes:
         before, self._made = self._made, _last_pid()
         self.memory = pages * PAGE + _sockets() * self._socket_bytes
         return Look(
-            ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime, running, disk, made=self._made != before
+            ticks / CLOCK_TICKS + orphans.ru_utime + orphans.ru_stime,
+            running,
+            disk,
+            made=self._made != before,
         )
 
     def memory_in_detail(self, most: int) -> int:
-        """Return the bytes in use, with what processes share with others in it once, if they are beyond `most`.
+        """Return the bytes in use, with what processes share with others in it once, if they are
+        beyond `most`.
 
-        What is mapped of files in the scratch space counts as memory here, although those have a limit besides.
+        What is mapped of files in the scratch space counts as memory here, although those have a
+        limit besides.
         """
         roughly = sum(_unshared(name) for name in _names()) + _sockets() * self._socket_bytes
         if roughly <= most:
@@ -145,12 +159,16 @@ def _unshared(name: str) -> int:
 
 
 def _shared_fairly(name: str) -> int:
-    """Return a process's memory with its part of what several share: slow, so asked only near the limit."""
+    """Return a process's memory with its part of what several share: slow, so asked only near
+    the limit.
+    """
     return _fields(f"/proc/{name}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or _unshared(name)
 
 
 def _fields(path: str, *names: bytes) -> int:
-    """Return the sum of a file's lines that begin with these names, in bytes; 0 if the process is gone."""
+    """Return the sum of a file's lines that begin with these names, in bytes; 0 if the process
+    is gone.
+    """
     try:
         with open(path, "rb") as file:
             return sum(int(line.split()[1]) << 10 for line in file if line.startswith(names))

@@ -1,4 +1,6 @@
-"""Calls of the Linux kernel that Python has no function for, and the kernel's numbers by their names."""
+"""Calls of the Linux kernel that Python has no function for, and the kernel's numbers by their
+names.
+"""
 
 import contextlib
 import ctypes
@@ -11,7 +13,8 @@ from typing import NoReturn
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC_HOLDING_THE_LOCK = ctypes.PyDLL(None)
-TCP_BUFFER = 212_992  # bytes: what other sockets have by default; 4 MB to send and 32 MB to receive are usual for TCP
+# bytes: what other sockets have by default; 4 MB to send and 32 MB to receive are usual for TCP
+TCP_BUFFER = 212_992
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a folder of the guest's own is mounted there)
 INSTRUCTION = 8  # bytes of one instruction of a filter
 
@@ -40,7 +43,8 @@ MADV_COLLAPSE = 25
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-KEPT = 1 << 25  # bytes: smaller pieces are kept when they are freed, and up to as many at the end of the heap
+# bytes: smaller pieces are kept when they are freed, and up to as many at the end of the heap
+KEPT = 1 << 25
 
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 0x1
@@ -55,16 +59,22 @@ def must(result: int, what: str) -> None:
 
 
 def keep_memory() -> None:
-    """Let malloc keep what is freed: with each array of a megabyte, the kernel would clear its pages once more."""
+    """Let malloc keep what is freed: with each array of a megabyte, the kernel would clear its
+    pages once more.
+    """
     with contextlib.suppress(AttributeError):  # of another C library than GNU's
         for name in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
             LIBC.mallopt(name, KEPT)
 
 
 def clone(flags: int) -> int:
-    """Fork into new namespaces at once: os.fork and unshare would take one fork more, and each costs much."""
+    """Fork into new namespaces at once: os.fork and unshare would take one fork more, and each
+    costs much.
+    """
     ctypes.pythonapi.PyOS_BeforeFork()
-    pid: int = LIBC_HOLDING_THE_LOCK.syscall(SYS_CLONE[os.uname().machine], flags | signal.SIGCHLD, 0, 0, 0, 0)
+    pid: int = LIBC_HOLDING_THE_LOCK.syscall(
+        SYS_CLONE[os.uname().machine], flags | signal.SIGCHLD, 0, 0, 0, 0
+    )
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
@@ -81,7 +91,11 @@ def unshare(flags: int) -> None:
 
 def map_user(uid: int, gid: int) -> None:
     """Be the user `uid` in a user namespace that was just made."""
-    for path, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+    for path, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
         with open(f"/proc/self/{path}", "w") as file:
             file.write(text)
 
@@ -93,13 +107,19 @@ def private_mounts() -> None:
 
 def mount_proc() -> None:
     """Mount a view of this namespace's processes, and of no others."""
-    must(LIBC.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /proc")
+    must(
+        LIBC.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None),
+        "mount /proc",
+    )
 
 
 def mount_tmpfs(path: str, megabytes: int, files: int) -> None:
     """Mount an empty folder in memory that holds no more than this."""
     options = f"size={megabytes}m,nr_inodes={files},mode=0700".encode()
-    must(LIBC.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options), f"mount {path}")
+    must(
+        LIBC.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options),
+        f"mount {path}",
+    )
 
 
 def loopback_up() -> None:
@@ -109,7 +129,9 @@ def loopback_up() -> None:
 
 
 def bound_tcp_buffers() -> None:
-    """Bound what the connections within a new network namespace can hold, where its settings can be written."""
+    """Bound what the connections within a new network namespace can hold, where its settings can
+    be written.
+    """
     for name in ("tcp_wmem", "tcp_rmem"):
         with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/{name}", "w") as file:
             file.write(f"4096 16384 {TCP_BUFFER}")
@@ -139,13 +161,20 @@ class _Program(ctypes.Structure):
 
 
 def load_filter(program: bytes) -> None:
-    """Let a filter of system calls (the bytes of its instructions) bind this process, and all that it starts."""
+    """Let a filter of system calls (the bytes of its instructions) bind this process, and all
+    that it starts.
+    """
     given = _Program(len(program) // INSTRUCTION, program)
-    must(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(given), 0, 0), "the filter of system calls")
+    must(
+        LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(given), 0, 0),
+        "the filter of system calls",
+    )
 
 
 def enter_channel() -> None:
-    """Give this process a network with nothing but a loopback device, and the right to make namespaces in it."""
+    """Give this process a network with nothing but a loopback device, and the right to make
+    namespaces in it.
+    """
     uid, gid = os.getuid(), os.getgid()
     unshare(CHANNEL_NAMESPACES)
     map_user(uid, gid)
@@ -154,7 +183,9 @@ def enter_channel() -> None:
 
 
 def enter_guest(uid: int, gid: int, folders: dict[str, tuple[int, int]]) -> None:
-    """Furnish the namespaces that `clone` made: processes of their own, and empty folders (path: MB and files)."""
+    """Furnish the namespaces that `clone` made: processes of their own, and empty folders (path:
+    MB and files).
+    """
     map_user(uid, gid)
     not_dumpable()
     private_mounts()
@@ -164,7 +195,9 @@ def enter_guest(uid: int, gid: int, folders: dict[str, tuple[int, int]]) -> None
 
 
 def probe() -> NoReturn:
-    """Make every namespace and every mount that a guest gets, once, and exit with 0 if all could be made."""
+    """Make every namespace and every mount that a guest gets, once, and exit with 0 if all could
+    be made.
+    """
     uid, gid = os.getuid(), os.getgid()
     enter_channel()
     child = clone(GUEST_NAMESPACES)

@@ -1,8 +1,9 @@
-"""Runs a student's cell on without what this machine lacks: a package that it imports, a window, a magic.
+"""Runs a student's cell on without what this machine lacks: a package that it imports, a window, a
+magic.
 
-If an import at the top of a cell fails, each of its names becomes a `NotInstalled`: code that uses one gets the
-import's own error. The same is true for an assignment at the top that needs the package. All other imports raise at
-once, as in any Python: those in a `try`, an `if` or a function.
+If an import at the top of a cell fails, each of its names becomes a `NotInstalled`: code that uses
+one gets the import's own error. The same is true for an assignment at the top that needs the
+package. All other imports raise at once, as in any Python: those in a `try`, an `if` or a function.
 """
 
 import ast
@@ -14,9 +15,12 @@ MOST = 20
 """How many of them one cell may name."""
 MOST_STATEMENT = 100
 FOR_COMFORT = frozenset(
-    "autoreload autosave colors conda config gui load_ext matplotlib pip precision pylab reload_ext".split()
+    "autoreload autosave colors conda config gui load_ext matplotlib pip precision pylab "
+    "reload_ext".split()
 )
-"""Magics that change how things look, or what is installed: the rest of a cell runs without them."""
+"""Magics that change how things look, or what is installed: the rest of a cell runs without
+them.
+"""
 GUARD = """
 try:
     pass
@@ -38,7 +42,8 @@ class NotInstalled:
         object.__setattr__(self, "_error", (str(error), error.name))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):  # Python itself asks, and is answered that there is none
+        # Python itself asks, and is answered that there is none
+        if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         _used(self)
 
@@ -52,27 +57,35 @@ def _used(self: NotInstalled, *arguments: Any, **more: Any) -> NoReturn:
 
 
 for _name in (
-    "setattr delattr call getitem setitem delitem contains iter next len bool enter exit array float int index await "
-    "mro_entries instancecheck subclasscheck lt le gt ge neg pos abs invert and rand or ror "
-    "add radd sub rsub mul rmul matmul rmatmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow"
+    "setattr delattr call getitem setitem delitem contains iter next len bool enter exit array "
+    "float int index await mro_entries instancecheck subclasscheck lt le gt ge neg pos abs invert "
+    "and rand or ror add radd sub rsub mul rmul matmul rmatmul truediv rtruediv floordiv "
+    "rfloordiv mod rmod pow rpow"
 ).split():
     setattr(NotInstalled, f"__{_name}__", _used)
 
 
 def bound(statement: ast.stmt) -> list[str] | None:
-    """Return the names that an import or an assignment binds: of `import a.b`, `a`; of `from a import *`, none."""
+    """Return the names that an import or an assignment binds: of `import a.b`, `a`; of `from a
+    import *`, none.
+    """
     if isinstance(statement, ast.Import):
         return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
     if isinstance(statement, ast.ImportFrom):
         return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
     if isinstance(statement, ast.Assign):
         targets = [node for target in statement.targets for node in ast.walk(target)]
-        return [node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        return [
+            node.id
+            for node in targets
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
     return None
 
 
 def guard(cell: ast.Module) -> None:
-    """Let each import, assignment and call at the top of a cell ask the shell whether the cell goes on if it fails.
+    """Let each import, assignment and call at the top of a cell ask the shell whether the cell goes
+    on if it fails.
 
     A last expression stays as it is: it is displayed.
     """
@@ -113,13 +126,17 @@ def _guarded(statement: ast.stmt) -> ast.Try:
 
 
 class Lacking:
-    """What one cell went on without: pairs of a package and the text of a statement, either of them perhaps ""."""
+    """What one cell went on without: pairs of a package and the text of a statement, either of
+    them perhaps "".
+    """
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, str]] = []
 
     def add(self, error: BaseException | None, statement: str = "") -> None:
-        """Enter a package that is not installed, or a statement that was left out for another reason."""
+        """Enter a package that is not installed, or a statement that was left out for another
+        reason.
+        """
         entry = missing_package(error), statement[:MOST_STATEMENT]
         if entry not in self.entries and len(self.entries) < MOST and any(entry):
             self.entries.append(entry)

@@ -1,7 +1,7 @@
 """The warm parent: pays for every import once, then forks a guest for each submission.
 
-It runs inside bubblewrap, with a read-only system and no network, and holds no check, no solution and no
-submission. Each guest gets namespaces of its own, with a keeper as their first process.
+It runs inside bubblewrap, with a read-only system and no network, and holds no check, no solution
+and no submission. Each guest gets namespaces of its own, with a keeper as their first process.
 """
 
 import array
@@ -36,7 +36,8 @@ def softmax(S):
     return E / E.sum(-1, keepdims=True)
 softmax(np.random.default_rng(0).normal(size=(3, 4, 4)))
 fig, ax = plt.subplots()
-ax.imshow(np.eye(4)); ax.plot([0, 1], [1, 0], label="a line"); ax.set_title("$x_i$"); ax.legend(); plt.show()
+ax.imshow(np.eye(4)); ax.plot([0, 1], [1, 0], label="a line")
+ax.set_title("$x_i$"); ax.legend(); plt.show()
 warnings.warn("rehearsed")
 print("rehearsed")
 %%rehearsal
@@ -47,11 +48,13 @@ def broken(
 np.einsum("ij,jk->ik", np.eye(3), np.eye(3)); np.linalg.norm(np.eye(3))
 """
 
-# A gradient that is given, and the first step of an optimizer, load what takes half a second and more.
+# A gradient that is given, and the first step of an optimizer, load what takes half a second and
+# more.
 REHEARSAL_OF_TORCH = """
 %%rehearsal
 import torch
-torch.softmax(torch.randn(3, 4, requires_grad=True) @ torch.randn(4, 5), -1).backward(torch.ones(3, 5))
+scores = torch.randn(3, 4, requires_grad=True) @ torch.randn(4, 5)
+torch.softmax(scores, -1).backward(torch.ones(3, 5))
 layer = torch.nn.Linear(3, 4)
 layer.load_state_dict(layer.state_dict())
 optimizer = torch.optim.Adam(layer.parameters())
@@ -64,18 +67,23 @@ Serve = Callable[[socket.socket], None]
 """Be a guest at this end of its wire, until the judge hangs up."""
 
 
-def warm(imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehearsals: Sequence[str] = ()) -> Serve:
-    """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads late.
+def warm(
+    imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehearsals: Sequence[str] = ()
+) -> Serve:
+    """Load everything that guests use, and rehearse a notebook, failing cells too: their code loads
+    late.
 
     What comes back is all that a guest does from its fork on.
 
-    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of exercises' own. Without
-    `rehearse`, torch is only imported: where guests may use a GPU, a first gradient looks for devices and starts a
-    thread for each, which would survive no fork.
+    What stands in `besides` is loaded as well, and not rehearsed; `rehearsals` are cells of
+    exercises' own. Without `rehearse`, torch is only imported: where guests may use a GPU, a first
+    gradient looks for devices and starts a thread for each, which would survive no fork.
     """
     from autograder.sandbox.inside import responder, shell
 
-    rehearsed, torch = (any(_is_torch(name) for name in names) for names in (imports, [*imports, *besides]))
+    rehearsed, torch = (
+        any(_is_torch(name) for name in names) for names in (imports, [*imports, *besides])
+    )
     if torch:  # seconds, for who needs it
         shell.one_thread()
     interactive = shell.make_shell()
@@ -95,11 +103,13 @@ def warm(imports: Sequence[str], besides: Sequence[str], rehearse: bool, rehears
         matplotlib.pyplot.close("all")
         matplotlib.rcdefaults()
         interactive.run_line_magic("matplotlib", "inline")
-        # An inline figure is drawn when it is shown; matplotlib's own hook would draw it once more before that.
+        # An inline figure is drawn when it is shown; matplotlib's own hook would draw it once more
+        # before that.
         matplotlib.pyplot.uninstall_repl_displayhook()
     interactive.reset(new_session=True)
     interactive.execution_count = 1
-    interactive.user_ns["__spec__"] = None  # gone with the rest; processes that are spawned ask for it
+    # gone with the rest; processes that are spawned ask for it
+    interactive.user_ns["__spec__"] = None
     sys.last_value = sys.last_traceback = sys.last_type = None
     shell.forget_ourselves()
 
@@ -125,8 +135,8 @@ def _is_torch(name: str) -> bool:
 def large_pages() -> None:
     """Put the parent's memory into large pages, where the kernel can.
 
-    That takes a quarter of a second. A guest is then forked and has run its first cell, with torch loaded, in 15 ms
-    instead of 33.
+    That takes a quarter of a second. A guest is then forked and has run its first cell, with torch
+    loaded, in 15 ms instead of 33.
     """
     regions, writable = [], False
     with open("/proc/self/smaps") as file:
@@ -136,7 +146,9 @@ def large_pages() -> None:
                 writable = "w" in fields[0] and (len(fields) == 4 or fields[4] == "[heap]")
                 start, end = (int(part, 16) for part in first.split("-"))
             elif first == "Anonymous:" and writable and int(fields[0]) >= WORTH_IT_KB:
-                regions.append((-(-start // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE))
+                regions.append(
+                    (-(-start // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE)
+                )
     for start, end in regions:
         if end > start:
             kernel.use_large_pages(start, end, LARGE_PAGE)
@@ -168,7 +180,11 @@ def fork_guest(
         _confine(limits, filter_program, gpu)
     except BaseException as error:
         with contextlib.suppress(BaseException):
-            control.send(json.dumps({"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}).encode())
+            control.send(
+                json.dumps(
+                    {"ended": "sandbox", "text": f"{type(error).__name__}: {error}"}
+                ).encode()
+            )
         os._exit(1)
     try:
         control.close()
@@ -179,14 +195,17 @@ def fork_guest(
 
 def _folders(limits: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return the folders in memory that a guest may write to: MB and files of each."""
-    return {SCRATCH: (limits["disk_mb"], limits["files"]), kernel.SHARED_MEMORY: (limits["shared_mb"], SHARED_FILES)}
+    return {
+        SCRATCH: (limits["disk_mb"], limits["files"]),
+        kernel.SHARED_MEMORY: (limits["shared_mb"], SHARED_FILES),
+    }
 
 
 def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
     """Give up every right that a student's code has no use for; there is no way back.
 
-    CUDA takes addresses by the gigabyte that it does not fill, and opens a file for each of its queues: with a GPU
-    the keeper alone counts memory, and there are more files.
+    CUDA takes addresses by the gigabyte that it does not fill, and opens a file for each of its
+    queues: with a GPU the keeper alone counts memory, and there are more files.
     """
     os.setsid()
     mega = 1 << 20
@@ -215,13 +234,17 @@ def _confine(limits: dict[str, Any], filter_program: bytes, gpu: bool) -> None:
 
 
 def _data_so_far() -> int:
-    """Return the bytes of private memory that this process has already, shared with its parent or not."""
+    """Return the bytes of private memory that this process has already, shared with its parent
+    or not.
+    """
     with open("/proc/self/statm") as file:
         return int(file.read().split()[5]) * keeper.PAGE
 
 
 def received(connection: socket.socket, count: int) -> Iterator[tuple[bytes, list[socket.socket]]]:
-    """Yield the messages that come, and the `count` sockets with each, until the other end is closed."""
+    """Yield the messages that come, and the `count` sockets with each, until the other end is
+    closed.
+    """
     while True:
         data, ancillary, _, _ = connection.recvmsg(MOST_MESSAGE, socket.CMSG_LEN(count * 4))
         if not data:
@@ -232,13 +255,16 @@ def received(connection: socket.socket, count: int) -> Iterator[tuple[bytes, lis
         yield data, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def serve_channel(serve: Serve, worker: socket.socket, filter_program: bytes, gpu: bool, core: int | None) -> None:
-    """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after another.
+def serve_channel(
+    serve: Serve, worker: socket.socket, filter_program: bytes, gpu: bool, core: int | None
+) -> None:
+    """Serve one worker: a guest for every pair of sockets that it sends with its limits, one after
+    another.
 
     Where a core is given, this process and its guests keep to it.
 
-    Each channel has a network of its own, with nothing but a loopback device: guests of different workers, which run
-    at the same time, cannot find each other there.
+    Each channel has a network of its own, with nothing but a loopback device: guests of different
+    workers, which run at the same time, cannot find each other there.
     """
     kernel.enter_channel()
     if core is not None:
@@ -253,22 +279,30 @@ def serve_channel(serve: Serve, worker: socket.socket, filter_program: bytes, gp
 
 
 def _ignore_nothing() -> None:
-    """Have no handlers for signals: the kernel then keeps a guest's signals from its keeper, the process 1."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE}:
+    """Have no handlers for signals: the kernel then keeps a guest's signals from its keeper, the
+    process 1.
+    """
+    for number in signal.valid_signals() - {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGCHLD,
+        signal.SIGPIPE,
+    }:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
 
 
 def main(descriptor: str, *loaded: str) -> None:
-    """Warm up, then fork a process for every channel that comes: a socket over which a worker asks for guests.
+    """Warm up, then fork a process for every channel that comes: a socket over which a worker asks
+    for guests.
 
     Parameters
     ----------
     descriptor : str
         The number of the socket that channels come through.
     loaded : str
-        As JSON: modules to load and rehearse, and modules only to load; `gpu` if guests may use one; as JSON, cells
-        to rehearse besides; and, where it has started itself again, `PLAIN`.
+        As JSON: modules to load and rehearse, and modules only to load; `gpu` if guests may use
+        one; as JSON, cells to rehearse besides; and, where it has started itself again, `PLAIN`.
     """
     channels = socket.socket(fileno=int(descriptor))
     imports, besides, gpu = json.loads(loaded[0]), json.loads(loaded[1]), loaded[2] == "gpu"
@@ -283,13 +317,19 @@ def main(descriptor: str, *loaded: str) -> None:
         serve = warm(imports, besides, not (gpu or plain), json.loads(loaded[3]))
         filter_program = seccomp.filter_program()
         if threads := _threads():
-            if not plain:  # what a rehearsal started, and an import does not, is left out; guests then load it late
+            # what a rehearsal started, and an import does not, is left out; guests then load it
+            # late
+            if not plain:
                 print(
-                    f"started again without rehearsals, which started threads: {threads}", file=sys.stderr, flush=True
+                    f"started again without rehearsals, which started threads: {threads}",
+                    file=sys.stderr,
+                    flush=True,
                 )
                 os.set_inheritable(channels.fileno(), True)
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], PLAIN])  # noqa: S606 (this program, again)
-            raise RuntimeError(f"a module that was loaded in advance has started threads: {threads}")
+            raise RuntimeError(
+                f"a module that was loaded in advance has started threads: {threads}"
+            )
     except Exception as error:  # whoever asks for guests is told why there are none
         for _, (worker,) in received(channels, 1):
             worker.send(f"{type(error).__name__}: {error}".encode()[:MOST_MESSAGE])
@@ -301,7 +341,8 @@ def main(descriptor: str, *loaded: str) -> None:
     # Each search for garbage writes to memory that guest and parent share until then.
     gc.set_threshold(20_000, 20, 20)
     os.environ.update(HOME=SCRATCH, TMPDIR=f"{SCRATCH}/.tmp")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that have ended leave nothing to wait for
+    # keepers that have ended leave nothing to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for asked, (worker,) in received(channels, 1):
         if os.fork() == 0:
             channels.close()

@@ -1,7 +1,7 @@
 """The guest: runs a student's cells, and answers the judge's calls of what they define.
 
-It has nothing but the student's own work. Whatever it sends counts as sent by the student: the judge trusts none of
-it, so nothing here has to be protected from the code that runs next to it.
+It has nothing but the student's own work. Whatever it sends counts as sent by the student: the
+judge trusts none of it, so nothing here has to be protected from the code that runs next to it.
 """
 
 import builtins
@@ -31,7 +31,10 @@ from autograder.sandbox.inside.shell import (
     make_shell,
 )
 
-OVER = "`{name}` was the course's own for a while, and is yours again: look it up by its name at each call."
+OVER = (
+    "`{name}` was the course's own for a while, and is yours again: look it up by its name at "
+    "each call."
+)
 BUILT_IN = dict(vars(builtins))
 
 Plain = dict[str, Any]
@@ -46,12 +49,17 @@ class Responder:
         self.outputs = shell.outputs = Outputs(self.link)
         self.handles: list[Any] = []
         self.parts: list[Any] = []  # what came of each part of a request for several things, so far
-        self.functions: dict[str, dict[str, Any]] = {}  # of the checks' own, by their text and their names
+        # of the checks' own, by their text and their names
+        self.functions: dict[str, dict[str, Any]] = {}
         self.contexts = 0  # how often the course's answers were put in place, or taken away
-        self.put_by: dict[str, Any] = {}  # what the notebook has under names where the course's answers stand
+        # what the notebook has under names where the course's answers stand
+        self.put_by: dict[str, Any] = {}
         self.spilled = _spill()
         self.seed: int | None = None
-        self.streams = {"stdout": Stream("stdout", self.outputs, 1), "stderr": Stream("stderr", self.outputs, 2)}
+        self.streams = {
+            "stdout": Stream("stdout", self.outputs, 1),
+            "stderr": Stream("stderr", self.outputs, 2),
+        }
         vars(sys).update(self.streams)
         sys.displayhook = shell.displayhook
 
@@ -81,11 +89,15 @@ class Responder:
                 stream.flush()
         text = self.spilled()
         if text and self.outputs.left > 0:
-            self.outputs.send({"output_type": "stream", "name": "stdout", "text": text[: self.outputs.left]})
+            self.outputs.send(
+                {"output_type": "stream", "name": "stdout", "text": text[: self.outputs.left]}
+            )
             self.outputs.left -= len(text)
 
     def put_back(self) -> None:
-        """Put back what this program itself needs, where a cell took it away: streams and built-in functions."""
+        """Put back what this program itself needs, where a cell took it away: streams and
+        built-in functions.
+        """
         for name in BUILT_IN.keys() - builtins.__dict__.keys():
             builtins.__dict__[name] = BUILT_IN[name]
         for name, stream in self.streams.items():
@@ -94,7 +106,9 @@ class Responder:
             except Exception:
                 sys.__dict__[name] = stream
 
-    def do_start(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_start(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Take the files beside the notebook, and seeds of one's own."""
         seed = self.seed = int(message["seed"])
         random.seed(seed)
@@ -116,11 +130,15 @@ class Responder:
             backends = torch.backends
             if backends.cuda.is_built() or backends.mps.is_built():
                 torch.manual_seed(self.seed)
-            else:  # the same, without what other devices take to be asked: milliseconds in a process that is new
+            # the same, without what other devices take to be asked: milliseconds in a process that
+            # is new
+            else:
                 torch.default_generator.manual_seed(self.seed)
             self.seed = None
 
-    def do_cell(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_cell(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Run one cell; its outputs have gone before the reply does.
 
         One of the student's goes on without what is missing here, and the reply says what that was.
@@ -141,15 +159,22 @@ class Responder:
             self.shell.lacking = None
             self.put_back()
 
-    def do_find(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_find(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Look up the current value of a name."""
         found = message["name"] in self.shell.user_ns
         reply["found"] = found
         if found:
             reply["value"] = self.encoder(out).encode(self.shell.user_ns[message["name"]])
 
-    def do_call(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> Any:
-        """Call something; reply its result, and the arguments that it changed in place. Return the result, too."""
+    def do_call(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> Any:
+        """Call something; reply its result, and the arguments that it changed in place.
+
+        Return the result, too.
+        """
         self.outputs.begin()
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
@@ -172,8 +197,12 @@ class Responder:
                 reply.setdefault("reshaped", {})[str(place)] = list(array.shape)
         return result
 
-    def do_instead(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Let the judge's functions and classes stand under names of the notebook's, these alone; none: as it was."""
+    def do_instead(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
+        """Let the judge's functions and classes stand under names of the notebook's, these
+        alone; none: as it was.
+        """
         (answers,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
         names = self.shell.user_ns
         for name, own in self.put_by.items():
@@ -187,7 +216,9 @@ class Responder:
             names[name] = stand_ins.stand_in(name, kind, self.in_context(name, ask))
 
     def in_context(self, name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what asks the judge as `ask` does, as long as these stand-ins and no others are in place."""
+        """Return what asks the judge as `ask` does, as long as these stand-ins and no others are
+        in place.
+        """
         context = self.contexts
 
         def asking(*arguments: Any) -> Any:
@@ -197,7 +228,9 @@ class Responder:
 
         return asking
 
-    def do_several(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_several(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Do several things, one after another; what one makes, a later one may be about."""
         replies: list[Plain] = []
         reply["replies"] = replies
@@ -214,18 +247,26 @@ class Responder:
             self.parts.append(made)
         self.parts.clear()
 
-    def do_get(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_get(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Read an attribute."""
         with quiet():
             found = getattr(self.target(message), message["name"])
         reply["value"] = self.encoder(out).encode(found)
 
-    def do_keep(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Keep a value of the judge's here, such as a module to be an argument, and say what stands for it."""
+    def do_keep(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
+        """Keep a value of the judge's here, such as a module to be an argument, and say what
+        stands for it.
+        """
         (value,) = wire.Decoder(blobs, self.reference).decode(message["arguments"])
         reply["value"] = self.hold(value)
 
-    def do_backward(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
+    def do_backward(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
         """Call with autograd; return the result and the gradients of arguments and parameters."""
         self.outputs.begin()
         decoder = wire.Decoder(blobs, self.reference)
@@ -236,8 +277,12 @@ class Responder:
             value = differentiated(target, arguments, upstream, more)
         reply["value"] = self.encoder(out).encode(value)
 
-    def do_run(self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]) -> None:
-        """Run a function of the checks' own, which came as text, with something of the student's."""
+    def do_run(
+        self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
+    ) -> None:
+        """Run a function of the checks' own, which came as text, with something of the
+        student's.
+        """
         self.outputs.begin()
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
@@ -259,7 +304,9 @@ class Responder:
         reply["value"] = self.encoder(out).encode(result)
 
     def target(self, message: Plain) -> Any:
-        """Return what a message is about: a name of the notebook's, or an object handed out before."""
+        """Return what a message is about: a name of the notebook's, or an object handed out
+        before.
+        """
         if "name_of" in message:
             name = message["name_of"]
             if name not in self.shell.user_ns:
@@ -279,7 +326,9 @@ class Responder:
 
     def hold(self, value: Any, encoder: wire.Encoder | None = None) -> Plain:
         """Keep an object here and return the handle that stands for it."""
-        place = next((place for place, held in enumerate(self.handles) if held is value), len(self.handles))
+        place = next(
+            (place for place, held in enumerate(self.handles) if held is value), len(self.handles)
+        )
         if place == len(self.handles):
             self.handles.append(value)
         kind = type(value)
@@ -299,7 +348,9 @@ class Responder:
         }
 
     def reference(self, value: Plain, decoder: wire.Decoder) -> Any:
-        """Return what stands for a handle, a callback, a generator or a module that the judge sent."""
+        """Return what stands for a handle, a callback, a generator or a module that the judge
+        sent.
+        """
         kind: str = value["t"]
         content: Any = value.get("v")
         if kind == "mine":
@@ -339,7 +390,11 @@ class Responder:
             text = str(error)
         except BaseException:
             text = "(the exception cannot be shown)"
-        names = [kind.__name__[:100] for kind in type(error).__mro__ if kind not in (object, BaseException)]
+        names = [
+            kind.__name__[:100]
+            for kind in type(error).__mro__
+            if kind not in (object, BaseException)
+        ]
         return {"names": names[:20], "text": text[:2000]}
 
 
@@ -356,7 +411,9 @@ def _builtin(names: Sequence[str]) -> type[Exception]:
 
 
 def _spill() -> Callable[[], str]:
-    """Send the descriptors 1 and 2 to a file of their own; return a function that reads what came there."""
+    """Send the descriptors 1 and 2 to a file of their own; return a function that reads what
+    came there.
+    """
     if not hasattr(os, "pread"):  # Windows
         return lambda: ""
     try:

@@ -1,4 +1,6 @@
-"""IPython without a terminal and without a kernel: what a cell prints, shows and evaluates to goes over the wire."""
+"""IPython without a terminal and without a kernel: what a cell prints, shows and evaluates to
+goes over the wire.
+"""
 
 import ast
 import base64
@@ -22,10 +24,17 @@ from traitlets import Type
 from traitlets.config import Config
 
 from autograder.sandbox.inside import wire
-from autograder.sandbox.inside.lacking import FOR_COMFORT, Lacking, NotInstalled, guard, missing_package
+from autograder.sandbox.inside.lacking import (
+    FOR_COMFORT,
+    Lacking,
+    NotInstalled,
+    guard,
+    missing_package,
+)
 from autograder.sandbox.inside.link import Link
 
-MOST_OUTPUT = 400_000  # characters of text in one cell; more is dropped here, and cut again by who receives it
+# characters of text in one cell; more is dropped here, and cut again by who receives it
+MOST_OUTPUT = 400_000
 MOST_SHOWN = 200  # displays and results of one cell
 MOST_PARTS = 200  # pieces of printed text that wait to be sent together
 EVERY = 0.1  # seconds between two pieces of printed text
@@ -42,7 +51,9 @@ class Outputs:
             os.register_at_fork(after_in_child=self.cut)
 
     def cut(self) -> None:
-        """Leave the wire to the process that owns it: what a child prints goes to the descriptor 1."""
+        """Leave the wire to the process that owns it: what a child prints goes to the descriptor
+        1.
+        """
         if self.link:
             self.link.connection.close()
         self.link = None
@@ -77,7 +88,9 @@ class Outputs:
 
 
 class Stream(io.TextIOBase):
-    """`sys.stdout` and `sys.stderr` of a guest: text goes to the judge in pieces, and not without end."""
+    """`sys.stdout` and `sys.stderr` of a guest: text goes to the judge in pieces, and not
+    without end.
+    """
 
     encoding, errors = "utf-8", "replace"
 
@@ -174,7 +187,8 @@ class Publisher(DisplayPublisher):
 class Shell(InteractiveShell):
     """The parts of IPython that a notebook's cells expect; outputs go to `outputs`.
 
-    `lacking` has what a student's cell went on without; while it is None, a cell runs as in any other IPython.
+    `lacking` has what a student's cell went on without; while it is None, a cell runs as in any
+    other IPython.
     """
 
     displayhook_class = Type(Hook)
@@ -189,7 +203,8 @@ class Shell(InteractiveShell):
             self.history_manager.enabled = False
 
     def transform_cell(self, raw_cell: str) -> str:
-        """Leave what is Python already as it is: IPython looks through its tokens for magics, which takes longer.
+        """Leave what is Python already as it is: IPython looks through its tokens for magics, which
+        takes longer.
 
         A line by itself may be a magic without its mark (`pwd`), and `In [1]: x` is Python too.
         """
@@ -198,13 +213,17 @@ class Shell(InteractiveShell):
         try:
             with warnings.catch_warnings():  # what is to be warned of, the run says
                 warnings.simplefilter("ignore")
-                compile(raw_cell, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                compile(
+                    raw_cell, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+                )
         except Exception:
             return str(super().transform_cell(raw_cell))
         return raw_cell if raw_cell.endswith("\n") else raw_cell + "\n"
 
     def transform_ast(self, node: Any) -> Any:
-        """Let a student's cell ask, at its imports and calls, whether it goes on without what is missing."""
+        """Let a student's cell ask, at its imports and calls, whether it goes on without what is
+        missing.
+        """
         node = super().transform_ast(node)
         if self.lacking is not None and isinstance(node, ast.Module):
             guard(node)
@@ -213,24 +232,30 @@ class Shell(InteractiveShell):
     def goes_on(self, names: list[str] | None, statement: str) -> bool:
         """Tell whether a cell goes on although a statement raised an ImportError.
 
-        `names` are those that it was to bind, if it was: if a package is missing, they raise the same when used.
+        `names` are those that it was to bind, if it was: if a package is missing, they raise the
+        same when used.
         """
         error = sys.exc_info()[1]
         package = missing_package(error)
         if self.lacking is None or (names is not None and not package):
             return False
         for name in names or ():
-            if not (package.startswith(f"{name}.") and name in self.user_ns):  # as in Python, `import a.b` leaves a
+            # as in Python, `import a.b` leaves a
+            if not (package.startswith(f"{name}.") and name in self.user_ns):
                 self.user_ns[name] = NotInstalled(error)  # type: ignore[arg-type]
         self.lacking.add(error, statement)
         return True
 
     def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
-        """Run a magic; a student's cell goes on without one that is not there, or is only for comfort."""
+        """Run a magic; a student's cell goes on without one that is not there, or is only for
+        comfort.
+        """
         try:
             return super().run_line_magic(magic_name, line, _stack_depth + 1)
         except Exception as error:
-            known = not isinstance(error, UsageError) or self.find_line_magic(magic_name) is not None
+            known = (
+                not isinstance(error, UsageError) or self.find_line_magic(magic_name) is not None
+            )
             if self.lacking is None or (known and magic_name not in FOR_COMFORT):
                 raise
             self.lacking.add(None, f"%{magic_name} {line}".strip())
@@ -245,7 +270,12 @@ class Shell(InteractiveShell):
             text = "(the exception cannot be shown)"
         lines = [str(line)[:20_000] for line in stb][:100]
         self.outputs.send(
-            {"output_type": "error", "ename": etype.__name__, "evalue": text[:2000], "traceback": lines},
+            {
+                "output_type": "error",
+                "ename": etype.__name__,
+                "evalue": text[:2000],
+                "traceback": lines,
+            },
         )
 
     def system(self, cmd: str) -> None:
@@ -267,14 +297,19 @@ class Shell(InteractiveShell):
 
 
 class Absent(types.ModuleType):
-    """Replaces the checks in a guest: a student's own line that calls them does nothing, and says so."""
+    """Replaces the checks in a guest: a student's own line that calls them does nothing, and
+    says so.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
 
         def not_here(*arguments: Any, **more: Any) -> None:
-            print(f"{self.__name__}.{name} runs in the check cells when a notebook is graded, and does nothing here.")
+            print(
+                f"{self.__name__}.{name} runs in the check cells when a notebook is graded, and "
+                "does nothing here."
+            )
 
         return not_here
 

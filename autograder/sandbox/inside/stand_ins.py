@@ -1,6 +1,8 @@
-"""What stands in a guest for a function or class of the course's: to call it is to ask the judge, and so is backward.
+"""What stands in a guest for a function or class of the course's: to call it is to ask the judge,
+and so is backward.
 
-How it computes is not here. Of a class, the names, kinds and sizes of its parts are, which have their own parameters.
+How it computes is not here. Of a class, the names, kinds and sizes of its parts are, which have
+their own parameters.
 """
 
 import copy
@@ -12,17 +14,22 @@ from typing import Any
 from autograder.sandbox.inside.torch_modules import parameters_of
 
 MODULE = "a module of torch"
-"""The key of a dict that stands for a module on the way: what is noted on it, its own parameters and its parts."""
+"""The key of a dict that stands for a module on the way: what is noted on it, its own parameters
+and its parts.
+"""
 
 Ask = Callable[..., Any]
-"""Asks the judge: a task, how the module was made, its parameters, arguments, keywords, and what the task needs."""
+"""Asks the judge: a task, how the module was made, its parameters, arguments, keywords, and what
+the task needs.
+"""
 
 
 def stand_in(name: str, kind: str, ask: Ask) -> Any:
     """Return what stands for a "function" or a "class" of the course's.
 
-    A function takes and returns what the course's does. A module among its arguments is sent with its parameters; one
-    that comes back is a copy of it with other parameters. Gradients flow where they do in the course's.
+    A function takes and returns what the course's does. A module among its arguments is sent with
+    its parameters; one that comes back is a copy of it with other parameters. Gradients flow where
+    they do in the course's.
     """
     if kind == "class":
         return _class(name, ask)
@@ -48,7 +55,9 @@ def described(module: Any) -> dict[str, Any]:
         "shapes": {name: list(part.shape) for name, part in own.items()},
         "own": {name: part for name, part in own.items() if not part.is_meta},
         "biased": getattr(module, "bias", None) is not None,
-        "parts": {name: described(part) for name, part in module.named_children()} if holds or not of_torch else {},
+        "parts": {name: described(part) for name, part in module.named_children()}
+        if holds or not of_torch
+        else {},
     }
 
 
@@ -119,7 +128,9 @@ def _called(ask: Ask, made: Any, state: dict[str, Any], arguments: Any, keywords
         def forward(ctx: Any, *_leaves: Any) -> Any:
             several, results, flow = ask("forward", made, *sent, asked)
             results = [_taken(torch, result, device, ()) for result in results]
-            ctx.mark_non_differentiable(*[own for own, flows in zip(results, flow, strict=True) if not flows])
+            ctx.mark_non_differentiable(
+                *[own for own, flows in zip(results, flow, strict=True) if not flows]
+            )
             ctx.set_materialize_grads(False)
             shape.append(several)
             return tuple(results)
@@ -139,7 +150,11 @@ def floating(torch: Any, parts: Any) -> list[Any]:
         return [parts] if parts.is_floating_point() else []
     if isinstance(parts, dict):
         parts = list(parts.values())
-    return [leaf for part in parts for leaf in floating(torch, part)] if isinstance(parts, (tuple, list)) else []
+    return (
+        [leaf for part in parts for leaf in floating(torch, part)]
+        if isinstance(parts, (tuple, list))
+        else []
+    )
 
 
 def _sendable(torch: Any, value: Any) -> Any:
@@ -148,7 +163,11 @@ def _sendable(torch: Any, value: Any) -> Any:
         return _Sent({MODULE: described(value)}, value)
     if type(value) in (tuple, list):
         return type(value)(_sendable(torch, part) for part in value)
-    return {name: _sendable(torch, part) for name, part in value.items()} if type(value) is dict else value
+    return (
+        {name: _sendable(torch, part) for name, part in value.items()}
+        if type(value) is dict
+        else value
+    )
 
 
 class _Sent(dict[str, Any]):
@@ -164,11 +183,17 @@ def _detached(torch: Any, value: Any) -> Any:
         return value.detach()
     if isinstance(value, (tuple, list)):
         return type(value)(_detached(torch, part) for part in value)
-    return {name: _detached(torch, part) for name, part in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: _detached(torch, part) for name, part in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _taken(torch: Any, value: Any, device: Any, arguments: Any) -> Any:
-    """Return what came, on the device of what was sent; a module is a copy of the one that was sent."""
+    """Return what came, on the device of what was sent; a module is a copy of the one that was
+    sent.
+    """
     if isinstance(value, torch.Tensor):
         return value.to(device) if device is not None else value
     if isinstance(value, (tuple, list)):

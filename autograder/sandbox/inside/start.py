@@ -1,9 +1,10 @@
-"""The program that starts inside: gives the files here their outside names, and no way to anything else.
+"""The program that starts inside: gives the files here their outside names, and no way to anything
+else.
 
     python start.py MODULE.FUNCTION ARGUMENTS
 
-`autograder` means the folder two above this one, whatever is installed under that name. In a sandbox nothing lies
-there but these files and `checking/shared_with_guest.py`.
+`autograder` means the folder two above this one, whatever is installed under that name. In a
+sandbox nothing lies there but these files and `checking/shared_with_guest.py`.
 """
 
 import importlib
@@ -15,7 +16,9 @@ PACKAGES = ("autograder", "autograder.checking", "autograder.sandbox", "autograd
 
 
 def name_packages(root: str) -> None:
-    """Let the packages' names mean folders below `root`, without what the packages themselves would import."""
+    """Let the packages' names mean folders below `root`, without what the packages themselves
+    would import.
+    """
     for name in PACKAGES:
         package = sys.modules[name] = types.ModuleType(name)
         package.__path__ = [os.path.join(root, *name.split(".")[1:])]

@@ -1,8 +1,11 @@
-"""Counts what a guest has used, from one look at its processes to the next; independent of the operating system."""
+"""Counts what a guest has used, from one look at its processes to the next; independent of the
+operating system.
+"""
 
 from dataclasses import dataclass
 
-DISK_SECONDS = 10.0  # of waiting for a disk that a guest may need: a process in vfork looks as if it waited for one
+# of waiting for a disk that a guest may need: a process in vfork looks as if it waited for one
+DISK_SECONDS = 10.0
 
 
 @dataclass
@@ -33,8 +36,8 @@ class Tally:
     Parameters
     ----------
     longest : float
-        Seconds that one look may add, however long ago the last was: whoever counts may have been stopped, or may
-        not have had its turn, and that is no guest's time.
+        Seconds that one look may add, however long ago the last was: whoever counts may have been
+        stopped, or may not have had its turn, and that is no guest's time.
     """
 
     def __init__(self, longest: float):
@@ -59,8 +62,9 @@ class Tally:
     def _grown(self, total: float) -> float:
         """Return how much the seconds of computing have grown, one look late.
 
-        While a process ends, its seconds can be seen twice, or not at all, for one look; the middle of three is
-        right. Seconds that stay away are those of processes that nobody waits for; they have been counted.
+        While a process ends, its seconds can be seen twice, or not at all, for one look; the middle
+        of three is right. Seconds that stay away are those of processes that nobody waits for; they
+        have been counted.
         """
         self._totals = [*self._totals[1:], total]
         before, self._middle = self._middle, sorted(self._totals)[1]

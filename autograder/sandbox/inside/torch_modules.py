@@ -1,7 +1,8 @@
-"""How a module of torch crosses from judge to guest: its class, arguments and parameters, built again there.
+"""How a module of torch crosses from judge to guest: its class, arguments and parameters, built
+again there.
 
-One whose class is the check's own stays with the judge. What stands for it in the guest is a module too, with the
-same parameters and plain attributes; to call it is to call the judge's.
+One whose class is the check's own stays with the judge. What stands for it in the guest is a module
+too, with the same parameters and plain attributes; to call it is to call the judge's.
 """
 
 import functools
@@ -11,10 +12,11 @@ from typing import Any
 
 
 def recipe(module: Any) -> dict[str, Any]:
-    """Return how to build a torch module of torch's own again: its class, its arguments, its parameters by name.
+    """Return how to build a torch module of torch's own again: its class, its arguments, its
+    parameters by name.
 
-    Of a `ModuleList` or `ModuleDict`, its parts instead, and the plain values that were noted on it. Of a module that
-    is not torch's own, how to call it, its own parameters, and these values.
+    Of a `ModuleList` or `ModuleDict`, its parts instead, and the plain values that were noted on
+    it. Of a module that is not torch's own, how to call it, its own parameters, and these values.
     """
     import torch
 
@@ -22,7 +24,9 @@ def recipe(module: Any) -> dict[str, Any]:
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"a {kind.__name__} cannot be sent; PyTorch modules can")
     noted = {
-        name: attribute for name, attribute in vars(module).items() if type(attribute) in (bool, int, float, str)
+        name: attribute
+        for name, attribute in vars(module).items()
+        if type(attribute) in (bool, int, float, str)
     }
     if not kind.__module__.startswith("torch.nn."):
         parameters = {name: part.detach() for name, part in module.named_parameters(recurse=False)}

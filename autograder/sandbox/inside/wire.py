@@ -1,4 +1,6 @@
-"""The messages between guest and judge: bounded frames of plain values. Nothing is pickled, nothing is trusted.
+"""The messages between guest and judge: bounded frames of plain values.
+
+Nothing is pickled, nothing is trusted.
 
 A frame is two lengths, a JSON text and raw bytes:
 
@@ -10,11 +12,11 @@ In the text, a list with a number and an array of shape (2, 3) is
     {"t": "list", "v": [2, {"t": "array", "dtype": "<f8", "shape": [2, 3], "strides": [24, 8], ..., "b": 0}]}
 
 where "b" is the blob with its bytes. Arrays cross as bytes with dtype, shape and strides, so that
-views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a handle, a function of
-the judge as a callback. Both sides use this module; `Decoder` assumes that whoever sent the frame wants to do harm.
-`Encoder` keeps to every bound that `Decoder` enforces, so that no honest value is taken for an attack: it raises
-`TooLarge` instead.
-"""
+views, read-only and non-contiguous arrays arrive as such; an object of the guest crosses as a
+handle, a function of the judge as a callback. Both sides use this module; `Decoder` assumes that
+whoever sent the frame wants to do harm. `Encoder` keeps to every bound that `Decoder` enforces, so
+that no honest value is taken for an attack: it raises `TooLarge` instead.
+"""  # noqa: E501
 
 import ctypes
 import functools
@@ -75,7 +77,9 @@ def pack(message: dict[str, Plain], blobs: Sequence[Any] = ()) -> bytes:
 
 
 def lengths(head: bytes | bytearray) -> tuple[int, int]:
-    """Return the two lengths that a frame's first bytes announce; raise `Violation` if they are too large."""
+    """Return the two lengths that a frame's first bytes announce; raise `Violation` if they are
+    too large.
+    """
     text: int
     size: int
     text, size = HEAD.unpack(head)
@@ -130,7 +134,9 @@ class Encoder:
         self._nodes = self._bytes = self._references = 0
 
     def encode(self, value: Any, depth: int = 0) -> Plain:
-        """Return the JSON that stands for a value; raise `TooLarge` if it is more than may cross."""
+        """Return the JSON that stands for a value; raise `TooLarge` if it is more than may
+        cross.
+        """
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise TooLarge(f"a value of more than {MOST_NODES} parts")
@@ -149,8 +155,15 @@ class Encoder:
             return self._reference(value)
         if kind in (list, tuple) and len(value) <= MOST_ITEMS:
             return {"t": kind.__name__, "v": [self.encode(item, depth + 1) for item in value]}
-        if isinstance(value, dict) and type(value).__name__ in ("dict", "OrderedDict") and len(value) <= MOST_KEYS:
-            pairs = [[self.encode(key, depth + 1), self.encode(item, depth + 1)] for key, item in dict.items(value)]
+        if (
+            isinstance(value, dict)
+            and type(value).__name__ in ("dict", "OrderedDict")
+            and len(value) <= MOST_KEYS
+        ):
+            pairs = [
+                [self.encode(key, depth + 1), self.encode(item, depth + 1)]
+                for key, item in dict.items(value)
+            ]
             return {"t": "dict", "v": pairs}
         if id(value) in self._places:
             return {"t": "same", "v": self._places[id(value)]}
@@ -166,10 +179,14 @@ class Encoder:
     def _other(self, value: Any, depth: int, torch: Any) -> Plain:
         """Return the JSON for a value of NumPy's, of torch's, or of a class that somebody wrote.
 
-        A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its text.
+        A number by another name (an IntEnum, a Fraction) is that number, and a str subclass its
+        text.
         """
         if isinstance(value, tuple) and hasattr(type(value), "_fields"):
-            return {"t": "tuple", "v": [self.encode(item, depth + 1) for item in tuple.__iter__(value)]}
+            return {
+                "t": "tuple",
+                "v": [self.encode(item, depth + 1) for item in tuple.__iter__(value)],
+            }
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, np.generic) and value.dtype.kind in KINDS:
@@ -220,7 +237,8 @@ class Encoder:
             data = plain.tobytes()
         else:
             low, high = span(plain.shape, plain.strides, plain.itemsize)
-            if high - low > 4 * plain.nbytes + 4096:  # a thin view on a large array is sent as its values
+            # a thin view on a large array is sent as its values
+            if high - low > 4 * plain.nbytes + 4096:
                 plain = plain.copy()
                 low, high = 0, plain.nbytes
             data = _memory(plain.__array_interface__["data"][0] + low, high - low)
@@ -286,21 +304,29 @@ class Decoder:
     ----------
     blobs : list of memoryview
     reference : callable
-        `reference(json, decoder)` returns what stands for a handle or a callback, or raises `Violation`.
+        `reference(json, decoder)` returns what stands for a handle or a callback, or raises
+        `Violation`.
     copy : bool
-        Whether arrays are plain contiguous copies (for the judge), or as they were on the other side.
+        Whether arrays are plain contiguous copies (for the judge), or as they were on the other
+        side.
     """
 
     def __init__(
-        self, blobs: Sequence[memoryview], reference: Callable[[dict[str, Plain], "Decoder"], Any], copy: bool = False
+        self,
+        blobs: Sequence[memoryview],
+        reference: Callable[[dict[str, Plain], "Decoder"], Any],
+        copy: bool = False,
     ):
         self.blobs, self.reference, self.copy = blobs, reference, copy
-        self.arrays: list[tuple[Any, Any, Any]] = []  # each with the bytes that it stands on, and those that came
+        # each with the bytes that it stands on, and those that came
+        self.arrays: list[tuple[Any, Any, Any]] = []
         self._nodes = self._bytes_made = self._references = 0
         self._taken: set[int] = set()
 
     def decode(self, value: Plain, depth: int = 0) -> Any:
-        """Return the value that JSON stands for; raise `Violation` for anything but what `Encoder` makes."""
+        """Return the value that JSON stands for; raise `Violation` for anything but what
+        `Encoder` makes.
+        """
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise Violation("a value with too many parts")
@@ -364,8 +390,8 @@ class Decoder:
         for key, item in _items(pairs, MOST_KEYS):
             keys.append(self.decode(key, depth + 1))
             items.append(self.decode(item, depth + 1))
-        # Numbers are hashed without a secret, so that anybody can write many that share a hash. Counted are the
-        # hashes themselves: of those, no two that differ collide.
+        # Numbers are hashed without a secret, so that anybody can write many that share a hash.
+        # Counted are the hashes themselves: of those, no two that differ collide.
         if len(keys) > MOST_ALIKE and max(Counter(map(hash, keys)).values()) > MOST_ALIKE:
             raise Violation("a dict whose keys are chosen to collide")
         return dict(zip(keys, items, strict=True))
@@ -402,7 +428,9 @@ class Decoder:
             raise Violation("an array that reaches beyond its bytes")
         self._count(shape, dtype.itemsize)
         if self.copy:  # no second copy of the bytes, which nobody would compare with the first
-            result = np.array(np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides))
+            result = np.array(
+                np.ndarray(shape, dtype, data or bytes(dtype.itemsize), offset, strides)
+            )
             self.arrays.append((result, None, None))
             return result
         kind = bytearray if value.get("writeable", True) else bytes
@@ -421,7 +449,11 @@ class Decoder:
         dtype = getattr(torch, name)
         shape, strides = self._sizes(value)
         size = dtype.itemsize
-        if min(strides, default=0) < 0 or size * span(shape, strides, 1)[1] > len(data) or len(data) % size:
+        if (
+            min(strides, default=0) < 0
+            or size * span(shape, strides, 1)[1] > len(data)
+            or len(data) % size
+        ):
             raise Violation("a tensor that reaches beyond its bytes")
         self._count(shape, size)
         buffer = bytearray(data)

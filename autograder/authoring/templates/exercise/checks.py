@@ -11,14 +11,26 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in ("specifications", "misconceptions"):  # of another exercise, opened in the same process
+for other in (
+    "specifications",
+    "misconceptions",
+):  # of another exercise, opened in the same process
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
-    raise ImportError("checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release")
+    raise ImportError(
+        "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
+    )
 
 import numpy as np
 
-from checking import Suite, expect_array, expect_by_hand, expect_close, expect_dtypes, expect_unchanged
+from checking import (
+    Suite,
+    expect_array,
+    expect_by_hand,
+    expect_close,
+    expect_dtypes,
+    expect_unchanged,
+)
 from specifications import less_its_mean
 
 # For each function, the heading to read in its chapter: {"centered": "chapter N, The heading"}.

@@ -1,4 +1,6 @@
-"""The figure of chapter N computes the same as the chapter's own Python, under node and in the browser."""
+"""The figure of chapter N computes the same as the chapter's own Python, under node and in the
+browser.
+"""
 
 import figure_tools
 import numpy as np
@@ -23,7 +25,8 @@ def test_the_numbers_are_the_chapters(course, tmp_path):
         np.testing.assert_allclose(answer, course["centered"](numbers), rtol=1e-12, atol=1e-12)
 
 
-# ---- in the browser --------------------------------------------------------------------------------------
+# ---- in the browser
+# --------------------------------------------------------------------------------------
 
 
 def shown(page, kind):

@@ -1,7 +1,8 @@
 """The figure of chapter N: three numbers, one of which moves, and each of them minus their mean.
 
-The figure computes in JavaScript, so it works on a page without a kernel. This file has its data and its texts:
-everything a reader sees comes from `TEXT`, so that a translation passes another dictionary.
+The figure computes in JavaScript, so it works on a page without a kernel. This file has its data
+and its texts: everything a reader sees comes from `TEXT`, so that a translation passes another
+dictionary.
 """
 
 import functools
