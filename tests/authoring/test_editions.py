@@ -19,8 +19,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from bs4 import BeautifulSoup
-from conftest import ROOT, toy_course
 from nbgrader.api import Gradebook
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli, nbgrader_plugin
@@ -29,7 +29,7 @@ from autograder.authoring.release import release
 from autograder.checking import Message, suite, words
 from autograder.course import archive, catalogues, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import UserError, edition_of
+from autograder.course.config import ROOT, UserError, edition_of
 from autograder.course.limits import Limits
 from autograder.grades.results import CellResult
 from autograder.grading.notebook import parse, restore

@@ -9,13 +9,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import ROOT, toy_course
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import answer_trials, loader, verified, verify
 from autograder.checking import machine
 from autograder.course import archive
+from autograder.course.config import ROOT
 
 
 @pytest.fixture

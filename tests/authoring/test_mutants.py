@@ -8,7 +8,7 @@ import re
 import textwrap
 
 import pytest
-from conftest import loaded
+from exercise_tools import loaded
 from typer.testing import CliRunner
 
 from autograder import cli

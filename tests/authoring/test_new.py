@@ -8,8 +8,12 @@ import subprocess
 import sys
 
 import pytest
-import test_exercises
-from test_released_answers import answers_in_text
+from exercise_tools import (
+    assert_pencil_question_first,
+    assert_sends_to_chapter,
+    assert_times_below_headings,
+)
+from plain_answers import answers_in_text
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -61,8 +65,8 @@ def test_its_lists_do_what_the_tests_ask_for(course):
             idle -= {result.name for result in failed}
     assert not idle
     # What every exercise has beside its functions.
-    test_exercises.test_time_and_difficulty_stand_below_each_heading(folder)
-    test_exercises.test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder)
+    assert_times_below_headings(folder)
+    assert_pencil_question_first(folder)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +326,7 @@ def built(html, tmp_path_factory):
     (root / "tests").mkdir()
     for name in ("conftest.py", "figure_tools.py"):
         shutil.copy(ROOT / "tests" / name, root / "tests")
+    shutil.copytree(ROOT / "tests" / "helpers", root / "tests" / "helpers")
     (root / "_build").mkdir()
     (root / "_build" / "npm").symlink_to(html.parent / "npm")
     course = Course(root=root)
@@ -379,6 +384,4 @@ def test_the_test_of_a_new_figure_passes(built):
 
 def test_a_new_exercise_sends_readers_to_its_chapter(built, monkeypatch):
     monkeypatch.setattr(loader, "ROOT", built.root)
-    test_exercises.test_feedback_sends_readers_to_a_heading_of_the_chapter(
-        built.root / "solutions" / NAME
-    )
+    assert_sends_to_chapter(built.root / "solutions" / NAME)

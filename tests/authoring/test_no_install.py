@@ -17,12 +17,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import student
-from conftest import ROOT, toy_course
+from toy_course import toy_course
 
 from autograder.authoring import published, verified
 from autograder.authoring.release import release
 from autograder.course.cells import grade_id, is_skipped
-from autograder.course.config import UserError
+from autograder.course.config import ROOT, UserError
 
 pytestmark = pytest.mark.long
 

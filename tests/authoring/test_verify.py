@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from conftest import toy_course
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

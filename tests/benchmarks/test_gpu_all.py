@@ -17,8 +17,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT
 
+from autograder.course.config import ROOT
 from autograder.racing import gpu_conditions
 
 pytestmark = pytest.mark.long

@@ -9,11 +9,13 @@ import zipfile
 from urllib.request import urlopen
 
 import pytest
-from conftest import HTML, ROOT
+from book_pages import IN_EVERY_RUN, IN_THE_DARK, PAGES, PHONES, broken_rules, visit, watch
+from browser_tools import AXE
+
+from autograder.course.config import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PAGES = ["index", *re.findall(r"file: book/(\S+)", (ROOT / "_toc.yml").read_text())]
 EXERCISES = [
     name
     for page in PAGES
@@ -22,51 +24,6 @@ EXERCISES = [
     )
 ]
 WIDE = {"width": 1280, "height": 900}
-AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-IMPACTS = ("serious", "critical")
-"""The findings of axe that fail a test of the book.
-
-The page on accessibility names them, and the next two also.
-"""
-IN_THE_DARK = ("color-contrast",)
-"""The rules that axe runs on a dark page: nothing else is different there."""
-PHONES = ({"width": 360, "height": 740}, {"width": 390, "height": 844})
-"""Where nothing reaches past the edge, and where letters can be read."""
-SETTLED = """async () => {
-    if (document.readyState !== "complete") await new Promise(done => addEventListener("load", done));
-    await window.MathJax?.startup?.promise;
-    await document.fonts.ready;
-}"""
-
-
-def watch(page, site):
-    """Collect what must not happen on a page: errors, failed answers, requests to elsewhere."""
-    trouble = []
-    page.on("console", lambda message: message.type == "error" and trouble.append(message.text))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on(
-        "response",
-        lambda answer: answer.status >= 400 and trouble.append(f"{answer.status} {answer.url}"),
-    )
-    inside = (site + "/", "data:", "blob:")
-    page.on(
-        "request", lambda request: request.url.startswith(inside) or trouble.append(request.url)
-    )
-    return trouble
-
-
-def visit(page, site, name, mode="light"):
-    """Open a page of the book and wait until its formulas, fonts and widgets are there."""
-    page.add_init_script(
-        f"localStorage.setItem('mode', '{mode}'); localStorage.setItem('theme', '{mode}')"
-    )
-    page.goto(f"{site}/book/{name}.html")
-    page.wait_for_load_state("networkidle")
-    page.evaluate(SETTLED)
-
-
-# `make test` looks at these pages, and at one download.
-IN_EVERY_RUN = ("index", "05-masking", "claims")
 
 
 def long_unless(names, chosen):
@@ -114,20 +71,6 @@ def test_page_is_accessible(opened):
     found += broken_rules(page, "dark", runOnly=list(IN_THE_DARK))
     page.evaluate("document.documentElement.dataset.theme = 'light'")
     assert not found
-
-
-def broken_rules(page, mode, **options):
-    """Return what axe finds on a page that is seriously wrong, a line for each place."""
-    assert page.evaluate("document.documentElement.dataset.theme") == mode
-    found = page.evaluate(
-        "options => axe.run(document, options)", {"resultTypes": ["violations"], **options}
-    )
-    return [
-        f"{mode}: {violation['id']}: {node['target']} {node['failureSummary']}"
-        for violation in found["violations"]
-        if violation["impact"] in IMPACTS
-        for node in violation["nodes"][:5]
-    ]
 
 
 def test_page_fits_a_phone(opened):
@@ -216,7 +159,7 @@ def test_search_shows_prose(page, site, word):
     # Each begins and ends with a whole word, which is one of the book's.
     words = {
         word
-        for path in HTML.glob("book/*.html")
+        for path in (ROOT / "_build" / "html" / "book").glob("*.html")
         for word in re.findall(r"\b[a-z]+\b", path.read_text())
     }
     ends = [text.split()[1] for text in found if text.startswith("… ")]
@@ -339,7 +282,7 @@ def test_zip_is_the_same_each_time(site):
     from theme import pack
 
     for name in EXERCISES:
-        again = HTML.parent / "zip-test" / f"{name}.zip"
+        again = ROOT / "_build" / "zip-test" / f"{name}.zip"
         pack(ROOT / "exercises" / name, again)
         with urlopen(f"{site}/exercises/{name}.zip") as answer:
             # pytest would take minutes to show where they differ

@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from conftest import ROOT
 
 from autograder.authoring import loader, mutants
+from autograder.course.config import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ import zipfile
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT, toy_course
 from sphinx.errors import ExtensionError
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.course import archive
+from autograder.course.config import ROOT
 
 
 @pytest.fixture(scope="module")

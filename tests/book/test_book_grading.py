@@ -11,12 +11,12 @@ import shutil
 import sys
 
 import pytest
-from conftest import ROOT
+from benchmark_tools import MEASURED
+from book_pages import visit, watch
 from sphinx.testing.util import SphinxTestApp
-from test_benchmarks import MEASURED
-from test_book import visit, watch
 
 from autograder.corpus import CASES, GROUPS, recorded
+from autograder.course.config import ROOT
 from autograder.course.limits import Limits
 from autograder.grades.results import Kind
 

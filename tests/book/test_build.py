@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from autograder.course.config import ROOT
+
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
 HEAD = """---
 jupytext:

@@ -9,8 +9,9 @@ from bs4 import BeautifulSoup
 from sphinx.testing.util import SphinxTestApp
 
 from autograder.authoring import chapters
+from autograder.course.config import ROOT
 
-BOOK = Path(__file__).resolve().parent.parent / "book"
+BOOK = ROOT / "book"
 ROWS = chapters.claims(BOOK.parent)
 CLAIM = """
 ```{{claim}} {name}

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
-from conftest import ROOT
 from docutils import nodes
 
 from autograder.authoring import published
+from autograder.course.config import ROOT
 
 ADDRESS = "https://github.com/owner/a-course"
 COLAB = "https://colab.research.google.com/github/owner/a-course/blob/notebooks/"

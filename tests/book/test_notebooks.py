@@ -7,8 +7,9 @@ import sys
 
 import nbformat
 import pytest
-from conftest import ROOT
 from jupyter_cache.executors.utils import single_nb_execution
+
+from autograder.course.config import ROOT
 
 sys.path.insert(0, str(ROOT / "book"))
 

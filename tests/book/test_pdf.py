@@ -9,7 +9,9 @@ import unicodedata
 
 import pytest
 import yaml
-from conftest import CHROMIUM, ROOT
+from browser_tools import CHROMIUM
+
+from autograder.course.config import ROOT
 
 sys.path.insert(0, str(ROOT / "book"))
 

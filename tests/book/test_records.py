@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jupytext
 import nbformat
@@ -15,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+from autograder.course.config import ROOT
+
 sys.path.insert(0, str(ROOT / "book"))
 
-import record  # noqa: E402
-import records  # noqa: E402
-import run_pages  # noqa: E402
+import record
+import records
+import run_pages
 
 PAGES = [
     page

@@ -11,22 +11,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import test_book
 import torch
+from book_pages import IMPACTS, IN_EVERY_RUN, IN_THE_DARK, PHONES
 from bs4 import BeautifulSoup
-from conftest import ROOT
 from docutils import nodes
 from sphinx.errors import ConfigError
 from sphinx.testing.util import SphinxTestApp
 
 from autograder.authoring import chapters as listed
+from autograder.course.config import ROOT
+
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import glossary
+import superscripts
 
 BOOK = ROOT / "book"
-sys.path.insert(0, str(BOOK / "_ext"))
-
-import glossary  # noqa: E402
-import superscripts  # noqa: E402
-
 CORE = sorted(path for path in BOOK.glob("[0-9][0-9]-*.md") if not path.stem.endswith("-deeper"))
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]-*.md"))
 PROSE = [
@@ -592,29 +592,22 @@ AXE_RUNS = {"test_book", "test_item_analysis", "test_page", "test_report", "test
 
 def test_the_page_on_accessibility_says_what_the_tests_do():
     page = " ".join((BOOK / "accessibility.md").read_text(encoding="utf8").split())
-    own = {name: (ROOT / "tests" / f"{name}.py").read_text(encoding="utf8") for name in AXE_RUNS}
+    tests = {path.stem: path.read_text("utf8") for path in (ROOT / "tests").rglob("test_*.py")}
     impacts = {"minor", "moderate", "serious", "critical"}
-    assert f"findings with the impact `{'` or `'.join(test_book.IMPACTS)}`" in page
-    others = [impact for impact in ("minor", "moderate") if impact not in test_book.IMPACTS]
-    assert (
-        set(test_book.IMPACTS) < impacts
-        and f"a `{'` or `'.join(others)}` impact do not count" in page
-    )
-    assert f"| dark | `{'`, `'.join(test_book.IN_THE_DARK)}` |" in page
-    first, second, third = test_book.IN_EVERY_RUN
+    assert f"findings with the impact `{'` or `'.join(IMPACTS)}`" in page
+    others = [impact for impact in ("minor", "moderate") if impact not in IMPACTS]
+    assert set(IMPACTS) < impacts and f"a `{'` or `'.join(others)}` impact do not count" in page
+    assert f"| dark | `{'`, `'.join(IN_THE_DARK)}` |" in page
+    first, second, third = IN_EVERY_RUN
     assert f"`make test` checks the book's pages `{first}`, `{second}` and `{third}`" in page
-    fit, read = (size["width"] for size in test_book.PHONES)
+    fit, read = (size["width"] for size in PHONES)
     assert f"fit into a width of {fit} pixels. At {read} pixels, letters" in page
     assert f"the class report fit into {read} pixels, and feedback pages into {fit}" in page
     # All rules by default but in the dark; and which tests run axe at all.
     runs = re.compile("broken_rules\\(|axe.run\\(|evaluate\\(VIOLATIONS")
-    every = {
-        path.stem
-        for path in (ROOT / "tests").glob("test_*.py")
-        if runs.search(path.read_text("utf8"))
-    }
-    assert every - {"test_shared_pages"} == AXE_RUNS
-    assert [name for name, text in own.items() if "runOnly=" in text] == ["test_book"]
+    del tests["test_shared_pages"]
+    assert {name for name, text in tests.items() if runs.search(text)} == AXE_RUNS
+    assert [name for name, text in tests.items() if "runOnly=" in text] == ["test_book"]
     files = (ROOT / "tests").glob("test_figure_*.py")
     figures = {path.stem.removeprefix("test_figure_"): path.read_text("utf8") for path in files}
     assert [name for name, text in figures.items() if "PAGE" in text and ".press(" not in text] == [

@@ -6,9 +6,9 @@ import re
 import sys
 
 import pytest
-from conftest import ROOT
 
 from autograder.authoring import chapters, loader, unseen
+from autograder.course.config import ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 import torch
-from conftest import ROOT
+
+from autograder.course.config import ROOT
 
 BOOK = ROOT / "book"
 PAGE = BOOK / "ten-questions.md"

@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 import pytest
 from babel.messages.pofile import read_po
+from book_pages import broken_rules, visit, watch
+from browser_tools import AXE
 from bs4 import BeautifulSoup, SoupStrainer
-from conftest import ROOT
-from test_book import AXE, broken_rules, visit, watch
 
 from autograder.authoring import chapters
+from autograder.course.config import ROOT
 
 sys.path.insert(0, str(ROOT / "book"))
 

@@ -5,7 +5,7 @@ been made alone.
 import numpy as np
 import pytest
 import torch
-from conftest import toy_course
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Subject

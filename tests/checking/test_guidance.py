@@ -7,15 +7,15 @@ import shutil
 
 import nbformat
 import pytest
-from conftest import ROOT, toy_course
 from jupyter_client.manager import start_new_kernel
 from playwright.sync_api import expect
 from servers import jupyter
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import progress
 from autograder.course import deadlines, seeds
-from autograder.course.config import Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 
 WRONG = "def add(a, b):\n    return a - b\n\n\ndef twice(a):\n    return a + a + 1"
 

@@ -15,7 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
-from conftest import toy_course
+from toy_course import toy_course
 
 from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells

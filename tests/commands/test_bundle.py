@@ -11,7 +11,7 @@ import sys
 import zipfile
 
 import pytest
-from conftest import toy_course
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.commands import bundle, doctor

@@ -11,14 +11,15 @@ import sys
 import tomllib
 import zipfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from conftest import toy_course
+from document_tools import fields
 from nbgrader.api import Gradebook
 from packaging.specifiers import SpecifierSet
-from test_grading import RIGHT, hand_in
+from toy_course import RIGHT, hand_in, toy_course
 
 from autograder import cli
 from autograder.authoring.release import release
@@ -189,15 +190,6 @@ def test_doctors_document_has_what_it_found(toy):
         == done.returncode
         == any(own["state"] == "missing" for own in made["findings"])
     )
-
-
-def fields(made, inside=""):
-    """Yield the names of all fields of a document, however deep."""
-    for value in made if isinstance(made, list) else [made]:
-        for name, part in value.items() if isinstance(value, dict) else ():
-            if inside != "kinds":  # whose names are kinds
-                yield name
-            yield from fields(part, name)
 
 
 def test_the_page_has_every_field_and_no_other(graded, tmp_path):
@@ -405,7 +397,7 @@ def test_the_script_for_a_shell_completes_the_installed_command_alone():
     assert last.startswith("complete ") and last.endswith(" attention-by-hand")
 
 
-EARLIER = ROOT / "tests" / "release-0.1.0.zip"
+EARLIER = Path(__file__).with_name("release-0.1.0.zip")
 """What version 0.1.0 left of one student of its own sample class: two exercises, graded by its
 own code, and for the proof of the second 4 points and a comment by hand.
 """

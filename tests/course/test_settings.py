@@ -2,8 +2,7 @@
 
 import nbformat
 import pytest
-from conftest import toy_course
-from test_source import write
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -46,7 +45,7 @@ def course(tmp_path_factory):
     """A released course of one small exercise, which allows two limits less and prints them."""
     own = toy_course(tmp_path_factory.mktemp("course"))
     said = "[limits]\ndescriptors = 99\noutput_kb = 1"
-    write(own.sources()[0].solution / "exercise.toml", said)
+    (own.sources()[0].solution / "exercise.toml").write_text(said, encoding="utf-8")
     release(own, own.sources()[0])
     return own
 
@@ -58,7 +57,7 @@ def test_without_a_file_all_has_its_default(tmp_path):
 
 def test_what_it_says_is_read(tmp_path):
     said = "gpu = true\nrehearsal = 'import json'\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
-    write(tmp_path / "exercise.toml", said)
+    (tmp_path / "exercise.toml").write_text(said, encoding="utf-8")
     assert Settings.read(tmp_path) == Settings(
         True, "import json", {"cpu_seconds": 5, "memory_mb": 7}
     )
@@ -67,7 +66,7 @@ def test_what_it_says_is_read(tmp_path):
 @pytest.mark.parametrize("said", FAULTS)
 def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
     folder = tmp_path / "solutions" / "01-toy"
-    write(folder / "exercise.toml", said)
+    (folder / "exercise.toml").write_text(said, encoding="utf-8")
     with pytest.raises(UserError) as error:
         Settings.read(folder)
     line = str(error.value)
@@ -161,7 +160,7 @@ def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
 
 def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path, monkeypatch):
     exercise = Exercise("01-toy", tmp_path)
-    write(exercise.released / "exercise.toml", "gpu = true")
+    (exercise.released / "exercise.toml").write_text("gpu = true", encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     (line,) = doctor.unverified([exercise, course.exercises()[0]])
     assert line.startswith("01-toy needs a GPU") and "not verified" in line

@@ -8,9 +8,9 @@ import sys
 
 import nbformat
 import pytest
-from conftest import ROOT
 
 from autograder.authoring.answer_cells import AnswerCells
+from autograder.course.config import ROOT
 
 POINTS = {
     "ada": 20,

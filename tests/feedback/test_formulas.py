@@ -8,8 +8,8 @@ import time
 import jupytext
 import pytest
 from bs4 import BeautifulSoup
+from hostile_markup import ACTING, ONLY_IN_MARKDOWN, SECONDS
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-from test_outputs import ACTING, ONLY_IN_MARKDOWN, SECONDS
 
 from autograder.corpus.case import live
 from autograder.course.config import Course

@@ -14,12 +14,13 @@ import nbgrader.api
 import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
+from browser_tools import AXE, VIOLATIONS
 from bs4 import BeautifulSoup
-from conftest import toy_course
+from hostile_markup import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.apps import NbGraderAPI
 from PIL import Image
-from test_outputs import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import MIME, Report, Result
@@ -34,11 +35,6 @@ from autograder.grades import gradebook
 from autograder.grades.results import CellResult, Kind, Outcome, Saved, SavedCell, Standing
 from autograder.sanitize import outputs
 
-AXE = ROOT / "_build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-VIOLATIONS = (
-    "axe.run().then(result => result.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
-)
-"""What axe finds on a page with the rules that it runs by default."""
 STUDENT = "ada"
 PAGE = "http://feedback.test/page.html"
 COMMENT = "The proof is short. It says $a + b$."

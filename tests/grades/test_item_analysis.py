@@ -6,18 +6,17 @@ import dataclasses
 import json
 
 import pytest
+from browser_tools import AXE, VIOLATIONS
 from bs4 import BeautifulSoup
-from conftest import ROOT, toy_course
-from test_grading import RIGHT, hand_in, run
-from test_operate import fields
-from test_page import AXE, VIOLATIONS
-from test_report import visit
+from document_tools import fields
+from report_tools import visit
+from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Status
 from autograder.checking.words import Message
 from autograder.commands import documents
-from autograder.course.config import Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import item_analysis, records, report
 from autograder.grades.item_analysis import Tally
 from autograder.grades.records import CODEC

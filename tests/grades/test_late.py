@@ -11,13 +11,12 @@ from datetime import datetime, timedelta
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import ROOT, toy_course
 from nbgrader.api import Gradebook
-from test_grading import RIGHT, hand_in, record_of, run
+from toy_course import RIGHT, hand_in, record_of, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.course import deadlines
-from autograder.course.config import Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import late, records, report
 from autograder.grades.late import HandIn, PerDay
 

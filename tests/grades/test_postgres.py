@@ -14,12 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import toy_course
 from nbgrader.api import Gradebook
-from servers import Postgres, jupyter, postgres, postgres_programs
+from servers import FORMGRADER, Postgres, jupyter, postgres, postgres_programs
 from sqlalchemy import create_engine, inspect, text
-from test_formgrader import EXTENSION
-from test_grading import RIGHT, hand_in, run
+from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.checking.words import Message
@@ -637,7 +635,7 @@ def test_nbgraders_own_commands_use_it(configured):
 def test_the_formgraders_pages_open_and_write_into_it(configured, page):
     with Gradebook(configured.db_url, configured.course_id) as book:
         number = book.find_submission_notebook("01-toy", "01-toy", "ben").id
-    with jupyter(configured.root, "jupyter_server", EXTENSION) as (site, token):
+    with jupyter(configured.root, "jupyter_server", FORMGRADER) as (site, token):
         page.goto(f"{site}login")
         page.locator("#password_input").fill(token)
         page.locator("#login_submit").click()

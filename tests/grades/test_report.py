@@ -8,14 +8,13 @@ import json
 import re
 
 import pytest
+from browser_tools import AXE, VIOLATIONS
 from bs4 import BeautifulSoup
-from conftest import ROOT
-from report_tools import rows_of
-from test_page import AXE, VIOLATIONS
+from report_tools import rows_of, visit
 
 from autograder.checking import Status
 from autograder.checking.words import Message
-from autograder.course.config import Course
+from autograder.course.config import ROOT, Course
 from autograder.grades import reasons, records, report
 from autograder.grades.records import CODEC
 from autograder.grades.results import CellResult, CheckResult, Kind, Record
@@ -244,17 +243,6 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
 @pytest.fixture(scope="module")
 def thousand(written):
     return written([f"student{number:04d}" for number in range(1000 - len(HOSTILE))] + HOSTILE)[1]
-
-
-def visit(page, path):
-    """Open a report, and wait until its script is done; return what went wrong, as it comes."""
-    trouble = []
-    page.on("console", lambda message: trouble.append(message.text))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("dialog", lambda dialog: trouble.append(dialog.message))
-    page.goto(path.as_uri())
-    page.wait_for_function("document.querySelector('.find [role=status]').textContent !== ''")
-    return trouble
 
 
 @pytest.mark.slow

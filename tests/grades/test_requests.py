@@ -7,9 +7,8 @@ import json
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
 from nbgrader.api import Gradebook
-from test_grading import RIGHT, hand_in, run
+from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring import regrade
 from autograder.authoring.release import release

@@ -10,8 +10,8 @@ import math
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
 from report_tools import rows_of
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

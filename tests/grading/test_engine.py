@@ -12,62 +12,17 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from conftest import toy_course
+from judge_tools import LIMITS, asking, judge_with, run_notebook
 
-from autograder.authoring.release import release
 from autograder.checking.expect import describe
 from autograder.checking.subject import Stopwatch
-from autograder.checking.words import Message
 from autograder.course.cells import is_check, points_of
 from autograder.course.config import ROOT
-from autograder.course.limits import Limits
 from autograder.grades.results import Kind
-from autograder.grading.judge import Judge
 from autograder.grading.remote import Fault
-from autograder.grading.run import execute
-from autograder.grading.submissions import Unit
 from autograder.sandbox import guests as sandbox
 from autograder.sandbox.guest import Ended, Guest
 from autograder.sandbox.inside import wire
-
-LIMITS = Limits(cpu_seconds=6, idle_seconds=3, run_all_cells=True)  # torch loads in 3 and more
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    """A released toy course."""
-    course = toy_course(tmp_path_factory.mktemp("engine"))
-    for exercise in course.sources():
-        release(course, exercise)
-    return course
-
-
-@pytest.fixture(scope="module", params=["sandbox", "bare"])
-def guests(request, toy):
-    """Where guests come from: in the sandbox, and as ordinary processes."""
-    if request.param == "bare":
-        own = sandbox.UnsandboxedGuests(LIMITS)
-    else:
-        request.getfixturevalue("isolated")
-        own = sandbox.GuestPool(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
-    yield own
-    own.close()
-
-
-@contextlib.contextmanager
-def asking(guests, toy):
-    """A judge with a guest, as a function: `asked(source)` runs a cell in the guest and returns
-    the judge.
-    """
-    own = judge_with(toy, guests.guest())
-    own.notebook.guest.request({"op": "start", "seed": 1, "files": []})
-
-    def run(source):
-        own.notebook.guest.request({"op": "cell"}, [source.encode()])
-        return own
-
-    yield run
-    own.notebook.guest.close()
 
 
 @pytest.fixture
@@ -84,22 +39,6 @@ def asked_on(guests, toy):
     """
     with asking(guests, toy) as run:
         yield run
-
-
-def judge_with(course, guest):
-    """Return a judge of the toy exercise that asks this guest."""
-    own = Judge(course.exercises()[0], LIMITS)
-    own.begin(seed=1)
-    own.notebook.guest = guest
-    return own
-
-
-def run_notebook(cells, course, guests, seed=2):
-    """Run a notebook's cells as grading does; return what `execute` does."""
-    unit = Unit(
-        "ada", "01-toy", "01-toy.ipynb", b"", Message(""), None, {}, seed=1, guest_seed=seed
-    )
-    return execute(cells, Judge(course.exercises()[0], LIMITS), guests, unit, LIMITS)
 
 
 # Values.

@@ -9,7 +9,7 @@ import re
 import nbformat
 import numpy as np
 import pytest
-from conftest import toy_course
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

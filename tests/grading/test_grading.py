@@ -14,22 +14,19 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
 from nbgrader.api import Gradebook
 from report_tools import rows_of
 from servers import jupyter
-from typer.testing import CliRunner
+from toy_course import RIGHT, hand_in, record_of, run, toy_course
 
-from autograder import cli
 from autograder.authoring.release import release
-from autograder.commands import console, doctor
+from autograder.commands import doctor
 from autograder.course import archive, seeds
-from autograder.course.config import ROOT, Course, UserError
+from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
 from autograder.grades import gradebook, reasons, records
 from autograder.grades.results import Kind
@@ -38,45 +35,6 @@ from autograder.grading.judge import Judge
 from autograder.sandbox.budget import Budget
 from autograder.sandbox.guest import Ended
 from autograder.sandbox.guests import GuestPool, UnsandboxedGuests
-
-RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}
-
-
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    """A released toy course in a folder whose name has a space."""
-    course = toy_course(tmp_path_factory.mktemp("a course"))
-    for exercise in course.sources():
-        release(course, exercise)
-    return course
-
-
-def hand_in(
-    folder,
-    student,
-    answers=None,
-    raw=None,
-    stamp=None,
-    change=lambda notebook: None,
-    name="01-toy",
-    toy=None,
-):
-    """Write a submission below `folder`: the released notebook with these answers, or these
-    bytes.
-    """
-    own = folder / student / "01-toy"
-    own.mkdir(parents=True, exist_ok=True)
-    notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
-    if raw is not None:
-        (own / "01-toy.ipynb").write_bytes(raw(notebook) if callable(raw) else raw)
-    else:
-        for cell in notebook.cells:
-            grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-            cell.source = (answers or {}).get(grade_id, cell.source)
-        change(notebook)
-        nbformat.write(notebook, own / f"{name}.ipynb")
-    if stamp:
-        (own / "timestamp.txt").write_text(stamp)
 
 
 def altered(notebook):
@@ -182,23 +140,6 @@ def graded(isolated, toy, tmp_path_factory):
     result = run(toy, "grade", "--submitted", folder, "--into", toy.root)
     assert result.exit_code == 0, result.output
     return toy, folder, result.output
-
-
-def run(course, *arguments):
-    """Run the command line on a course; a UserError comes back as exit code 1 with its message."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(console.out, "_width", 200)
-        command = [*map(str, arguments), "--course", str(course.root)]
-        result = CliRunner().invoke(cli.app, command)
-    if isinstance(result.exception, UserError):
-        return SimpleNamespace(exit_code=1, output=f"{result.output}\nError: {result.exception}")
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def record_of(course, student):
-    return json.loads((course.into / "autograded" / student / "01-toy" / "grade.json").read_text())
 
 
 def reasons_of(course, student):

@@ -7,9 +7,9 @@ import types
 
 import nbformat
 import pytest
-from conftest import toy_course
+from judge_tools import asking, run_notebook
 from student import executed
-from test_engine import asking, guests, run_notebook, toy  # noqa: F401 (fixtures)
+from toy_course import toy_course
 
 from autograder.authoring import packages
 from autograder.authoring.release import release
@@ -50,7 +50,7 @@ EACH_USE = {
 
 
 @pytest.fixture(scope="module")
-def on(guests, toy):  # noqa: F811
+def on(guests, toy):
     """A guest in which a student's cell has imported what is not there: its judge, and its last
     reply.
     """
@@ -129,7 +129,7 @@ def test_a_locked_cell_stops_as_it_does_elsewhere(on, source):
     assert own.lookup("after") == 0
 
 
-def test_the_last_expression_is_shown(guests, toy):  # noqa: F811
+def test_the_last_expression_is_shown(guests, toy):
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("import json\njson.dumps([1])\njson.dumps([2])")]
     )

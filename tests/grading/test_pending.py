@@ -8,9 +8,9 @@ from types import ModuleType
 
 import nbformat
 import pytest
-from conftest import toy_course
 from nbgrader.api import Gradebook
 from report_tools import rows_of
+from toy_course import toy_course
 
 from autograder import nbgrader_plugin
 from autograder.authoring.release import release

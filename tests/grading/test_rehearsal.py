@@ -6,9 +6,8 @@ import dataclasses
 
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
 from report_tools import rows_of
-from test_grading import RIGHT, hand_in, run
+from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Status

@@ -12,12 +12,11 @@ import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from conftest import ROOT, toy_course
-from test_grading import RIGHT, hand_in, record_of, run
+from toy_course import RIGHT, hand_in, record_of, run, toy_course
 
 from autograder.authoring.release import release
 from autograder.course import deadlines, seeds
-from autograder.course.config import Course, UserError
+from autograder.course.config import ROOT, Course, UserError
 from autograder.course.seeds import Origin, Seeds
 from autograder.feedback.bare_page import DISCLOSED, disclosed, disclosed_in, made_of
 from autograder.grades.records import from_text

@@ -15,8 +15,8 @@ import nbformat
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from conftest import toy_course
 from nbgrader.api import Gradebook
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

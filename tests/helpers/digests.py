@@ -1,7 +1,7 @@
 """Prints all fingerprints that are stored, or compared between machines, as JSON: for
 `test_digests.py`.
 
-    python tests/digests.py FOLDER < cells.json
+    python tests/helpers/digests.py FOLDER < cells.json
 
 FOLDER is a checkout. Any Python will do, with nothing installed: what a module imports besides is a
 stand-in here. `cells.json` has the cells of code of the book's pages, each its source and its tags:

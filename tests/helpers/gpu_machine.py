@@ -1,9 +1,9 @@
 """Try exercise 11's answers as a machine with a GPU sees them: Triton compiles kernels, and checks
 watch them.
 
-    python tests/gpu_machine.py trial     # what comes before: can kernels be watched, and is all as it was afterwards
-    python tests/gpu_machine.py solved    # the author's answer, in its notebook's order
-    python tests/gpu_machine.py listed    # all listed answers, right and wrong
+    python tests/helpers/gpu_machine.py trial     # what comes before: can kernels be watched, and is all as it was afterwards
+    python tests/helpers/gpu_machine.py solved    # the author's answer, in its notebook's order
+    python tests/helpers/gpu_machine.py listed    # all listed answers, right and wrong
 
 There need be no GPU: tensors lie on the CPU, and each launch is interpreted, by what watches
 kernels on a GPU. It prints one line of JSON.
@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "0"  # before Triton is imported: kernels are compiled
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 # What NumPy 2.5 refuses, earlier ones warn of: a size that is an array with an axis.
 warnings.filterwarnings("error", message=".*ndim > 0 to a scalar", category=DeprecationWarning)

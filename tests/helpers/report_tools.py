@@ -35,3 +35,14 @@ def rows_of(page):
                 "change": changed,
             }
     return found
+
+
+def visit(page, path):
+    """Open a report, and wait until its script is done; return what went wrong, as it comes."""
+    trouble = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("dialog", lambda dialog: trouble.append(dialog.message))
+    page.goto(path.as_uri())
+    page.wait_for_function("document.querySelector('.find [role=status]').textContent !== ''")
+    return trouble

@@ -15,6 +15,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
+FORMGRADER = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
+
 
 @contextlib.contextmanager
 def jupyter(folder, module, *options):

@@ -1,7 +1,7 @@
 """Solve the released exercises as a student does: each folder by itself, in a Jupyter kernel, on
 any system.
 
-    python tests/student.py exercises solutions [NN-name ...]
+    python tests/helpers/student.py exercises solutions [NN-name ...]
 
 It needs what students install, and neither make nor the grader. As it was handed out, a notebook
 earns nothing and no check ends in an error; with the author's solutions in its cells it earns all

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from servers import jupyter
+from servers import FORMGRADER, jupyter
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -29,7 +29,6 @@ WORDS = (
     "The entries are independent and have a common mean, so that $\\operatorname{Var}(q "
     "\\cdot k)$ is a sum."
 )
-EXTENSION = "--ServerApp.jpserver_extensions={'nbgrader.server_extensions.formgrader': True}"
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,7 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
     ) == 1
 
     given, words = worth - 1.5, "Say where independence is used."
-    with jupyter(course.root, "jupyter_server", EXTENSION) as (address, token):
+    with jupyter(course.root, "jupyter_server", FORMGRADER) as (address, token):
         page.goto(f"{address}login")
         page.locator("#password_input").fill(token)
         page.locator("#login_submit").click()

@@ -13,8 +13,8 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from conftest import toy_course
 from nbgrader.api import Gradebook
+from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.corpus.case import RIGHT, WRONG, ZERO

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+
+from autograder.course.config import ROOT
 
 spec = importlib.util.spec_from_file_location("course_script", ROOT / "course.py")
 course = importlib.util.module_from_spec(spec)
@@ -287,7 +288,7 @@ def test_elsewhere_the_exercises_are_tried_in_place_of_the_tests(done, monkeypat
     monkeypatch.setattr(sys, "platform", "darwin")
     assert course.main(["test"]) == 0
     assert (
-        done[-1] == "tests/student.py exercises solutions"
+        done[-1] == "tests/helpers/student.py exercises solutions"
         and course.ELSEWHERE["test"] in capsys.readouterr().out
     )
 

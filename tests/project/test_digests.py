@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
+from autograder.course.config import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
 
-import records  # noqa: E402
-import run_pages  # noqa: E402
+import records
+import run_pages
 
-from autograder.authoring.code_tokens import plain  # noqa: E402
+from autograder.authoring.code_tokens import plain
 
+pytestmark = pytest.mark.long
 MINORS = range(11, 15)
 COPIED = ("autograder", "benchmarks", "book", "solutions", "exercises", "locale")
 TEXTS = {".md", ".py", ".toml", ".js", ".css", ".yml"}
@@ -75,7 +75,7 @@ def digests(python, cells, root=ROOT, **more):
         name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
     } | more
     done = subprocess.run(
-        [python, "-s", "-S", str(ROOT / "tests" / "digests.py"), str(root)],
+        [python, "-s", "-S", str(ROOT / "tests" / "helpers" / "digests.py"), str(root)],
         input=cells,
         capture_output=True,
         text=True,

@@ -6,7 +6,8 @@
 import importlib.util
 
 import pytest
-from conftest import ROOT
+
+from autograder.course.config import ROOT
 
 spec = importlib.util.spec_from_file_location("english", ROOT / ".ci" / "english.py")
 english = importlib.util.module_from_spec(spec)

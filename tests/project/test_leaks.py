@@ -7,7 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import assert_nothing_left, still_running, toy_course
+from processes import assert_nothing_left, still_running
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

@@ -6,7 +6,8 @@
 import sys
 
 import pytest
-from conftest import ROOT
+
+from autograder.course.config import ROOT
 
 sys.path.insert(0, str(ROOT / ".ci"))
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from conftest import ROOT
+from autograder.course.config import ROOT
 
 TESTS = """
 import pytest

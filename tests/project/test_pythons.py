@@ -14,8 +14,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import ROOT
 from packaging.requirements import Requirement
+
+from autograder.course.config import ROOT
 
 
 def module(path):
@@ -27,7 +28,7 @@ def module(path):
 
 
 ci = module(ROOT / ".ci" / "pythons.py")
-student = module(ROOT / "tests" / "student.py")
+student = module(ROOT / "tests" / "helpers" / "student.py")
 OWN = ".".join(map(str, sys.version_info[:2]))
 
 

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from conftest import subjects_of
+from exercise_tools import subjects_of
 
 from autograder.authoring import draws, loader
 

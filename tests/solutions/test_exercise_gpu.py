@@ -6,12 +6,12 @@ import types
 
 import pytest
 import torch
-from conftest import ROOT
 from torch import nn
 from torch.nn import functional
 
 from autograder.authoring import loader
 from autograder.checking import memory
+from autograder.course.config import ROOT
 
 FOLDER = ROOT / "solutions" / "11-gpu"
 FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved", "d_model"]

@@ -18,11 +18,17 @@ import zipfile
 import nbformat
 import numpy as np
 import pytest
-from conftest import loaded, subjects_of
+from exercise_tools import (
+    assert_pencil_question_first,
+    assert_sends_to_chapter,
+    assert_times_below_headings,
+    loaded,
+    subjects_of,
+)
 from typer.testing import CliRunner
 
 from autograder import cli
-from autograder.authoring import answer_trials, chapters, loader, source
+from autograder.authoring import answer_trials, loader, source
 from autograder.checking import helpers, machine
 from autograder.checking.expect import RTOL
 from autograder.checking.subject import attempt
@@ -38,7 +44,6 @@ tried.
 """
 LEAST_MARGIN = 100
 IN_THE_SANDBOX = {"right_for": 5, "wrong_for": 1}
-MARK = r"\*About (\d+) minutes · (easy ●○○|medium ●●○|hard ●●●)\*"
 KINDS = ("right_for", "wrong_for")
 # A guest has no checks. The listed answers import the runtime, so that it comes with them.
 PICK = """import sys
@@ -297,42 +302,17 @@ def test_each_function_has_a_check_cell_of_its_name(folder):
 
 @each_exercise
 def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
-    """Of each function; an exercise that has no chapter yet sends nobody anywhere."""
-    exercise, chapter = loaded(folder), chapters.read(loader.ROOT).get(folder.name)
-    assert set(exercise.suite.read) == (set(exercise.subjects) if chapter else set())
-    pages = [page.read_text(encoding="utf8") for page in chapter.pages] if chapter else []
-    headings = re.findall(r"^#+ (.+)$", "\n".join(pages), re.M)
-    for subject, place in exercise.suite.read.items():
-        named, _, heading = place.partition(", ")
-        assert named == f"chapter {int(folder.name[:2])}" and heading in headings, (
-            f"{subject}: {place}"
-        )
+    assert_sends_to_chapter(folder)
 
 
 @each_exercise
 def test_time_and_difficulty_stand_below_each_heading(folder):
-    """Of the exercise and of all that it asks; the times of its parts add up, without that of
-    the stretch task.
-    """
-    exercise, found = loaded(folder), {}
-    for cell in exercise.cells(grade=False, solution=False):
-        if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
-            (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
-    asked = {
-        f"ask_{cell.id.partition('_')[0]}"
-        for cell in exercise.cells(solution=True)
-        if cell.cell_type != "code"
-    }
-    asked |= {f"ask_{subject}" for subject in exercise.subjects}
-    assert set(found) == {"title", "think", "stretch"} | asked
-    minutes = {name: int(mark[0]) for name, mark in found.items()}
-    assert minutes["title"] == sum(minutes.values()) - minutes["title"] - minutes["stretch"]
+    assert_times_below_headings(folder)
 
 
 @each_exercise
 def test_a_question_for_a_pencil_comes_first_and_costs_nothing(folder):
-    exercise = loaded(folder)
-    assert exercise.subjects[0] == "by_hand" and "by_hand" in exercise.without_points
+    assert_pencil_question_first(folder)
 
 
 @each_exercise

@@ -8,7 +8,7 @@ import importlib
 from collections import Counter
 
 import pytest
-from conftest import loaded
+from exercise_tools import loaded
 
 from autograder.authoring import answer_trials, loader
 

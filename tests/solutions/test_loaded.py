@@ -8,12 +8,12 @@ import sys
 
 import nbformat
 import pytest
-from conftest import ROOT
 
 from autograder.authoring import loader
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import machine
 from autograder.course.cells import call_of, grade_id, last_graded
+from autograder.course.config import ROOT
 
 pytestmark = pytest.mark.long
 
