@@ -21,10 +21,11 @@ from typing import Any
 
 import nbformat
 
+from autograder.checking import files
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
@@ -274,7 +275,7 @@ class Batch:
         )
         if found != record.requests:
             record = dataclasses.replace(record, requests=found)
-            write(self.course.graded(unit.student, name).record, records.to_text(record))
+            files.write(self.course.graded(unit.student, name).record, records.to_text(record))
         return record
 
     def _version(self, exercise: Exercise) -> str:
@@ -301,12 +302,14 @@ class Batch:
             # a page of an earlier grade; the second pass makes the new one
             place.page.unlink(missing_ok=True)
             if unit.stamp is not None:
-                write(place.stamp, unit.stamp)
+                files.write(place.stamp, unit.stamp)
             # for nbgrader's generate_feedback, which copies it from here
             if EXCHANGED in unit.files:
-                write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
-            write(place.notebook, outcome.notebook)
-            write(place.record, records.to_text(task.record))
+                files.write(
+                    place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace")
+                )
+            files.write(place.notebook, outcome.notebook)
+            files.write(place.record, records.to_text(task.record))
         self._log(task, outcome)
 
     def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
@@ -401,7 +404,7 @@ class Batch:
                 answer = bare_page(task.record, text.line(fault))
             with self.timer("files"):
                 self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
-                write(self._place(task).page, answer)
+                files.write(self._place(task).page, answer)
                 self._for_exchange(task)
             yield task
 
@@ -411,8 +414,8 @@ class Batch:
         """
         folder, unit = self._place(task).page.parent, task.unit
         if EXCHANGED in unit.files:
-            write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
-            write(folder / "timestamp.txt", unit.stamp or "")
+            files.write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
+            files.write(folder / STAMP, unit.stamp or "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
@@ -537,10 +540,3 @@ def prepare(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
             f"{course.into}; make it writable, or name another folder with --into."
         ) from error
-
-
-def write(path: Path, content: str) -> None:
-    """Write a file, all or nothing."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(content, encoding="utf-8", errors="replace")
-    new.replace(path)

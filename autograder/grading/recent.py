@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from autograder.checking.words import Message
-from autograder.course.config import UserError
+from autograder.course.config import STAMP, UserError
 from autograder.grading.submissions import (
     STAMP_MB,
     UNREAD_STAMP,
@@ -53,7 +53,7 @@ def handed_in(submission: Submission) -> datetime:
 
     Something unreadable counts as submitted now, so that grading it reports why.
     """
-    raw, _ = read_file(submission.folder / "timestamp.txt", STAMP_MB)
+    raw, _ = read_file(submission.folder / STAMP, STAMP_MB)
     told, _ = read_stamp(raw.decode("utf-8", "replace") if raw else None)
     if told:
         return told.replace(tzinfo=UTC)

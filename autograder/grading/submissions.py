@@ -17,7 +17,7 @@ from typing import Any
 from autograder.checking import words
 from autograder.checking.words import Message, joined
 from autograder.course import archive, seeds
-from autograder.course.config import Course, Exercise, edition_of
+from autograder.course.config import STAMP, Course, Exercise, edition_of
 from autograder.course.limits import Limits
 from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
@@ -26,7 +26,7 @@ from autograder.grading.notebook import is_as_given, read_cell
 from autograder.sanitize import text
 
 OURS = (
-    "checks.py", "exercise.toml", archive.NAME, "timestamp.txt", *seeds.BESIDE,
+    "checks.py", "exercise.toml", archive.NAME, STAMP, *seeds.BESIDE,
     "misconceptions.py", "checking",
 )  # fmt: skip
 """Files next to a notebook that belong to the course, even in a submission; the last two did
@@ -126,7 +126,7 @@ class Submission:
             )
             return self._unit(None, problem)
         path, data, problem, both = self._notebook(limits.notebook_mb)
-        raw_stamp, _ = read_file(self.folder / "timestamp.txt", STAMP_MB)
+        raw_stamp, _ = read_file(self.folder / STAMP, STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
         name = text.name(path.name)
         another = of_another(self.exercise, data, name) if data else None
@@ -136,7 +136,7 @@ class Submission:
             notes.insert(
                 0, Message("The notebook was named {name}; it was graded all the same.", name=name)
             )
-        if raw_stamp is None and os.path.lexists(self.folder / "timestamp.txt"):
+        if raw_stamp is None and os.path.lexists(self.folder / STAMP):
             notes.append(UNREAD_STAMP)
         unit = self._unit(None if another else data, another or problem, name, files, notes)
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None

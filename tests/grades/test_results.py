@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.checking import Status
+from autograder.checking.files import write
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
 from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, Standing
-from autograder.grading.batch import write
 
 # A record as it was written before records had a schema number.
 OLD = {
