@@ -150,11 +150,8 @@ def reveal(
     from autograder.grades import gradebook
     from autograder.grading.batch import Batch
 
-    if not submitted.is_dir():
-        raise UserError(
-            f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR"
-        )
-    setting = WorkerConfig(str(course.root), (exercise.name,), Limits.configured(course.config))
+    submissions.expect_folder(submitted)
+    setting = WorkerConfig.for_course(course, [exercise], Limits.configured(course.config))
     with gradebook.opened(course, waiting) as book:
         gradebook.register(course, book, exercise)
         writer = gradebook.Writer(course, book)

@@ -51,14 +51,8 @@ class SelfCheck:
         with self.timer(STARTING):
             self.limits = Limits.configured(course.config)
             named = _of_name(course.released(), path)
-            self.setting = WorkerConfig(
-                str(course.root),
-                (named.name,) if named else (),
-                self.limits,
-                sandbox,
-                (str(course.root), str(course.into)),
-                packages=tuple(course.packages),
-            )
+            exercises = [named] if named else []
+            self.setting = WorkerConfig.for_course(course, exercises, self.limits, sandbox)
             self.guests = self.setting.guests()
             # Python starts there, and loads what the notebook imports, while it is read here
             self.guests.start()

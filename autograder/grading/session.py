@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.course import cores
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import Course, Exercise
 from autograder.course.limits import Limits
 from autograder.grades import reasons
 from autograder.grades.file_problems import OF_ANOTHER
@@ -134,17 +134,9 @@ class Session:
         executor: Executor | None = None,
     ):
         self.timer = PhaseTimer()
-        if not submitted.is_dir():
-            raise UserError(
-                f"There is no folder {submitted}. Name the one with the submissions: "
-                "--submitted DIR"
-            )
-        self.course, self.exercises, self.submitted, self.jobs = (
-            course,
-            exercises,
-            submitted.resolve(),
-            jobs,
-        )
+        submissions.expect_folder(submitted)
+        self.course, self.exercises, self.jobs = course, exercises, jobs
+        self.submitted = submitted.resolve()
         self.force, self.redraw, self.pages = force or pending, redraw, pages
         # What takes long to load begins now, in other processes: workers here, guests when it is
         # known how they run.
@@ -160,13 +152,12 @@ class Session:
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
         self.strays = list(submissions.strays(course, self.submitted))
         limits = Limits.configured(course.config)
-        self.setting = WorkerConfig(
-            root=str(course.root),
-            exercises=tuple(exercise.name for exercise in self.used),
-            limits=limits,
-            hidden=(str(course.root), str(course.into), str(self.submitted), *map(str, hide)),
+        self.setting = WorkerConfig.for_course(
+            course,
+            self.used,
+            limits,
+            hidden=[self.submitted, *hide],
             imports=submissions.imported(self.submissions, limits.notebook_mb),
-            packages=tuple(course.packages),
         )
         self.records: list[Record] = []
         self.kept = 0

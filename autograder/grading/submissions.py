@@ -17,7 +17,7 @@ from typing import Any
 from autograder.checking import words
 from autograder.checking.words import Message, joined
 from autograder.course import archive, seeds
-from autograder.course.config import STAMP, Course, Exercise, edition_of
+from autograder.course.config import STAMP, Course, Exercise, UserError, edition_of
 from autograder.course.limits import Limits
 from autograder.grades import requests
 from autograder.grades.file_problems import MISSING, OTHERS, PACKED, SEVERAL
@@ -356,6 +356,14 @@ def _walk(folder: Path) -> Iterator[str]:
                     yield path
         except OSError:
             yield relative or "./"
+
+
+def expect_folder(submitted: Path) -> None:
+    """Raise `UserError` unless there is a folder of this name."""
+    if not submitted.is_dir():
+        raise UserError(
+            f"There is no folder {submitted}. Name the one with the submissions: --submitted DIR"
+        )
 
 
 def find(exercises: Iterable[Exercise], submitted: Path) -> list[Submission]:

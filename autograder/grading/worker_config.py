@@ -4,6 +4,7 @@ Light to import.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,10 +51,29 @@ class WorkerConfig:
     packages: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def course(self) -> Course:
-        """The course that is graded."""
-        return Course(root=Path(self.root))
+    @classmethod
+    def for_course(
+        cls,
+        course: Course,
+        exercises: Sequence[Exercise],
+        limits: Limits,
+        sandbox: bool = True,
+        hidden: Sequence[Path] = (),
+        imports: tuple[str, ...] = (),
+    ) -> "WorkerConfig":
+        """Return the configuration that grades these exercises of a course.
+
+        No guest sees the course's folder, that of its grades, or the `hidden` ones.
+        """
+        return cls(
+            root=str(course.root),
+            exercises=tuple(exercise.name for exercise in exercises),
+            limits=limits,
+            sandbox=sandbox,
+            hidden=tuple(map(str, [course.root, course.into, *hidden])),
+            imports=imports,
+            packages=tuple(course.packages),
+        )
 
     def exercise(self, name: str) -> Exercise:
         """Return the exercise of this name."""

@@ -106,22 +106,17 @@ class Contest:
 
     def __init__(self, course: Course, exercise: Exercise, submitted: Path):
         self.course, self.exercise, self.race = course, exercise, race_of(course, exercise)
-        if not submitted.is_dir():
-            raise UserError(
-                f"There is no folder {submitted}. Name the one with the submissions: "
-                "--submitted DIR"
-            )
+        submissions.expect_folder(submitted)
         self.executor = LocalExecutor()
         self.executor.begin(course.root, [exercise.name])
         limits = Limits.configured(course.config)
         found = submissions.find([exercise], submitted)
-        self.setting = WorkerConfig(
-            root=str(course.root),
-            exercises=(exercise.name,),
-            limits=limits,
-            hidden=(str(course.root), str(course.into), str(submitted.resolve())),
+        self.setting = WorkerConfig.for_course(
+            course,
+            [exercise],
+            limits,
+            hidden=[submitted.resolve()],
             imports=submissions.imported(found, limits.notebook_mb),
-            packages=tuple(course.packages),
         )
         self.entrants: list[Entrant] = []
         self.left_out: list[LeftOut] = []
