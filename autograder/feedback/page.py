@@ -39,7 +39,7 @@ from autograder.feedback import formulas, outcome_cell
 from autograder.feedback.bare_page import disclosed
 from autograder.feedback.values import (
     Card,
-    Finding,
+    FailedCheck,
     Function,
     Given,
     Output,
@@ -223,7 +223,7 @@ def _report(cell: Cell) -> Report | None:
         kept = report_of(cell)
         report = Report.from_dict(kept) if kept else None
         if report:  # what is shown of it is tried here, once
-            [_finding(report, result) for result in report.results]
+            [_failed_check(result) for result in report.results]
         return report
     except Exception:  # it went through a file that others may have written
         return None
@@ -325,22 +325,21 @@ def _cards(function: Function) -> Iterator[Card]:
         yield replace(
             lost,
             lost=report.points * cost / total,
-            finding=_finding(report, group[0]),
+            check=_failed_check(group[0]),
             others=[result.title for result in group[1:]],
             blocked=len(blocked) if cause == last else 0,
         )
 
 
-def _finding(report: Report, result: Result) -> Finding:
-    """Return what one check found, put into words."""
+def _failed_check(result: Result) -> FailedCheck:
+    """Return what a check found, put into words."""
     where = result.where or {}
     label, hint = likely(result.label, result.hint)
-    return Finding(
-        id=f"{report.subject}.{result.name}",
+    return FailedCheck(
         title=words.shown(result.title),
         message=words.shown(result.message),
         held=show.held(result) if result.held else "",
-        relation=words.shown(getattr(result, "relation", "") or ""),
+        relation=words.shown(result.relation),
         element=show.element(where) if where else "",
         lead=str(where["lead"]) if where.get("lead") else "",
         matrices=[(name, _matrix(where, name)) for name in show.SIDES]

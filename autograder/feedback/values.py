@@ -15,13 +15,14 @@ Text = str | Message
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The finding of one check.
+class FailedCheck:
+    """The `Result` of a failed check in words, as a card shows it.
 
-    `matrices` has a name and rows of numbers, each with a mark if wrong.
+    Not the result itself: a report goes through files that others may write, and what cannot be put
+    into words is left out before the page is begun. `matrices` has a name and rows of numbers, each
+    with a mark if wrong.
     """
 
-    id: str
     title: str
     message: str
     held: str
@@ -65,7 +66,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Card:
-    """One cause that cost a function points, by what its first check found; without a finding,
+    """One cause that cost a function points, by what its first check found; without that,
     by a message.
     """
 
@@ -75,7 +76,7 @@ class Card:
     comment: Markup | str = ""
     read: Text = ""
     message: Text = ""
-    finding: Finding | None = None
+    check: FailedCheck | None = None
     others: Sequence[Text] = ()
     blocked: int = 0
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import shown
 from autograder.grades import records
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 
 LEAST_STUDENTS = 20
 """For how many students a check has to be run, so that its discrimination means something."""
@@ -188,7 +188,7 @@ def _by_change(pair: Pair) -> tuple[int, float]:
     return (1, 0.0) if pair.difference is None else (0, -pair.difference)
 
 
-def _checks(record: Record) -> Iterator[tuple[Key, CellResult, CheckResult]]:
+def _checks(record: Record) -> Iterator[tuple[Key, CellResult, Result]]:
     """Yield the checks of a submission that are worth points, or would be in a graded cell."""
     for name, cell in record.cells.items():
         for check in cell.checks:
@@ -205,7 +205,7 @@ def _items(graded: Iterable[Record]) -> dict[Key, Item]:
     }
 
 
-def _run(check: CheckResult) -> bool:
+def _run(check: Result) -> bool:
     return check.status in (Status.PASSED, Status.FAILED)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from autograder.checking import Status, machine
+from autograder.checking import Result, Status, machine
 from autograder.checking.words import FULL_STOPS, Message, counted, joined, shown, translated
 from autograder.course.cells import is_check
 from autograder.grades.results import CellResult, Deadline, Outcome, Record
@@ -83,7 +83,7 @@ def lost_to(cell: CellResult) -> str:
     blocked = [check for check in cell.checks if check.status == Status.BLOCKED]
     if failed:
         named = [check for check in failed if check.cause]
-        related = [check for check in failed if str(check.relation)]
+        related = [check for check in failed if str(relation_of(check))]
         title = shown(failed[0].title).rstrip(FULL_STOPS)
         if named:
             cause = str(
@@ -93,16 +93,22 @@ def lost_to(cell: CellResult) -> str:
                 )
             )
         else:
-            cause = str(related[0].relation if related else failed[0].message)[
-                :MOST_MESSAGE
-            ].rstrip(FULL_STOPS)
+            sentence = shown(related[0].relation if related else failed[0].message)
+            cause = sentence[:MOST_MESSAGE].rstrip(FULL_STOPS)
         if len(failed) > 1:
             text = "{cause}; failed: {title} (and {count} more)"
             return str(Message(text, cause=cause, title=title, count=len(failed) - 1))
         return str(Message("{cause}; failed: {title}", cause=cause, title=title))
     if blocked:
-        return str(blocked[0].message)
+        return shown(blocked[0].message)
     return str(cell.error) or str(NOT_FINISHED)
+
+
+def relation_of(check: Result) -> Message:
+    """Return how the result of a failed check differs from the expected one; an empty message if
+    that is not known.
+    """
+    return check.relation if isinstance(check.relation, Message) else Message(check.relation)
 
 
 def pending(name: str, points: float, needs: Sequence[str]) -> Message:

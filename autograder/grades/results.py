@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from autograder.checking import Status
+from autograder.checking import Result
 from autograder.checking.words import Message
 from autograder.course.seeds import Origin
 
@@ -32,31 +32,11 @@ class Kind(StrEnum):
 
 
 @dataclass
-class CheckResult:
-    """The finding of one check on one function. For an unverified one, `on` names what it needs.
-
-    `cause`, with its label and hint, or `relation` tells the student why it failed, or `follows`
-    names another failed check with the same cause. `measured` is true if it takes the word of the
-    student's process, such as for how much memory a function held.
-    """
-
-    name: str
-    title: str
-    weight: float
-    status: Status
-    message: Message
-    cause: str = ""
-    label: str = ""
-    hint: str = ""
-    on: str = ""
-    relation: Message = field(default_factory=lambda: Message(""))
-    measured: bool = False
-    follows: str = ""
-
-
-@dataclass
 class CellResult:
     """The points of one graded cell, and the reasons. `manual` cells are graded by a person.
+
+    `checks` are the results of its checks; read from a record, they are without what only the
+    graded notebook has of them (`records.RECORDED`).
 
     `pending` points are neither earned nor lost, until a machine can run their checks. `given` are
     the points that a person gave instead of all these. `instead` names the functions that the
@@ -68,7 +48,7 @@ class CellResult:
     max_points: float
     manual: bool = False
     subject: str = ""
-    checks: list[CheckResult] = field(default_factory=list)
+    checks: list[Result] = field(default_factory=list)
     error: Message = field(default_factory=lambda: Message(""))
     pending: float = 0.0
     given: float | None = None

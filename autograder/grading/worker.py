@@ -37,7 +37,7 @@ from autograder.course.config import edition_of
 from autograder.course.limits import Limits
 from autograder.feedback import outcome_cell
 from autograder.grades import requests
-from autograder.grades.results import CellResult, CheckResult, Kind, Outcome, Saved
+from autograder.grades.results import CellResult, Kind, Outcome, Saved
 from autograder.grading.file_kinds import read_as
 from autograder.grading.judge import Checked, Judge
 from autograder.grading.notebook import Malformed, Restored, editions_of, parse, restore
@@ -337,33 +337,12 @@ def _cell_result(cell: Cell, checked: Checked | None, untouched: bool) -> CellRe
         last = text.line(printed.splitlines()[-1], 200) if printed else ""
         error = checked.error if str(checked.error) else Message(last)
         return CellResult(checked.points, most, error=error)
-    checks = [
-        CheckResult(
-            name=result.name,
-            title=result.title,
-            weight=result.weight,
-            status=result.status,
-            message=_message(result.message),
-            cause=result.cause,
-            label=result.label,
-            hint=result.hint,
-            on=result.on,
-            relation=_message(result.relation),
-            measured=result.measured,
-            follows=result.follows,
-        )
-        for result in report.results
-    ]
     pending = round(min(report.pending, most - checked.points), 4)
     return CellResult(
         checked.points,
         most,
         subject=report.subject,
-        checks=checks,
+        checks=report.results,
         pending=pending,
         instead=report.instead,
     )
-
-
-def _message(said: Message | str) -> Message:
-    return said if isinstance(said, Message) else Message(said)

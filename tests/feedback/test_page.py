@@ -260,8 +260,8 @@ def test_what_follows_from_another_failure_is_on_its_card():
 def test_a_relation_is_told_where_a_check_found_one():
     found = copy.copy(FAILED[2])
     found.relation = Message("Yours is {times} times as large.", times="2.65")
-    finding = feedback_page._finding(Report("add", 1.0, 0.0, 7, "", [found]), found)
-    assert finding.relation == "Yours is 2.65 times as large."
+    check = feedback_page._failed_check(found)
+    assert check.relation == "Yours is 2.65 times as large."
 
 
 def test_a_perfect_submission_sees_so():

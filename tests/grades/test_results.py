@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.files import write
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, Standing
+from autograder.grades.results import CellResult, Kind, Record, Saved, Standing
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -169,7 +169,16 @@ MESSAGES = st.recursive(
 )
 POINTS = st.floats(0, 100)
 CHECKS = st.builds(
-    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT
+    Result,
+    TEXT,
+    TEXT,
+    POINTS,
+    st.sampled_from(Status),
+    st.one_of(TEXT, MESSAGES),
+    cause=TEXT,
+    label=TEXT,
+    hint=TEXT,
+    relation=st.one_of(TEXT, MESSAGES),
 )
 CELLS = st.builds(
     CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES

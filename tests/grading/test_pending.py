@@ -32,7 +32,6 @@ from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text
 from autograder.grades.results import (
     CellResult,
-    CheckResult,
     Kind,
     Record,
     Saved,
@@ -266,14 +265,12 @@ def test_triton_is_looked_for_and_not_imported():
 
 
 def cell_of(report):
-    checks = [
-        CheckResult(
-            own.name, own.title, own.weight, own.status, Message(str(own.message)), on=own.on
-        )
-        for own in report.results
-    ]
     return CellResult(
-        report.score, report.points, subject="double", checks=checks, pending=report.pending
+        report.score,
+        report.points,
+        subject="double",
+        checks=report.results,
+        pending=report.pending,
     )
 
 
