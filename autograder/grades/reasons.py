@@ -25,7 +25,7 @@ BY_A_PERSON = Message("graded by a person")
 NOT_FINISHED = Message("the check did not finish")
 
 
-def of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
+def lines_of(result: Outcome | Record, penalty: float = 0.0) -> list[str]:
     """Return a line for each cell that lost points or has pending ones, and for one tested with
     the course's own.
     """
@@ -149,8 +149,8 @@ def in_all(outcome: Outcome) -> Message:
 
 def named(needs: Sequence[str]) -> str | Message:
     """Return what checks need of a machine, in words."""
-    needs = [what for what in needs if what != "gpu" or "bf16" not in needs]
-    names = [machine.NAMES.get(what, Message(what)) for what in needs] or [Message("it")]
+    needs = [need for need in needs if need != "gpu" or "bf16" not in needs]
+    names = [machine.NAMES.get(need, Message(need)) for need in needs] or [Message("it")]
     return joined("{left} and {right}", names)
 
 
@@ -191,14 +191,14 @@ def duration(seconds: float) -> Message:
         (hours, counted("{count} hour", "{count} hours", hours)),
         (minutes, counted("{count} minute", "{count} minutes", minutes)),
     ]
-    largest = next((place for place, (count, _) in enumerate(units) if count), None)
+    largest = next((number for number, (count, _) in enumerate(units) if count), None)
     if largest is None:
         return Message("less than a minute")
-    found = joined(
+    largest_two = joined(
         "{left}, {right}", [words for count, words in units[largest : largest + 2] if count]
     )
-    assert isinstance(found, Message)
-    return found
+    assert isinstance(largest_two, Message)
+    return largest_two
 
 
 def due(deadline: Deadline) -> Message | None:
@@ -216,19 +216,19 @@ def due(deadline: Deadline) -> Message | None:
 
 def moment(due: str) -> str:
     """Return a due date as people read it, such as "2026-12-01 23:59 (UTC+01:00)"."""
-    found = datetime.fromisoformat(due)
-    zone = found.isoformat()[-6:]
-    return f"{found:%Y-%m-%d %H:%M} (UTC{zone if zone != '+00:00' else ''})"
+    time = datetime.fromisoformat(due)
+    zone = time.isoformat()[-6:]
+    return f"{time:%Y-%m-%d %H:%M} (UTC{zone if zone != '+00:00' else ''})"
 
 
 def free_days(deadline: Deadline) -> Message | None:
     """Return the sentence on the free days that a late submission uses; None if it uses none."""
-    used, left = deadline.free_days_used, deadline.free_days_left
+    used, remaining = deadline.free_days_used, deadline.free_days_left
     if not used:
         return None
     return counted(
         "{count} free day used; {left} left.",
         "{count} free days used; {left} left.",
         used,
-        left=left,
+        left=remaining,
     )

@@ -169,17 +169,17 @@ def all_of(course: Course) -> list[Record]:
     """Return the records of all graded submissions, with the scores that the gradebook has for
     them now.
     """
-    found = _joined(course) if course.has_gradebook else []
-    return [record for _, record in found if record]
+    pairs = _joined(course) if course.has_gradebook else []
+    return [record for _, record in pairs if record]
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:
     # nbgrader takes seconds to load, and reading one record does not need it
     from autograder.grades import gradebook
 
-    found = []
+    pairs = []
     for row, saved in gradebook.rows(course):
         record = record_of(course, row["student_id"], row["assignment"])
         record = record and record.with_saved(saved)
-        found.append(({**row, "pending": record.pending if record else 0.0}, record))
-    return found
+        pairs.append(({**row, "pending": record.pending if record else 0.0}, record))
+    return pairs

@@ -721,7 +721,9 @@ def _rows(
                 else [],
                 kind=record.kind,
                 manual=record.needs_manual_grade,
-                reasons=[text.line(reason) for reason in reasons.of(nameless, record.penalty)],
+                reasons=[
+                    text.line(reason) for reason in reasons.lines_of(nameless, record.penalty)
+                ],
                 earlier=len(record.history),
                 evidence=[] if names else [text.block(lines) for lines in record.evidence],
                 change=changes.latest(record),

@@ -303,7 +303,7 @@ class Record:
 
     def waits_for(self) -> list[str]:
         """Return what its pending points need of a machine, as checks name it."""
-        return sorted({what for cell in self.cells.values() for what in cell.waits_for()})
+        return sorted({need for cell in self.cells.values() for need in cell.waits_for()})
 
     def with_saved(self, saved: Saved) -> "Record":
         """Return this record as the gradebook has it now; points that a person gave are no
@@ -327,13 +327,15 @@ def settled(
     """Return the results of cells with what the gradebook says that a person did, or still has
     to do.
     """
-    found = {}
+    results = {}
     for name, cell in cells.items():
         now = saved.get(name, SavedCell())
-        given = now.score if now.manual else None
-        pending = 0.0 if now.manual else cell.pending
-        found[name] = dataclasses.replace(cell, given=given, pending=pending, waits=now.waits)
-    return found
+        if now.manual:
+            cell = dataclasses.replace(cell, given=now.score, pending=0.0)
+        else:
+            cell = dataclasses.replace(cell, given=None)
+        results[name] = dataclasses.replace(cell, waits=now.waits)
+    return results
 
 
 def _pending(cells: dict[str, CellResult]) -> float:

@@ -270,11 +270,11 @@ class Batch:
         if name not in self.answers:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.answers[name] = requests.answers_in(released.cells)
-        found = requests.begun(
+        asked = requests.begun(
             requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells
         )
-        if found != record.requests:
-            record = dataclasses.replace(record, requests=found)
+        if asked != record.requests:
+            record = dataclasses.replace(record, requests=asked)
             files.write(self.course.graded(unit.student, name).record, records.to_text(record))
         return record
 
@@ -296,20 +296,20 @@ class Batch:
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
             task.saved.requests = task.record.requests
-            place = self.course.graded(unit.student, unit.assignment)
-            for folder in (place.folder, place.pages):
+            paths = self.course.graded(unit.student, unit.assignment)
+            for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
             # a page of an earlier grade; the second pass makes the new one
-            place.page.unlink(missing_ok=True)
+            paths.page.unlink(missing_ok=True)
             if unit.stamp is not None:
-                files.write(place.stamp, unit.stamp)
+                files.write(paths.stamp, unit.stamp)
             # for nbgrader's generate_feedback, which copies it from here
             if EXCHANGED in unit.files:
                 files.write(
-                    place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace")
+                    paths.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace")
                 )
-            files.write(place.notebook, outcome.notebook)
-            files.write(place.record, records.to_text(task.record))
+            files.write(paths.notebook, outcome.notebook)
+            files.write(paths.record, records.to_text(task.record))
         self._log(task, outcome)
 
     def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
@@ -403,8 +403,8 @@ class Batch:
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
                 answer = bare_page(task.record, text.line(fault))
             with self.timer("files"):
-                self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
-                files.write(self._place(task).page, answer)
+                self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+                files.write(self._paths(task).page, answer)
                 self._for_exchange(task)
             yield task
 
@@ -412,7 +412,7 @@ class Batch:
         """Put the files for nbgrader's `release_feedback` next to a page, if the submission came
         by its exchange.
         """
-        folder, unit = self._place(task).page.parent, task.unit
+        folder, unit = self._paths(task).page.parent, task.unit
         if EXCHANGED in unit.files:
             files.write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
             files.write(folder / STAMP, unit.stamp or "")
@@ -420,7 +420,7 @@ class Batch:
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
         try:
-            with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
+            with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
                 return made_of(page.read(MOST_HEAD)) == saved.digest()
         except OSError:
             return False
@@ -430,7 +430,7 @@ class Batch:
         exception it raised.
         """
         try:
-            notebook = self._place(task).notebook.read_text(encoding="utf-8")
+            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
@@ -451,7 +451,7 @@ class Batch:
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
-    def _place(self, task: _Task) -> Any:
+    def _paths(self, task: _Task) -> Any:
         return self.course.graded(task.unit.student, task.unit.assignment)
 
     # Jobs.
@@ -488,7 +488,7 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
         if not cell.manual
     }
     shown = dataclasses.replace(result, cells=checked)
-    return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
+    return "\n\n".join(reasons.lines_of(shown))[:MOST_COMMENT]
 
 
 def _unchanged(path: Path, outcome: Outcome) -> set[str]:

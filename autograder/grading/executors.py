@@ -59,7 +59,7 @@ class Executor(Protocol):
     def backend(self, jobs: int) -> backends.Backend:
         """Return the backend, for so many jobs at one time where it leaves that open."""
 
-    def said(self) -> str:
+    def progress(self) -> str:
         """Return an addition to the progress line."""
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class LocalExecutor:
         """Return worker processes of this machine."""
         return backends.Local(jobs, self.setting, self.pool)
 
-    def said(self) -> str:
+    def progress(self) -> str:
         """Return nothing: the caller knows the number of simultaneous jobs."""
         return ""
 
@@ -132,19 +132,19 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
     and the sandbox refuses, a version of Triton that kernels cannot be watched with. What does not
     work on a GPU is tried without.
     """
-    wanted, found = setting.wants(), dict[str, str]()
+    wanted, faults = setting.wants(), dict[str, str]()
     if setting.uses_gpu():
-        found = _trials(
+        faults = _trials(
             setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]]
         )
-        if found["gpu"]:
-            found = dict.fromkeys(("gpu", "bf16"), found["gpu"])
-            setting = dataclasses.replace(setting, faults=tuple(found.items()))
+        if faults["gpu"]:
+            faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
+            setting = dataclasses.replace(setting, faults=tuple(faults.items()))
     else:
         wanted = [what for what in wanted if what not in ("gpu", "bf16")]
-    rest = [what for what in wanted if what not in found and machine.has(what)]
-    found.update(_trials(setting, rest) if rest else {})
-    return dataclasses.replace(setting, faults=tuple(found.items()))
+    rest = [what for what in wanted if what not in faults and machine.has(what)]
+    faults.update(_trials(setting, rest) if rest else {})
+    return dataclasses.replace(setting, faults=tuple(faults.items()))
 
 
 def unusable(setting: WorkerConfig) -> list[str]:
@@ -163,22 +163,22 @@ def unusable(setting: WorkerConfig) -> list[str]:
 
 def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     """Let a guest try all these; return for each why it does not work there, or "" if it does."""
-    found: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     guests = setting.bare_guests()
     cell = inspect.getsource(kernels) + TRIALS.format(wanted=list(wanted))
     fault = "it ended without answering"
     try:
-        guests.guest().request({"op": "cell"}, [cell.encode()], on_output=found.append)
+        guests.guest().request({"op": "cell"}, [cell.encode()], on_output=outputs.append)
     except (Ended, RuntimeError) as error:
         fault = str(error)
     finally:
         guests.close()
-    told = dict[str, str]()
-    for line in "".join(output.get("text", "") for output in found).splitlines():
+    reasons = dict[str, str]()
+    for line in "".join(output.get("text", "") for output in outputs).splitlines():
         with contextlib.suppress(ValueError, TypeError):  # Triton and drivers print what they like
             what, reason = json.loads(line)
-            told[what] = text.line(str(reason), MOST_FAULT)
-    fault = next(
-        (f"{output['ename']}: {output['evalue']}" for output in found if "evalue" in output), fault
-    )
-    return {what: told.get(what, text.line(fault, MOST_FAULT)) for what in wanted}
+            reasons[what] = text.line(str(reason), MOST_FAULT)
+    errors = [output for output in outputs if "evalue" in output]
+    if errors:
+        fault = f"{errors[0]['ename']}: {errors[0]['evalue']}"
+    return {what: reasons.get(what, text.line(fault, MOST_FAULT)) for what in wanted}

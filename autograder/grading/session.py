@@ -44,11 +44,11 @@ class Pending:
         self.executor = executor or LocalExecutor()
         records = [record for record in records if record.pending]
         needs = {need for record in records for need in record.waits_for()}
-        absent = {what for what in needs if not self.executor.has(what)}
+        absent = {need for need in needs if not self.executor.has(need)}
         self.settled_here = [record for record in records if not absent & set(record.waits_for())]
         self.elsewhere = [record for record in records if absent & set(record.waits_for())]
 
-    def said(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return a sentence on the records that can be settled here, and one on the others, if
         there are any.
         """
@@ -71,7 +71,7 @@ class Pending:
                     "1 submission has" if len(records) == 1 else f"{len(records)} submissions have"
                 )
                 needs = reasons.named(
-                    sorted({what for record in records for what in record.waits_for()})
+                    sorted({need for record in records for need in record.waits_for()})
                 )
                 lines.append(f"{count} pending points that need {needs}{where}")
         return lines
@@ -183,8 +183,8 @@ class Session:
         """Keep only the submissions from that time or later."""
         from autograder.grading import recent
 
-        found = [item for item in self.submissions if recent.handed_in(item) >= since]
-        self.left_out, self.submissions = len(self.submissions) - len(found), found
+        since_then = [item for item in self.submissions if recent.handed_in(item) >= since]
+        self.left_out, self.submissions = len(self.submissions) - len(since_then), since_then
 
     def isolate(self, wanted: bool, fall_back: bool, warn: Callable[[str], None]) -> None:
         """Decide whether submissions run in a sandbox; if none is possible, refuse, unless
@@ -210,8 +210,8 @@ class Session:
         """Tell, from a quick look, whether anything will be graded."""
         if self.force or self.redraw:
             return True
-        places = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
-        return not all(place.record.exists() for place in places)
+        graded = (self.course.graded(item.student, item.exercise.name) for item in self.submissions)
+        return not all(paths.record.exists() for paths in graded)
 
     def _prepare(self) -> None:
         """Open the gradebook and create the batch; import slow modules while others warm up."""
@@ -240,11 +240,11 @@ class Session:
         """Return a sentence on graded notebooks that belong to other exercises, and how to place
         them.
         """
-        found = [record for record in self.records if record.reason.text == OF_ANOTHER]
-        if not found:
+        misfiled = [record for record in self.records if record.reason.text == OF_ANOTHER]
+        if not misfiled:
             return []
-        named = [f"{record.student}: {record.reason}" for record in found[:MOST_NAMED]]
-        more = f" And {len(found) - MOST_NAMED} more." if len(found) > MOST_NAMED else ""
+        named = [f"{record.student}: {record.reason}" for record in misfiled[:MOST_NAMED]]
+        more = f" And {len(misfiled) - MOST_NAMED} more." if len(misfiled) > MOST_NAMED else ""
         collect = f"python -m autograder collect {shlex.quote(str(self.submitted))}"
         return [f"{' '.join(named)}{more} To place such files, run: {collect}; then remove them."]
 

@@ -103,13 +103,18 @@ class WorkerConfig:
     def pool(self) -> GuestPool:
         """Return a warm parent, not started yet."""
         rehearsals = [self.exercise(name).settings.rehearsal for name in self.exercises]
-        given = self._given_imports()
+        given_imports = self._given_imports()
         of_exercises = [
             package for name in self.exercises for package in self.exercise(name).settings.packages
         ]
         besides = dict.fromkeys([*self.imports, *self.packages, *of_exercises])
         return GuestPool(
-            self.limits, given, self.hidden, self.uses_gpu(), besides, filter(None, rehearsals)
+            self.limits,
+            given_imports,
+            self.hidden,
+            self.uses_gpu(),
+            besides,
+            filter(None, rehearsals),
         )
 
     def _given_imports(self) -> list[str]:

@@ -69,7 +69,7 @@ OLD = {
 def test_a_record_without_a_schema_is_read_and_says_what_it_said():
     record = from_text(json.dumps(OLD))
     assert (record.score, record.kind, record.seed) == (1.0, Kind.WRONG, 7)
-    assert reasons.of(record, record.penalty) == [
+    assert reasons.lines_of(record, record.penalty) == [
         "add −3: likely cause: subtracts them; failed: Each element is the sum of the two",
         "proof −3: no response",
         "late −0.5",
@@ -211,7 +211,7 @@ def test_what_is_written_is_what_is_read(record):
     text = to_text(record)
     again = from_text(text)
     assert to_text(again) == text
-    assert reasons.of(again, again.penalty) == reasons.of(record, record.penalty)
+    assert reasons.lines_of(again, again.penalty) == reasons.lines_of(record, record.penalty)
     assert {**vars(again), "cells": 0, "reason": 0, "repairs": 0} == {
         **vars(record), "cells": 0, "reason": 0, "repairs": 0
     }  # fmt: skip

@@ -723,10 +723,10 @@ def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
     assert own.free() == 0
     assert [[job.key for job in worker.jobs] for worker in own.workers.values()] == [[0, 2], [1, 3]]
     own._lost(own.workers["one"])
-    job, answer = own.done.popleft()
-    assert job.key == 0 and isinstance(answer, WorkerDied) and not own.done
+    job, answer = own.answers.popleft()
+    assert job.key == 0 and isinstance(answer, WorkerDied) and not own.answers
     assert (
         [job.key for job in own.homeless] == [2]
-        and len(own.given) == 2
+        and len(own.submitted) == 2
         and set(own.workers) == {"two"}
     )
