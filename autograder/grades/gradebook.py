@@ -167,18 +167,18 @@ def _check_version(connection: Connection, url: str) -> None:
 
 
 @contextmanager
-def _instead(**ours: Any) -> Iterator[None]:
+def _instead(**replacements: Any) -> Iterator[None]:
     """Let nbgrader use these in place of its own, and know the version of its newest tables.
 
     By itself it starts another Python to find out, which takes seconds.
     """
-    ours["get_alembic_version"] = _scripts().get_current_head
-    theirs = {name: getattr(nbgrader.api, name) for name in ours}
-    vars(nbgrader.api).update(ours)
+    replacements["get_alembic_version"] = _scripts().get_current_head
+    originals = {name: getattr(nbgrader.api, name) for name in replacements}
+    vars(nbgrader.api).update(replacements)
     try:
         yield
     finally:
-        vars(nbgrader.api).update(theirs)
+        vars(nbgrader.api).update(originals)
 
 
 def _scripts() -> ScriptDirectory:
@@ -206,26 +206,26 @@ def copy(source: str, target: str) -> int:
             engines = [database.engine(url) for url in (source, target)]
             for engine in engines:
                 stack.callback(engine.dispose)
-            theirs = stack.enter_context(engines[0].connect())
+            source_connection = stack.enter_context(engines[0].connect())
             if database.is_server(source):
-                theirs = theirs.execution_options(
+                source_connection = source_connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            if not inspect(theirs).has_table(Student.__tablename__):
+            if not inspect(source_connection).has_table(Student.__tablename__):
                 return 0
-            _check_version(theirs, source)
+            _check_version(source_connection, source)
             address = target
             _open(target, "").close()
-            ours = stack.enter_context(engines[1].begin())
+            target_connection = stack.enter_context(engines[1].begin())
             for table in Base.metadata.sorted_tables:
-                if ours.execute(select(table).limit(1)).first():
+                if target_connection.execute(select(table).limit(1)).first():
                     raise UserError(f"{masked(target)} already has grades. Name a new database.")
             address = source
             for table in Base.metadata.sorted_tables:
-                rows = [dict(row) for row in theirs.execute(select(table)).mappings()]
+                rows = [dict(row) for row in source_connection.execute(select(table)).mappings()]
                 count += len(rows)
                 if rows:
-                    ours.execute(insert(table), rows)
+                    target_connection.execute(insert(table), rows)
     except SQLAlchemyError as error:
         raise UserError(
             f"The gradebook {masked(address)} cannot be copied: {database.reason(error)}. "

@@ -183,7 +183,7 @@ async def facts(sandbox: bool, dask_worker: Any = None) -> dict[str, Any]:
         "host": socket.gethostname(),
         "versions": versions(),
         "lacks": await asyncio.to_thread(bubblewrap.missing) if sandbox else [],
-        "has": [what for what in machine.LACKS if what != "gpu" and machine.has(what)],
+        "has": [need for need in machine.LACKS if need != "gpu" and machine.has(need)],
         "threads": dask_worker.state.nthreads,
     }
 
@@ -354,14 +354,14 @@ class Cluster:
 
     # The place.
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether its workers have what a check's `on=` names: one of them for a GPU, all
         for the rest.
         """
         workers = self.workers.values()
-        if what in ("gpu", "bf16"):
-            return any(worker.gpus and (what == "gpu" or what in worker.has) for worker in workers)
-        return what == "own" or all(what in worker.has for worker in workers)
+        if need in ("gpu", "bf16"):
+            return any(worker.gpus and (need == "gpu" or need in worker.has) for worker in workers)
+        return need == "own" or all(need in worker.has for worker in workers)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Do nothing: stations load what they need when they are made."""

@@ -40,7 +40,7 @@ class Executor(Protocol):
     option: str
     """Its name, and the extra option that `grade` needs for it."""
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether it has what a check's `on=` names."""
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
@@ -74,9 +74,9 @@ class LocalExecutor:
     def __init__(self) -> None:
         self.pool: GuestPool | None = None
 
-    def has(self, what: str) -> bool:
+    def has(self, need: str) -> bool:
         """Tell whether this machine has what a check's `on=` names."""
-        return machine.has(what)
+        return machine.has(need)
 
     def begin(self, root: Path, exercises: Sequence[str]) -> None:
         """Let the fork server load what workers need."""
@@ -135,14 +135,14 @@ def tried(setting: WorkerConfig) -> WorkerConfig:
     wanted, faults = setting.wants(), dict[str, str]()
     if setting.uses_gpu():
         faults = _trials(
-            setting, ["gpu", *[what for what in wanted if what != "gpu" and machine.has(what)]]
+            setting, ["gpu", *[need for need in wanted if need != "gpu" and machine.has(need)]]
         )
         if faults["gpu"]:
             faults = dict.fromkeys(("gpu", "bf16"), faults["gpu"])
             setting = dataclasses.replace(setting, faults=tuple(faults.items()))
     else:
-        wanted = [what for what in wanted if what not in ("gpu", "bf16")]
-    rest = [what for what in wanted if what not in faults and machine.has(what)]
+        wanted = [need for need in wanted if need not in ("gpu", "bf16")]
+    rest = [need for need in wanted if need not in faults and machine.has(need)]
     faults.update(_trials(setting, rest) if rest else {})
     return dataclasses.replace(setting, faults=tuple(faults.items()))
 
@@ -152,12 +152,12 @@ def unusable(setting: WorkerConfig) -> list[str]:
     guests.
     """
     reasons: dict[str, list[str]] = {}
-    for what, reason in setting.faults:
+    for need, reason in setting.faults:
         if reason:
-            reasons.setdefault(reason, []).append(what)
+            reasons.setdefault(reason, []).append(need)
     for names in reasons.values():
         if "gpu" in names:  # without it, there is no more to say of what computes on it
-            names[:] = [what for what in names if what != "bf16"]
+            names[:] = [need for need in names if need != "bf16"]
     return [UNUSABLE.format(what=named(names), reason=reason) for reason, names in reasons.items()]
 
 
@@ -176,9 +176,9 @@ def _trials(setting: WorkerConfig, wanted: Sequence[str]) -> dict[str, str]:
     reasons = dict[str, str]()
     for line in "".join(output.get("text", "") for output in outputs).splitlines():
         with contextlib.suppress(ValueError, TypeError):  # Triton and drivers print what they like
-            what, reason = json.loads(line)
-            reasons[what] = text.line(str(reason), MOST_FAULT)
+            need, reason = json.loads(line)
+            reasons[need] = text.line(str(reason), MOST_FAULT)
     errors = [output for output in outputs if "evalue" in output]
     if errors:
         fault = f"{errors[0]['ename']}: {errors[0]['evalue']}"
-    return {what: reasons.get(what, text.line(fault, MOST_FAULT)) for what in wanted}
+    return {need: reasons.get(need, text.line(fault, MOST_FAULT)) for need in wanted}

@@ -310,10 +310,10 @@ def differences(page: Disclosure, outcome: Outcome) -> Iterator[str]:
     an outcome.
     """
     graded = {**page.checks, **_in_words(page.points)}
-    here = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
-    for name in dict.fromkeys([*graded, *here]):
-        then, now = graded.get(name, NOT_RUN), here.get(name, NOT_RUN)
-        if then != now or name not in here:
+    local = {**_checks(outcome.cells), **_in_words(_points(outcome.cells))}
+    for name in dict.fromkeys([*graded, *local]):
+        then, now = graded.get(name, NOT_RUN), local.get(name, NOT_RUN)
+        if then != now or name not in local:
             yield text.line(f"{name.replace('/', ': ', 1)}: {then} on the page, {now} here")
 
 
@@ -325,13 +325,13 @@ def other_versions(page: Disclosure) -> Iterator[str]:
     """Yield a sentence on each version that differs between the grading and this machine."""
     from autograder.grading.worker import versions
 
-    here = versions()
+    local = versions()
     if not page.versions:
         yield (
             "The page does not say with which versions it was graded, because an older release "
             "graded it."
         )
-    for name in page.versions and dict.fromkeys([*page.versions, *here]):
-        graded, local = page.versions.get(name, "none"), here.get(name, "none")
-        if graded != local:
-            yield text.line(f"{name}: {graded} on the page, {local} here", 300)
+    for name in page.versions and dict.fromkeys([*page.versions, *local]):
+        graded, version = page.versions.get(name, "none"), local.get(name, "none")
+        if graded != version:
+            yield text.line(f"{name}: {graded} on the page, {version} here", 300)

@@ -54,12 +54,12 @@ class Pending:
         """
         lines = []
         command = f"python -m autograder grade --pending{self.executor.option}"
-        here: list[Record] = []
+        ready: list[Record] = []
         again: list[Record] = []
         for record in self.settled_here:
-            (again if "own" in record.waits_for() else here).append(record)
+            (again if "own" in record.waits_for() else ready).append(record)
         for records, where in (
-            (here, f", which {self.executor.name} has: run `{command}`."),
+            (ready, f", which {self.executor.name} has: run `{command}`."),
             (again, f": run `{command}` with other versions, or on another machine."),
             (
                 self.elsewhere,
@@ -174,9 +174,9 @@ class Session:
         known = records.all_of(self.course)
         known = [record for record in known if (record.student, record.assignment) in wanted]
         self.pending = Pending(known, self.executor)
-        here = {(record.student, record.assignment) for record in self.pending.settled_here}
+        settled_here = {(record.student, record.assignment) for record in self.pending.settled_here}
         self.submissions = [
-            item for item in self.submissions if (item.student, item.exercise.name) in here
+            item for item in self.submissions if (item.student, item.exercise.name) in settled_here
         ]
 
     def _leave_recent(self, since: datetime) -> None:

@@ -135,5 +135,5 @@ class WorkerConfig:
         """Return what checks of the exercises need of the machine, as their `on=` names it, in a
         fixed order.
         """
-        asked = {what for name in self.exercises for what in self.exercise(name).wants}
-        return [what for what in machine.LACKS if what in asked]
+        asked = {need for name in self.exercises for need in self.exercise(name).wants}
+        return [need for need in machine.LACKS if need in asked]
