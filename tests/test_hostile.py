@@ -155,7 +155,7 @@ def judged(case, record, page, notebook, grader=None):
         wrong.append(f"{record.pending} points are pending")
     if record.kind not in (case.kind, case.may):
         wrong.append(f"kind {record.kind}, not {case.kind}")
-    said = "\n".join(reasons.of(record, record.penalty))
+    said = "\n".join(reasons.lines_of(record, record.penalty))
     if case.says not in said:
         wrong.append(f"the reasons do not say {case.says!r}: {said}")
     if record.kind != Kind.RIGHT and not said:

@@ -40,6 +40,7 @@ from .words import Message
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "files.py",
     "guidance.py",
     "helpers.py",
     "mismatch.py",

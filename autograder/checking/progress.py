@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import words
+from . import files, words
 from .report import Report
 
 RELEASED, CHECKED = "exercise.json", ".progress.json"
@@ -52,9 +52,7 @@ def note(folder: Path, report: Report) -> None:
     path = folder / CHECKED
     kept = {**_read(path), report.subject: report.score}
     with contextlib.suppress(OSError):
-        building = path.with_name(f"{CHECKED}.new")
-        building.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        building.replace(path)
+        files.write(path, json.dumps(kept, indent=1))
 
 
 def standings(folder: Path) -> Iterator[Standing]:

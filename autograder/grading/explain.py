@@ -49,7 +49,7 @@ CUT = (
 
 
 @dataclass
-class Made:
+class RecordedCall:
     """One call of the function under test: its arguments as drawn, and the outcome.
 
     `what` names the method called on a module that it made, such as "forward".
@@ -68,7 +68,7 @@ class Explained:
     """
 
     result: Result
-    calls: list[Made] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     failure: Failed | None = None
     alike: list[str] = field(default_factory=list)
 
@@ -120,7 +120,7 @@ class Explaining(Judge):
     def __init__(self, judge: Judge, released: Notebook, wanted: str = ""):
         super().__init__(judge.exercise, judge.limits)
         self.released, self.wanted = released, wanted
-        self.found: list[Explanation] = []
+        self.explanations: list[Explanation] = []
         self.names_known: list[str] = []
 
     def check(self, cell: Cell, guest: Guest) -> Checked:
@@ -140,7 +140,9 @@ class Explaining(Judge):
                     _parameters(self.released, subject, method)
                     for method in ("__init__", "forward")
                 )
-                self.found.append(Explanation(checked.report, next(names), explained, next(names)))
+                self.explanations.append(
+                    Explanation(checked.report, next(names), explained, next(names))
+                )
         return checked
 
     def _explained(self, result: Result, report: Report, checks: Any, guest: Guest) -> Explained:
@@ -157,16 +159,16 @@ class Explaining(Judge):
             stack.enter_context(placed(self))
             stack.enter_context(checks.with_answers(report.instead, self))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            made = run_check(check, recording, report.seed)
-            calls, explained.failure, _seconds = made
+            attempt = run_check(check, recording, report.seed)
+            calls, explained.failure, _seconds = attempt
             explained.calls = [
-                Made(arguments, call.result, call.error, call.what)
+                RecordedCall(arguments, call.result, call.error, call.what)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
             ]
             explained.alike = [
                 wrong.label
                 for wrong in checks.listed("wrong_for", report.subject)
-                if alike(check, wrong, report.seed, made)
+                if alike(check, wrong, report.seed, attempt)
             ]
         return explained
 
@@ -179,12 +181,12 @@ def _parameters(released: Notebook, subject: str, method: str = "__init__") -> l
         with contextlib.suppress(SyntaxError):
             for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == subject:
-                    made = [
+                    methods = [
                         part
                         for part in node.body
                         if isinstance(part, ast.FunctionDef) and part.name == method
                     ]
-                    maker = made[0] if isinstance(node, ast.ClassDef) and made else node
+                    maker = methods[0] if isinstance(node, ast.ClassDef) and methods else node
                     if isinstance(maker, ast.FunctionDef):
                         return [
                             parameter.arg
@@ -281,18 +283,18 @@ class Explainer:
         outcome = self.single.grade(on_cell)
         if str(outcome.reason):
             self.notes.append(str(outcome.reason))
-        if not self.judge.found:
+        if not self.judge.explanations:
             known = list(dict.fromkeys(self.judge.names_known))
             if self.wanted and known:
                 raise UserError(
                     f"No check and no function is called {self.wanted!r}; there are: "
                     f"{', '.join(known)}."
                 )
-            said = " ".join(self.notes)
+            notes = " ".join(self.notes)
             raise UserError(
-                f"There is nothing to explain: no check of the course ran. {said}".strip()
+                f"There is nothing to explain: no check of the course ran. {notes}".strip()
             )
-        return self.judge.found
+        return self.judge.explanations
 
     def __enter__(self) -> "Explainer":
         return self
@@ -381,7 +383,9 @@ def lines(explanation: Explanation, whole: bool) -> Iterator[tuple[str, str]]:
             yield "    no listed answer does the same here", "cyan"
 
 
-def _of_call(explanation: Explanation, call: Made, number: str) -> Iterator[tuple[str, str]]:
+def _of_call(
+    explanation: Explanation, call: RecordedCall, number: str
+) -> Iterator[tuple[str, str]]:
     yield f"    {number}", "bold"
     for place, value in enumerate(call.arguments):
         names = explanation.forward if call.what else explanation.parameters

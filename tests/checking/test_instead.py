@@ -370,7 +370,7 @@ def test_who_is_kept_refuses_after_its_time_in_the_guest_and_in_the_judge(impati
     x = np.eye(2)
     with impatient.instead({"product": np.matmul}) as answered:
         under_test(impatient, "keeps")(x)
-        place = impatient.notebook.given - 1
+        place = impatient.notebook.callback_count - 1
         assert under_test(impatient, "forged")(x, place).tolist() == x.tolist()
     answered.clear()
     assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
@@ -383,7 +383,7 @@ def test_who_is_kept_refuses_after_its_time_in_the_guest_and_in_the_judge(impati
 
 
 def test_a_function_of_a_check_answers_in_its_check_alone(impatient):
-    x, given = np.eye(2), impatient.notebook.given
+    x, given = np.eye(2), impatient.notebook.callback_count
     assert under_test(impatient, "with_function")(np.sum, x) == 2
     impatient.notebook.begin_check()
     assert "too late" in str(under_test(impatient, "forged").error(x, given))

@@ -297,7 +297,7 @@ def test_grading_gives_the_points_and_no_reason_speaks_of_it(graded, student):
     cell = record.cells["check_add"]
     assert cell.points == ANSWERS[student][1] and cell.max_points == 4
     assert record.kind == (Kind.RIGHT if cell.points == 4 else Kind.WRONG)
-    lines = [line for line in reasons.of(record) if line.startswith("add")]
+    lines = [line for line in reasons.lines_of(record) if line.startswith("add")]
     assert len(lines) == (cell.points < 4) and "Another shape" not in str(lines)
     assert from_text(to_text(record)) == record
     statuses = [check.status for check in cell.checks]
