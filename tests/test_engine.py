@@ -351,7 +351,7 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
         layer.load(values, torch.bfloat16, training=False)
         assert layer.run_remote(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
         assert (
-            layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
+            layer.calls[-1].method == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
         )
         with pytest.raises(Failed, match=r"Layer\(3, 2\).doubled raised IndexError"):
             layer.run_remote(doubled, [], 1)

@@ -114,16 +114,16 @@ class Report:
         return {part.name: _json(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> "Report":
+    def from_dict(cls, record: dict[str, Any]) -> "Report":
         """Return the report of which `to_dict` made this; what an older one lacks has its
         default.
         """
-        # its older name
-        own = [{"explained": result.get("tells", False), **result} for result in kept["results"]]
-        results = [Result(**_known(Result, result)) for result in own]
+        # `explained` was called `tells` in older records
+        parts = [{"explained": part.get("tells", False), **part} for part in record["results"]]
+        results = [Result(**_known(Result, part)) for part in parts]
         for result in results:
             result.status = Status(result.status)
-        return cls(**{**_known(cls, kept), "results": results})
+        return cls(**{**_known(cls, record), "results": results})
 
 
 def likely(label: Any, hint: Any) -> tuple[str, str]:
@@ -190,10 +190,10 @@ def _json(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _known(kind: type[Report] | type[Result], kept: dict[str, Any]) -> dict[str, Any]:
-    names = {part.name for part in fields(kind)} & kept.keys()
+def _known(kind: type[Report] | type[Result], record: dict[str, Any]) -> dict[str, Any]:
+    names = {part.name for part in fields(kind)} & record.keys()
     return {
-        name: kept[name] if name == "where" else words.from_dict(kept[name])
+        name: record[name] if name == "where" else words.from_dict(record[name])
         for name in names - {"results"}
     }
 

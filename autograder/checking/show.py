@@ -29,7 +29,7 @@ BOX = (
     "border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:.6em "
     ".9em;max-width:52em;line-height:1.45"
 )
-COLOUR = {
+COLOR = {
     Status.PASSED: "0,158,115",
     Status.FAILED: "213,94,0",
     Status.ADVICE: "0,114,178",
@@ -231,10 +231,10 @@ def as_html(report: Report) -> str:
         parts.append(f'<p style="margin:0 0 .4em">{_inline(instead(report))}</p>')
     parts.append('<ul style="list-style:none;margin:0;padding:0">')
     for result in ordered(report):
-        colour = COLOUR[result.status]
+        color = COLOR[result.status]
         parts.append(
             '<li style="margin:.25em 0;padding:.2em .6em;border-left:4px solid '
-            f'rgb({colour});background:rgba({colour},.08)">{MARK[result.status]} '
+            f'rgb({color});background:rgba({color},.08)">{MARK[result.status]} '
             f"{_status(result)}{colon}{_inline(result.title)}"
         )
         if result.status.does_not_hold:

@@ -46,7 +46,7 @@ def _message(raw: Any, _: Any) -> Message:
     found = words.from_dict(raw)
     if not isinstance(found, (str, Message)):
         raise TypeError(f"{raw!r} is not a message")
-    return Message.kept(found) if isinstance(found, str) else found
+    return Message.from_record(found) if isinstance(found, str) else found
 
 
 _only(str)

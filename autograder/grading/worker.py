@@ -170,7 +170,7 @@ class Worker:
 
     def _language_here(self, unit: Unit) -> str:
         """Return the language that the environment asks for."""
-        return words.wanted_of([own for own in self.released[unit.assignment] if own])
+        return words.environment_language([own for own in self.released[unit.assignment] if own])
 
     def _judged(
         self,

@@ -207,8 +207,8 @@ class Channel:
         """
         answer = self.connection.recv(MOST_ANSWER)
         if answer != WARM:
-            said = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
-            raise RuntimeError(f"the sandbox did not start: {said or ENDED_SILENTLY}.")
+            reason = text.line(answer.decode("utf-8", "replace"), MOST_REASON)
+            raise RuntimeError(f"the sandbox did not start: {reason or ENDED_SILENTLY}.")
         self.warm = True
 
     def close(self) -> None:

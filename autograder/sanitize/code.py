@@ -1,5 +1,5 @@
 """How code and what a terminal shows become HTML: a few classes, which the page's style sheet
-colours.
+colors.
 """
 
 import functools
@@ -24,7 +24,7 @@ CLASSES = {
     Number: "m",
     String: "s",
 }
-"""What is coloured, by pygments' own short names; everything else looks like text."""
+"""What is colored, by pygments' own short names; everything else looks like text."""
 LANGUAGES = {
     "python": PythonLexer,
     "python3": PythonLexer,
@@ -32,7 +32,7 @@ LANGUAGES = {
     "ipython3": PythonLexer,
 }
 MOST_HIGHLIGHTED = 20_000
-"""Characters that are coloured; a lexer's time can grow with the square of them."""
+"""Characters that are colored; a lexer's time can grow with the square of them."""
 
 CONTROL = re.compile(
     r"\x1b\[([0-9;]{0,50})m|\x1b\[[0-?]*[ " r"-/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b"
@@ -40,9 +40,9 @@ CONTROL = re.compile(
 
 
 def block(text: str, language: str = "python") -> str:
-    """Return code as a block, coloured if pygments knows its language."""
+    """Return code as a block, colored if pygments knows its language."""
     lexer = _lexer(language) if len(text) <= MOST_HIGHLIGHTED else None
-    shown = _coloured(text, lexer) if lexer else html.escape(text, quote=False)
+    shown = _colored(text, lexer) if lexer else html.escape(text, quote=False)
     return f'<pre tabindex="0"><code>{shown}</code></pre>\n'
 
 
@@ -73,8 +73,8 @@ def _class(token: Any) -> str:
     return next((name for kind, name in CLASSES.items() if token in kind), "")
 
 
-def _coloured(text: str, lexer: Lexer) -> str:
-    """Return the tokens of code as HTML; neighbours of one class share an element."""
+def _colored(text: str, lexer: Lexer) -> str:
+    """Return the tokens of code as HTML; neighbors of one class share an element."""
     parts: list[str] = []
     last = ""
     for token, value in lexer.get_tokens(text):
@@ -87,7 +87,7 @@ def _coloured(text: str, lexer: Lexer) -> str:
 
 
 def terminal(text: str) -> str:
-    """Return what was printed as HTML: bold and the eight colours of a terminal stay, other
+    """Return what was printed as HTML: bold and the eight colors of a terminal stay, other
     codes go.
     """
     parts: list[str] = []
@@ -107,20 +107,20 @@ def _looking(text: str, look: tuple[str, str]) -> list[str]:
 
 
 def _look(look: tuple[str, str], codes: str) -> tuple[str, str]:
-    """Return weight and colour after some codes, such as 1;31."""
-    weight, colour = look
+    """Return weight and color after some codes, such as 1;31."""
+    weight, color = look
     numbers = [int(number or 0) for number in codes.split(";")]
     while numbers:
         number = numbers.pop(0)
-        if number in (38, 48):  # a colour by number or by its parts: left out
+        if number in (38, 48):  # a color by number or by its parts: left out
             numbers = numbers[4 if numbers[:1] == [2] else 2 :]
-            colour = "" if number == 38 else colour
+            color = "" if number == 38 else color
         elif number == 0:
-            weight = colour = ""
+            weight = color = ""
         elif number in (1, 22):
             weight = "b" if number == 1 else ""
         elif 30 <= number <= 37 or 90 <= number <= 97:
-            colour = f"t{number % 10}"
+            color = f"t{number % 10}"
         elif number == 39:
-            colour = ""
-    return weight, colour
+            color = ""
+    return weight, color

@@ -30,8 +30,8 @@ MOST_LINES = 100
 """Lines of a traceback that are kept."""
 MOST_LABEL = 2000
 """Characters of an error's name, and of its message, that are kept."""
-MOST_COLOURS = 1000
-"""Terminal codes in one text that become colours; with more than that, nbconvert takes too long."""
+MOST_COLORS = 1000
+"""Terminal codes in one text that become colors; with more than that, nbconvert takes too long."""
 MESSAGE_COST = 32
 """What each message costs besides its text, so that a million of empty ones end too."""
 PICTURES_PER_CELL = 5
@@ -88,7 +88,7 @@ class Collected:
         if len(text) > room:
             text, self.cut = text[:room], True
         self.left -= len(text)
-        if text.count("\x1b") > MOST_COLOURS:
+        if text.count("\x1b") > MOST_COLORS:
             text = without_codes(text)
         return valid(text)
 

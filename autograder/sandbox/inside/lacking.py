@@ -117,12 +117,12 @@ def _is_guarded(statement: ast.stmt) -> bool:
 def _guarded(statement: ast.stmt) -> ast.Try:
     imports = isinstance(statement, (ast.Import, ast.ImportFrom))
     text = "" if imports else ast.unparse(statement)[:MOST_STATEMENT]
-    made = ast.parse(GUARD.format(names=bound(statement), statement=text)).body[0]
-    assert isinstance(made, ast.Try)
-    for node in ast.walk(made):
+    guarded = ast.parse(GUARD.format(names=bound(statement), statement=text)).body[0]
+    assert isinstance(guarded, ast.Try)
+    for node in ast.walk(guarded):
         ast.copy_location(node, statement)
-    made.body = [statement]
-    return made
+    guarded.body = [statement]
+    return guarded
 
 
 class Lacking:

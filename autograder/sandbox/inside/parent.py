@@ -121,11 +121,11 @@ def warm(
 
 def _threads() -> str:
     """Return the names of this process's threads besides the first one, in one line."""
-    found = []
+    names = []
     for number in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{number}/comm") as file:
-            found += [file.read().strip()] if int(number) != os.getpid() else []
-    return ", ".join(found)
+            names += [file.read().strip()] if int(number) != os.getpid() else []
+    return ", ".join(names)
 
 
 def _is_torch(name: str) -> bool:

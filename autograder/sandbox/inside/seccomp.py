@@ -135,11 +135,11 @@ def allowed_names() -> list[str]:
 
 def _known(pyseccomp: Any) -> dict[str, int]:
     """Return the system calls of this machine that libseccomp knows, by name."""
-    found = {}
+    numbers = {}
     for number in range(NUMBERS):
         with contextlib.suppress(ValueError):  # no system call has this number
-            found[pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, number).decode()] = number
-    return found
+            numbers[pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, number).decode()] = number
+    return numbers
 
 
 def names_of(profile: dict[str, Any]) -> list[str]:
@@ -149,10 +149,10 @@ def names_of(profile: dict[str, Any]) -> list[str]:
     names = set(ALSO)
     for rule in profile["syscalls"]:
         includes = rule.get("includes") or {}
-        here = not includes.get("arches") or ARCHITECTURES & set(includes["arches"])
+        matches = not includes.get("arches") or ARCHITECTURES & set(includes["arches"])
         if (
             rule["action"] == "SCMP_ACT_ALLOW"
-            and here
+            and matches
             and not includes.get("caps")
             and not rule.get("args")
         ):

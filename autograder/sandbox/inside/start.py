@@ -26,9 +26,9 @@ def name_packages(root: str) -> None:
 
 def main(function: str, *arguments: str) -> None:
     """Call a function of a module next to this one."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if path != here]
-    name_packages(os.path.dirname(os.path.dirname(here)))
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if path != folder]
+    name_packages(os.path.dirname(os.path.dirname(folder)))
     module, _, name = function.rpartition(".")
     getattr(importlib.import_module(f"{PACKAGES[-1]}.{module}"), name)(*arguments)
 
