@@ -41,8 +41,8 @@ STYLES = set(
     "background-color border color font-family font-size font-style font-weight margin padding "
     "text-align text-decoration vertical-align white-space width".split()
 )
-# Words, colors and lengths. No minus, which lets a margin reach over what stands before it; no way
-# to write url().
+# Words, colors and lengths. No minus, because a negative margin covers what is before it; no way to
+# write url().
 STYLE_VALUE = re.compile(
     r"(?:rgba?\([0-9., %]*+\)|#[0-9a-f]++|[0-9.]++(?:px|em|ex|rem|pt|%)?+|[a-z]++(?:-[a-z]++)*+|[ "
     r",/]++)*+"
@@ -201,7 +201,7 @@ def _style(text: str) -> str | None:
     """Return the declarations that are known and plain."""
     if len(text) > MOST_STYLE:
         return None
-    pairs = [declaration.partition(":") for declaration in text.lower().split(";")]
+    pairs = [part.partition(":") for part in text.lower().split(";")]
     declarations = [
         (name.strip(), value.strip()) for name, _, value in pairs if name.strip() in STYLES
     ]
@@ -218,10 +218,9 @@ def _cleaner(attachments: Attachments) -> nh3.Cleaner:
         allowed_classes=CLASSES,
         attribute_filter=functools.partial(_attribute, attachments),
         filter_style_properties=STYLES,
-        # The filter has looked at each address already; these are the forms in which it comes and
-        # goes.
+        # The filter above checks each address; these are the forms that it accepts and returns.
         url_schemes={"http", "https", "mailto", "data", "attachment"},
-        # Who has no mouse can scroll a long line, too.
+        # Without a mouse, a long line can be scrolled by keys.
         set_tag_attribute_values={
             "input": {"type": "checkbox", "disabled": ""},
             "pre": {"tabindex": "0"},

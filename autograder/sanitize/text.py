@@ -69,9 +69,8 @@ def name(raw: str) -> str:
 def _percent(letter: str) -> bytes:
     half = "\ud800" <= letter <= "\udfff"  # how Python writes a byte that is no UTF-8
     if half or letter in "\t\n" or _CONTROL.match(letter) or _BIDIRECTIONAL.match(letter):
-        data = letter.encode(
-            "utf-8", "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass"
-        )
+        is_byte = "\udc80" <= letter <= "\udcff"
+        data = letter.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
         return "".join(f"%{byte:02X}" for byte in data).encode()
     return letter.encode()
 
@@ -87,12 +86,8 @@ def unfit(name: str) -> str:
         return f"cannot be a folder's name: it has the character {character[0]}"
     if _DEVICES.match(name):
         return "cannot be a folder's name: Windows has a device of that name"
-    if (
-        name != valid(name)
-        or _CONTROL.search(name)
-        or _BIDIRECTIONAL.search(name)
-        or set(name) & {"\n", "\t"}
-    ):
+    acts = _CONTROL.search(name) or _BIDIRECTIONAL.search(name)
+    if name != valid(name) or acts or set(name) & {"\n", "\t"}:
         return "cannot be a folder's name: it has characters that do not show"
     if len(name.encode()) > MOST_NAME:
         return f"cannot be a folder's name: it is longer than {MOST_NAME} bytes"

@@ -1,5 +1,4 @@
-"""Runs a student's cell on without what this machine lacks: a package that it imports, a window, a
-magic.
+"""Lets a student's cell continue without what this machine lacks: a package, a window, a magic.
 
 If an import at the top of a cell fails, each of its names becomes a `NotInstalled`: code that uses
 one gets the import's own error. The same is true for an assignment at the top that needs the
@@ -42,8 +41,7 @@ class NotInstalled:
         object.__setattr__(self, "_error", (str(error), error.name))
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself asks, and is answered that there is none
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and name.endswith("__"):  # Python itself looks for these
             raise AttributeError(name)
         _used(self)
 

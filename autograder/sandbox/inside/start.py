@@ -4,7 +4,7 @@ else.
     python start.py MODULE.FUNCTION ARGUMENTS
 
 `autograder` means the folder two above this one, whatever is installed under that name. In a
-sandbox nothing lies there but these files and `checking/shared_with_guest.py`.
+sandbox it contains only these files and `checking/shared_with_guest.py`.
 """
 
 import importlib
