@@ -185,7 +185,7 @@ def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
     assert "A size of 1 was stretched." in text and "Read:" not in text and "again" not in text
     page = show.as_html(report)
     assert "i advice, worth no points: Another shape" in page and "A size of 1" in page
-    assert show.COLOUR[Status.FAILED] not in page and show.MARK[Status.FAILED] not in page
+    assert show.COLOR[Status.FAILED] not in page and show.MARK[Status.FAILED] not in page
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 
 
