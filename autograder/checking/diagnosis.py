@@ -103,12 +103,11 @@ class Diagnosis:
         attempt: Callable[[Check, Any, int], Attempt] | None = None,
         relate: Callable[[Mismatch, Callable[[], list[Mismatch]]], str | Message] = relate,
     ):
-        self._attempt, self._relate = attempt, relate
+        self._attempt = attempt
+        self._relate = relate
         self.without: Collection[Any] = ()
-        self._first_call, self._first_answer = (
-            functools.cache(_first_call),
-            functools.cache(_first_answer),
-        )
+        self._first_call = functools.cache(_first_call)
+        self._first_answer = functools.cache(_first_answer)
 
     def findings(
         self,

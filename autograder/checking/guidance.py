@@ -19,18 +19,21 @@ def without_hints(report: Report) -> Report:
     """Return a `Report` that says which checks failed and what they found, and leaves the rest
     to hints.
     """
-    results = [
-        dataclasses.replace(
-            result, cause="", label="", hint="", relation="", follows="", where=None
-        )
-        for result in report.results
-    ]
+    hints: dict[str, Any] = {
+        "cause": "",
+        "label": "",
+        "hint": "",
+        "relation": "",
+        "follows": "",
+        "where": None,
+    }
+    results = [dataclasses.replace(result, **hints) for result in report.results]
     return dataclasses.replace(report, results=results, read="")
 
 
 def show_how_to_get_hints(report: Report) -> None:
     """Say how to get hints on a `Report`, if there is something to fix."""
-    if show.mends(report):
+    if show.needs_fixing(report):
         write(Message("For a hint: `{command}`", command=f'checks.hint("{report.subject}")'))
 
 
@@ -182,11 +185,11 @@ def lines(texts: Sequence[str]) -> None:
 
 def table(rows: Sequence[Sequence[str]], last: str) -> None:
     """Show a table with a heading, and a line below it."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    plain = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    plain = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        plain.append("  ".join(cells).rstrip())
     drawn = ""
     for number, row in enumerate(rows):
         kind = "td" if number else "th"

@@ -34,7 +34,9 @@ def described(module: "Any", inputs: "Any" = (), begin: "bool" = False) -> "dict
         "_load_state_dict_post_hooks": "register_load_state_dict_post_hook",
     }
     usual = vars(torch.nn.Module())
-    modes, hooks, attributes = {}, {}, {}
+    modes: dict[str, bool] = {}
+    hooks: dict[str, int] = {}
+    attributes: dict[str, str] = {}
     for path, part in module.named_modules():
         modes[path] = part.training
         attributes[f"{path}.__class__"] = type(part).__name__

@@ -54,8 +54,10 @@ class Ledger:
             return
         reference: Any = self.living.get(name)
         if reference is None:
-            reference = self.living[name] = Living(storage, self._gone)
-            reference.name, reference.size = name, 0
+            reference = Living(storage, self._gone)
+            reference.name = name
+            reference.size = 0
+            self.living[name] = reference
         elif reference.size == size:
             return
         self.now += size - reference.size

@@ -60,7 +60,8 @@ def note(folder: Path, report: Report) -> None:
 def standings(folder: Path) -> Iterator[Standing]:
     """Yield how the exercises stand that are next to this exercise's folder, and itself."""
     for path in sorted(folder.parent.glob(f"*/{RELEASED}")):
-        about, checked = _read(path), _read(path.with_name(CHECKED))
+        about = _read(path)
+        checked = _read(path.with_name(CHECKED))
         points = {name: float(most) for name, most in about.get("points", {}).items() if most}
         score = {name: min(_number(checked.get(name)), most) for name, most in points.items()}
         unfinished = [name for name in points if score[name] < points[name]]

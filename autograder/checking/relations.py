@@ -429,7 +429,8 @@ def a_number(mismatch: Mismatch) -> Claims:
     """
     if mismatch.expected is None or mismatch.got is None or not single(mismatch):
         return
-    e, g = float(mismatch.expected.ravel()[0]), float(mismatch.got.ravel()[0])
+    e = float(mismatch.expected.item())
+    g = float(mismatch.got.item())
     if not np.isfinite([e, g]).all() or abs(e) < 1e-9 or abs(g - e) <= CLOSE * abs(e):
         return
     for text, function in TRANSFORMS.items():

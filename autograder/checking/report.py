@@ -130,7 +130,8 @@ def likely(label: Any, hint: Any) -> tuple[str, str]:
     """Return a cause's label and hint in the reader's language: the label without a full stop, the
     hint without a first sentence, or Chinese clause, that repeats it.
     """
-    label, hint = words.shown(label).rstrip(words.FULL_STOPS), words.shown(hint).strip()
+    label = words.shown(label).rstrip(words.FULL_STOPS)
+    hint = words.shown(hint).strip()
     ends = (end.end() for end in _ENDS.finditer(hint))
     repeated = next((end for end in ends if _bare(hint[:end]) == _bare(label)), 0)
     return label, hint[repeated:].strip()

@@ -237,13 +237,13 @@ class Subject:
         self, arguments: Sequence[Any], upstream: Any, function: Any = None, name: str = ""
     ) -> Any:
         """Do as `backward`, of the function itself or of a module that it made."""
-        target, name = self.function if function is None else function, name or self.name
+        target = self.function if function is None else function
         call = self.call(
             arguments,
             lambda *arguments: backward(target, *arguments, upstream=upstream),
             "backward",
         )
-        return self.result(call, name)
+        return self.result(call, name or self.name)
 
     def _backward(self, arguments: Sequence[Any], upstream: Any) -> Any:
         return self.differentiated(arguments, upstream)
@@ -376,7 +376,8 @@ class Stopwatch:
 
     def __init__(self, function: Any):
         self._elsewhere = getattr(type(function), "_computed", None) and function._computed
-        self._begun, self._started = self._computed(), time.perf_counter()
+        self._start_computed = self._computed()
+        self._start = time.perf_counter()
 
     def _computed(self) -> float:
         return time.process_time() + (self._elsewhere() if self._elsewhere else 0.0)
@@ -384,7 +385,8 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         """The seconds since this was made."""
-        return max(self._computed() - self._begun, IDLE * (time.perf_counter() - self._started))
+        computed = self._computed() - self._start_computed
+        return max(computed, IDLE * (time.perf_counter() - self._start))
 
 
 class Attempt(NamedTuple):

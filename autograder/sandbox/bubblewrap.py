@@ -159,8 +159,9 @@ def command(program: Sequence[str], hidden: Iterable[str], gpu: bool = False) ->
     no limit on processes binds root.
     """
     paths = _paths()
-    covered = [str(Path(name).resolve()) for name in hidden]
-    covered = [name for name in covered if any(path in Path(name).parents for path in paths)]
+    # Only what is below a visible folder needs to be covered.
+    folders = [Path(name).resolve() for name in hidden]
+    covered = [str(folder) for folder in folders if not set(paths).isdisjoint(folder.parents)]
     devices = [str(device) for device in sorted(Path("/dev").glob("nvidia*"))] if gpu else []
     inner = [
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname",

@@ -78,7 +78,9 @@ class Meter:
         budget, limits = self.budget, self.budget.limits
         budget.cpu += max(0.0, usage["cpu"] - self._cpu)
         budget.idle += min(max(0.0, usage["idle"] - self._idle), self._waited)
-        self._cpu, self._idle, self._waited = usage["cpu"], usage["idle"], 0.0
+        self._cpu = usage["cpu"]
+        self._idle = usage["idle"]
+        self._waited = 0.0
         if self._start is None:
             self._start = budget.cpu, budget.idle
         if budget.cpu - self._start[0] > limits.cpu_seconds:

@@ -246,7 +246,8 @@ class Guest:
             last = self.usage()
             time.sleep(0.02)
         last = last or {}
-        cause, code = last.get("ended"), int(last.get("code", 0))
+        cause = last.get("ended")
+        code = int(last.get("code", 0))
         if cause == "memory":
             return Message(MEMORY, most=self.limits.memory_mb)
         if cause == "signal":

@@ -88,7 +88,8 @@ class GuestPool:
         rehearsals: Iterable[str] = (),
     ):
         self.limits, self.gpu = limits, gpu
-        self.imports, self.besides = json.dumps(list(imports)), json.dumps(list(besides))
+        self.imports = json.dumps(list(imports))
+        self.besides = json.dumps(list(besides))
         self.rehearsals = json.dumps(list(rehearsals))
         self.hidden = [str(path) for path in hidden]
         self.process: subprocess.Popen[bytes] | None = None

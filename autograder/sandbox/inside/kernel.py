@@ -144,8 +144,9 @@ def not_dumpable() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, and the gaining of any by executing a program."""
-    head, none = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
-    must(LIBC.capset(head, none), "capset")
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
+    must(LIBC.capset(header, no_capabilities), "capset")
     must(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 

@@ -72,27 +72,25 @@ def bound(statement: ast.stmt) -> list[str] | None:
     if isinstance(statement, ast.ImportFrom):
         return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
     if isinstance(statement, ast.Assign):
-        targets = [node for target in statement.targets for node in ast.walk(target)]
-        return [
-            node.id
-            for node in targets
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        ]
+        nodes = [node for target in statement.targets for node in ast.walk(target)]
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        return [name.id for name in names if isinstance(name.ctx, ast.Store)]
     return None
 
 
 def guard(cell: ast.Module) -> None:
-    """Let each import, assignment and call at the top of a cell ask the shell whether the cell goes
-    on if it fails.
+    """Let each import, assignment and call at the top of a cell ask the shell, if it fails, whether
+    the cell continues.
 
     A last expression stays as it is: it is displayed.
     """
-    shown = cell.body[-1] if cell.body and isinstance(cell.body[-1], ast.Expr) else None
-    cell.body = [
-        _guarded(part) if part is not shown and _is_guarded(part) else part
-        for statement in cell.body
-        for part in _one_by_one(statement)
-    ]
+    displayed = cell.body[-1] if cell.body and isinstance(cell.body[-1], ast.Expr) else None
+    body: list[ast.stmt] = []
+    for statement in cell.body:
+        for part in _one_by_one(statement):
+            needs_guard = part is not displayed and _is_guarded(part)
+            body.append(_guarded(part) if needs_guard else part)
+    cell.body = body
 
 
 def _one_by_one(statement: ast.stmt) -> Iterator[ast.stmt]:

@@ -309,7 +309,9 @@ def main(descriptor: str, *loaded: str) -> None:
         one; as JSON, cells to rehearse besides; and, where it has started itself again, `PLAIN`.
     """
     channels = socket.socket(fileno=int(descriptor))
-    imports, besides, gpu = json.loads(loaded[0]), json.loads(loaded[1]), loaded[2] == "gpu"
+    imports = json.loads(loaded[0])
+    besides = json.loads(loaded[1])
+    gpu = loaded[2] == "gpu"
     plain = loaded[4:] == (PLAIN,)
     os.environ["HOME"] = os.environ["MPLCONFIGDIR"] = SCRATCH
     os.chdir(SCRATCH)

@@ -48,7 +48,8 @@ class Responder:
 
     def __init__(self, shell: Shell, connection: socket.socket):
         self.shell, self.link = shell, Link(connection)
-        self.outputs = shell.outputs = Outputs(self.link)
+        self.outputs = Outputs(self.link)
+        shell.outputs = self.outputs
         self.handles: list[Any] = []
         self.results: list[Any] = []  # of the parts of a request for several things, so far
         # functions of the checks' own, by name, for each text
@@ -110,7 +111,8 @@ class Responder:
         self, message: Plain, blobs: list[memoryview], reply: Plain, out: list[bytes]
     ) -> None:
         """Write the files that come with the notebook, and take this submission's seed."""
-        seed = self.seed = int(message["seed"])
+        seed = int(message["seed"])
+        self.seed = seed
         random.seed(seed)
         np.random.seed(seed % 2**32)
         if "torch" in sys.modules:
@@ -286,7 +288,8 @@ class Responder:
         decoder = wire.Decoder(blobs, self.reference)
         target = self.target(message)
         arguments = decoder.decode(message["arguments"])
-        name, source = decoder.decode(message["name"]), decoder.decode(message["source"])
+        name = decoder.decode(message["name"])
+        source = decoder.decode(message["source"])
         if source not in self.functions:
             names: dict[str, Any] = {}
             file = f"<a function of the checks, {len(self.functions) + 1}>"

@@ -79,7 +79,8 @@ def filter_program() -> bytes:
     refuse = pyseccomp.ERRNO(errno.EPERM)
     # a binary search instead of one comparison after another
     rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
-    known, allowed = _known(pyseccomp), set(allowed_names())
+    known = _known(pyseccomp)
+    allowed = set(allowed_names())
 
     def add(action: Any, name: str, *arguments: Any) -> None:
         try:

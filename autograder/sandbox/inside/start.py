@@ -20,7 +20,8 @@ def name_packages(root: str) -> None:
     would import.
     """
     for name in PACKAGES:
-        package = sys.modules[name] = types.ModuleType(name)
+        package = types.ModuleType(name)
+        sys.modules[name] = package
         package.__path__ = [os.path.join(root, *name.split(".")[1:])]
 
 

@@ -259,7 +259,8 @@ class Encoder:
         if plain.ndim > MOST_AXES:
             return self._reference(value)
         self._remember(value, plain.numel() * plain.element_size(), "tensors")
-        shape, strides, size = list(plain.shape), list(plain.stride()), plain.element_size()
+        shape, strides = list(plain.shape), list(plain.stride())
+        size = plain.element_size()
         device = str(plain.device)
         if device != "cpu" or plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg().cpu()
@@ -268,7 +269,8 @@ class Encoder:
         high *= size
         if high > 4 * plain.numel() * size + 4096:
             plain = plain.contiguous()
-            strides, high = list(plain.stride()), plain.numel() * size
+            strides = list(plain.stride())
+            high = plain.numel() * size
         return {
             "t": "tensor",
             "dtype": name,
@@ -420,7 +422,8 @@ class Decoder:
         return shape, strides
 
     def _array(self, value: dict[str, Plain]) -> Any:
-        dtype, data = _dtype(value["dtype"]), self._bytes(value)
+        dtype = _dtype(value["dtype"])
+        data = self._bytes(value)
         shape, strides = self._sizes(value)
         low, high = span(shape, strides, dtype.itemsize)
         offset = value["offset"]
@@ -442,7 +445,8 @@ class Decoder:
     def _tensor(self, value: dict[str, Plain]) -> Any:
         import torch
 
-        name, data = value["dtype"], self._bytes(value)
+        name = value["dtype"]
+        data = self._bytes(value)
         if name not in TORCH_DTYPES:
             raise Violation("a dtype of unknown name")
         dtype = getattr(torch, name)
