@@ -241,42 +241,6 @@ def misplaced(mismatch: Mismatch, e: Any, g: Any) -> Claims:
 
 
 @same_shape
-def unnormalized(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The result is right after dividing by its sum over an axis, or after a softmax."""
-    for axis in range(-e.ndim, 0):
-        total = g.sum(axis, keepdims=True)
-        if e.shape[axis] > 1 and np.abs(total).min() > 0 and equal(g / total, e):
-            message = "Divided by its sums over axis {axis}, {what} would be right."
-            yield ("divide", axis), Message(message, axis=axis, what=mismatch.what)
-        if e.shape[axis] > 1 and equal(_softmax(g, axis), e):
-            message = "The softmax of {what} over axis {axis} would be right."
-            yield ("softmax", axis), Message(message, axis=axis, what=mismatch.what)
-
-
-def _sum_to_one(X: Any, axis: int) -> bool:
-    return (
-        X.shape[axis] > 1
-        and bool((X > -CLOSE).all())
-        and equal(X.sum(axis), np.ones_like(X.sum(axis)))
-    )
-
-
-@same_shape
-def sums(mismatch: Mismatch, e: Any, g: Any) -> Claims:
-    """The sums are 1 along another axis than the last."""
-    for axis in range(-e.ndim, -1):
-        if (
-            _sum_to_one(g, axis)
-            and _sum_to_one(e, -1)
-            and not (_sum_to_one(g, -1) or _sum_to_one(e, axis))
-        ):
-            message = (
-                "The sums of {what} are 1 over axis {axis}, but should be 1 over axis {wanted}."
-            )
-            yield ("sums", axis), Message(message, what=mismatch.what, axis=axis, wanted=-1)
-
-
-@same_shape
 def rows_scaled(mismatch: Mismatch, e: Any, g: Any) -> Claims:
     """Each row (or column) is the expected one times a factor of its own, or plus a constant."""
     for axis in (-1, -2)[: e.ndim]:
@@ -683,10 +647,8 @@ RELATIONS = [
     same_for_all,
     reshaped,
     transformed,
-    unnormalized,
     reversed_along,
     misplaced,
-    sums,
     rows_scaled,
     each_alone,
     only_there,
