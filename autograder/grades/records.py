@@ -60,7 +60,7 @@ def _text_or_message(raw: Any, _: Any) -> str | Message:
 
 def _message(raw: Any, kind: Any) -> Message:
     message = _text_or_message(raw, kind)
-    return Message.kept(message) if isinstance(message, str) else message
+    return Message.from_record(message) if isinstance(message, str) else message
 
 
 _only(str)

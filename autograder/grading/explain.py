@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder.checking import Report, Result, Status, Subject, placed, show
+from autograder.checking import Report, Result, Status, Subject, show, use_host
 from autograder.checking.diagnosis import alike
 from autograder.checking.expect import Failed, as_plain, is_module
 from autograder.checking.subject import Call, run_check, twin
@@ -91,12 +91,12 @@ class Recording(Subject):
     drawn: list[tuple[Any, ...]]
 
     def call(
-        self, arguments: Any, function: Any = None, what: str = "", must_raise: bool = False
+        self, arguments: Any, function: Any = None, method: str = "", must_raise: bool = False
     ) -> Call:
         """Make a call, and write its arguments down before."""
         twins: dict[int, Any] = {}
         self.drawn.append(tuple(twin(argument, twins) for argument in arguments))
-        return super().call(arguments, function, what, must_raise)
+        return super().call(arguments, function, method, must_raise)
 
 
 class Explaining(Judge):
@@ -129,7 +129,7 @@ class Explaining(Judge):
         checks = getattr(sys.modules.get("checks"), "suite", None)
         if checked.report is not None and checks is not None:
             subject = checked.report.subject
-            self.names_known += [subject, *(check.__name__ for check in checks.of(subject))]
+            self.names_known += [subject, *(check.__name__ for check in checks.checks_of(subject))]
             explained = [
                 self._explained(result, checked.report, checks, guest)
                 for result in checked.report.results
@@ -149,20 +149,22 @@ class Explaining(Judge):
         explained = Explained(result)
         if result.status in (Status.BLOCKED, Status.UNVERIFIED) or guest.ended:
             return explained
-        check = next(check for check in checks.of(report.subject) if check.__name__ == result.name)
+        check = next(
+            check for check in checks.checks_of(report.subject) if check.__name__ == result.name
+        )
         recording = Recording(report.subject, self.lookup(report.subject))
         recording.drawn = []
         # Another exception than a check's own ends the explanation of this one check, and nothing
         # else.
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(Exception))
-            stack.enter_context(placed(self))
+            stack.enter_context(use_host(self))
             stack.enter_context(checks.with_answers(report.instead, self))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             attempt = run_check(check, recording, report.seed)
             calls, explained.failure, _seconds = attempt
             explained.calls = [
-                RecordedCall(arguments, call.result, call.error, call.what)
+                RecordedCall(arguments, call.result, call.error, call.method)
                 for arguments, call in zip(recording.drawn, calls, strict=True)
             ]
             explained.alike = [

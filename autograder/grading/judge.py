@@ -162,7 +162,7 @@ class Judge:
         """Run a check cell's code; return what its last line evaluates to."""
         body, last = _parsed(cell.source, str(cell.id))
         with contextlib.ExitStack() as stack:
-            stack.enter_context(checking.placed(self))
+            stack.enter_context(checking.use_host(self))
             stack.enter_context(contextlib.redirect_stdout(self.printed))
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))

@@ -228,7 +228,7 @@ class RemoteNotebook:
                 "name": step.function.__name__,
                 "source": text_of(step.function),
             }
-            messages.append(_message(encoder, step.op, target, step.given, None, run or {}))
+            messages.append(_message(encoder, step.op, target, step.inputs, None, run or {}))
             encoders.append(encoder)
         self.numbers = sum(_count(encoder.arrays) for encoder in encoders)
         answer, reply_blobs = self._request({"op": "several", "parts": messages}, blobs)

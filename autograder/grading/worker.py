@@ -171,7 +171,7 @@ class Worker:
 
     def _language_here(self, unit: Unit) -> str:
         """Return the language that the environment asks for."""
-        return words.wanted_of(list(filter(None, self.released[unit.assignment])))
+        return words.environment_language(list(filter(None, self.released[unit.assignment])))
 
     def _judged(
         self,

@@ -21,7 +21,7 @@ from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward, kernels
 from autograder.checking.modules import run_remote
-from autograder.checking.suite import Here
+from autograder.checking.suite import RunningNotebook
 from autograder.checking.undefined import Ran
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
@@ -148,7 +148,7 @@ def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "twice", lambda x: x, raising=False)
     monkeypatch.setattr(main, "Layer", type("Layer", (), {}), raising=False)
-    with Here().instead(
+    with RunningNotebook().instead(
         {"twice": distinctive_doubling, "Layer": Layer, "without": without}
     ) as answered:
         assert not answered and str(inspect.signature(main.twice)) == "(x)"

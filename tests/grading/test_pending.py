@@ -235,9 +235,7 @@ def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     )
     assert "Read:" not in text and "seed=" not in text
     assert (
-        drawn.count("pending: ") == 3
-        and show.COLOUR["failed"] not in drawn
-        and "Read:" not in drawn
+        drawn.count("pending: ") == 3 and show.COLOR["failed"] not in drawn and "Read:" not in drawn
     )
     assert show.standing(report) == "unverified"
     report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
