@@ -11,16 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import records
+import run_pages
+
+from autograder.authoring.code_tokens import plain
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "book"))
-
-import records  # noqa: E402
-import run_pages  # noqa: E402
-
-from autograder.authoring.code_tokens import plain  # noqa: E402
 
 MINORS = range(11, 15)
 COPIED = ("autograder", "benchmarks", "book", "solutions", "exercises", "locale")

@@ -4,17 +4,13 @@ beyond the paper.
 
 import importlib
 import re
-import sys
 import unicodedata
-
-import pytest
-import yaml
-from conftest import CHROMIUM, ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
 
 import editions
 import pdf
+import pytest
+import yaml
+from conftest import CHROMIUM, ROOT
 
 LANGUAGES = [editions.SOURCE, *editions.languages()]
 SOME = ("01-qkv.html", "01-qkv-deeper.html", "02-scaling.html", "cheatsheet.html")

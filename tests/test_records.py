@@ -1,4 +1,4 @@
-"""What is kept of the book's long experiments: `book/records.py`."""
+"""What is kept of the book's long experiments: `book/tools/records.py`."""
 
 import ast
 import json
@@ -13,14 +13,12 @@ import jupytext
 import nbformat
 import numpy as np
 import pytest
+import record
+import records
+import run_pages
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "book"))
-
-import record  # noqa: E402
-import records  # noqa: E402
-import run_pages  # noqa: E402
 
 PAGES = [
     page
@@ -226,6 +224,7 @@ print(made["numbers"].sum().item(), torch.rand(1).item(), np.random.rand(), call
 RUN = """
 import sys
 from pathlib import Path
+sys.path.insert(0, "tools")
 import run_pages
 notebook, seconds, fault = run_pages.execute(Path("page.md").resolve(), anew="anew" in sys.argv)
 print(fault.said if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
@@ -235,15 +234,16 @@ print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].sp
 
 NO_RECORD = (
     "book/page.md: 1 of its cells are recorded, and its record has 0; run python "
-    "book/record.py page"
+    "book/tools/record.py page"
 )
 
 
 @pytest.fixture
 def book(tmp_path):
     """A book of one page, with what runs it."""
+    (tmp_path / "tools").mkdir()
     for name in ("records.py", "run_pages.py"):
-        shutil.copy(ROOT / "book" / name, tmp_path)
+        shutil.copy(ROOT / "book" / "tools" / name, tmp_path / "tools")
     (tmp_path / "page.md").write_text(PAGE, encoding="utf8")
     return tmp_path
 
@@ -291,7 +291,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
         changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8"
     )
     assert run(book) == (
-        "book/page.md, cell 2 (line 24): its record has no text; run python book/record.py page"
+        "book/page.md, cell 2 (line 24): its record has no text; run python book/tools/record.py page"
     )
     record.write_text("<<<<<<< a merge", encoding="utf8")
     assert run(book) == NO_RECORD
@@ -581,7 +581,7 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
 
 @pytest.mark.slow
 def test_what_is_recorded_is_of_this_code():
-    """If not: run `python book/record.py PAGE`, and commit what it writes.
+    """If not: run `python book/tools/record.py PAGE`, and commit what it writes.
 
     And nothing is kept of other pages.
     """

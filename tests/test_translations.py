@@ -11,18 +11,15 @@ from collections import Counter
 from types import SimpleNamespace
 from urllib.parse import quote
 
+import editions
 import pytest
+import translations
 from babel.messages.pofile import read_po
 from bs4 import BeautifulSoup, SoupStrainer
 from conftest import ROOT
 from test_book import AXE, broken_rules, visit, watch
 
 from autograder.authoring import chapters
-
-sys.path.insert(0, str(ROOT / "book"))
-
-import editions
-import translations
 
 LANGUAGE = "zh_CN"
 CATALOGUES = sorted(editions.messages(LANGUAGE).rglob("*.po"))

@@ -39,7 +39,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
-    has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
+    has_chapter = not exercise_only and bool(chapters.files(root))
     known = list(chapters.read(root)) if has_chapter else []
     texts = {}
     if has_chapter:
