@@ -83,17 +83,18 @@ def test_decimals(tmp_path):
 
 
 def test_a_bundle_follows_its_modules_and_names_a_mistake(tmp_path, monkeypatch):
-    monkeypatch.setattr(javascript, "FIGURES", tmp_path)
+    monkeypatch.setattr(javascript, "BOOK", tmp_path)
     monkeypatch.setattr(javascript, "BUILD", tmp_path / "_build")
-    own, shared = tmp_path / "own.js", tmp_path / "common" / "shared.js"
-    shared.parent.mkdir()
+    module, shared = tmp_path / "module.js", tmp_path / "figures" / "common" / "shared.js"
+    shared.parent.mkdir(parents=True)
     shared.write_text("export const size = 3;\n")
-    own.write_text('import { size } from "./common/shared.js";\nexport default { size };\n')
-    first = javascript.bundle("own")
-    # the second time as it is kept
-    assert "size = 3" in first and javascript.bundle("own") == first
+    path = "./figures/common/shared.js"
+    module.write_text(f'import {{ size }} from "{path}";\nexport default {{ size }};\n')
+    first = javascript.bundle(module)
+    # the second time from its file
+    assert "size = 3" in first and javascript.bundle(module) == first
     shared.write_text("export const size = 4;\n")
-    assert "size = 4" in javascript.bundle("own")
-    own.write_text('import { length } from "./common/shared.js";\nexport default { length };\n')
-    with pytest.raises(RuntimeError, match=r"cannot bundle own.js[^$]*No matching export"):
-        javascript.bundle("own")
+    assert "size = 4" in javascript.bundle(module)
+    module.write_text(f'import {{ length }} from "{path}";\nexport default {{ length }};\n')
+    with pytest.raises(RuntimeError, match=r"cannot bundle module.js[^$]*No matching export"):
+        javascript.bundle(module)
