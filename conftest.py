@@ -210,19 +210,3 @@ def tab(browser):
     context.route("**/vendor/mathjax/*", lambda route: route.abort())
     yield context.new_page()
     context.close()
-
-
-@pytest.fixture
-def chapter(tab, site, request):
-    """The page of a test module's figure, loaded anew, the figure in sight: the module names its
-    PAGE and FIGURE.
-    """
-    tab.set_viewport_size({"width": 1280, "height": 900})
-    tab.goto(site + request.module.PAGE)
-    root = tab.locator(request.module.FIGURE)
-    root.locator("input, button").first.wait_for(state="attached", timeout=30_000)
-    root.evaluate("""async (root) => {  // the theme scrolls gently
-      await document.fonts.ready;
-      root.scrollIntoView({ block: "center", behavior: "instant" });
-    }""")
-    return tab

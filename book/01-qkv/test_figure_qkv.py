@@ -9,14 +9,8 @@ from figures import testing
 
 Q, K, V = figure.X @ figure.W_q, figure.X @ figure.W_k, figure.X @ figure.W_v
 STEPS = len(figure.TEXT["step_names"])
-PAGE = "/book/01-qkv.html"
+PAGE = "01-qkv"
 FIGURE = ".abh-qkv"
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("01-qkv")
 
 
 def in_python(course, q, K, V):
@@ -268,9 +262,3 @@ def test_on_a_phone_the_query_and_the_answer_are_on_one_screen(chapter):
     chapter.locator(f"{FIGURE} .abh-handle").focus()
     chapter.keyboard.press("ArrowUp")
     np.testing.assert_allclose(shown(chapter)["query"], np.add(query, [0, 0.1]))
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)

@@ -9,15 +9,9 @@ import pytest
 from figures import scaling as figure
 from figures import testing
 
-PAGE = "/book/02-scaling.html"
+PAGE = "02-scaling"
 FIGURE = ".abh-scaling"
 DIVISORS = [lambda d_k: 1.0, np.sqrt, float]  # in the order of the figure's choice
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("02-scaling")
 
 
 def in_python(course, d_k, size, kind, chosen):
@@ -295,9 +289,3 @@ def test_pictures_are_described(chapter):
     assert len(labels) == 3
     assert all(label and "{" not in label and "NaN" not in label for label in labels)
     assert f"{state(chapter)['spread']:.2f}" in labels[0]
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)

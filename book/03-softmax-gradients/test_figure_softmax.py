@@ -7,16 +7,10 @@ import pytest
 from figures import softmax as figure
 from figures import testing
 
-PAGE = "/book/03-softmax-gradients.html"
+PAGE = "03-softmax-gradients"
 FIGURE = ".abh-softmax"
 OWN, GRADES, TEXT = figure.SCORES, figure.GRADES, figure.TEXT
 STEPS = len(TEXT["step_names"])
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("03-softmax-gradients")
 
 
 def in_python(course, scores, da):
@@ -180,10 +174,6 @@ def check_shown(course, now, scores, da=GRADES):
     np.testing.assert_allclose(expected["weights"] @ places, now["support"], atol=0.01)
 
 
-def says(page, words):
-    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
-
-
 def last_step(page):
     page.locator(FIGURE).get_by_role("radio", name="5 Gradient").check()
 
@@ -200,7 +190,7 @@ def test_each_step_fills_its_column_and_says_what_it_does(chapter, course):
         "cat 0.5·1.5 = 0.75",
     ]
     for step, sentence in enumerate(words):
-        says(chapter, sentence)
+        testing.says(chapter, sentence)
         texts = shown(chapter)["texts"]
         assert [texts[name][0] != "" for name in columns] == [
             number <= step for number in range(STEPS)
@@ -211,7 +201,7 @@ def test_each_step_fills_its_column_and_says_what_it_does(chapter, course):
     assert shown(chapter)["texts"]["slope"][4] == "0.1875"  # as in the chapter, unrounded
     assert chapter.locator(FIGURE).get_by_role("button", name="Next").is_disabled()
     chapter.locator(FIGURE).get_by_role("button", name="Back").click()
-    says(chapter, "balances at the average")
+    testing.says(chapter, "balances at the average")
 
 
 @pytest.mark.slow
@@ -220,7 +210,7 @@ def test_another_word_can_be_nudged(chapter, course):
     chapter.locator(FIGURE).get_by_role("radio", name="2 Slopes").check()
     chapter.locator(FIGURE).get_by_role("radio", name="mouse", exact=True).check()
     moved = course["softmax"](np.add(OWN, [0, 0, 0.1]))
-    says(chapter, f"mouse {moved[2]:.4f}".rstrip("0"))
+    testing.says(chapter, f"mouse {moved[2]:.4f}".rstrip("0"))
     chapter.locator(FIGURE).get_by_role("radio", name="cat", exact=True).check()
 
 
@@ -242,7 +232,7 @@ def test_things_to_try_set_themselves_up(chapter, course):
         chapter.locator(FIGURE).get_by_role("button", name=TEXT[name]).click()
         now = shown(chapter)
         check_shown(course, now, scores, da)
-        says(chapter, sentence)
+        testing.says(chapter, sentence)
     assert now["texts"]["gradient"] == ["0", "0", "0"]
     chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).click()
     check_shown(course, shown(chapter), OWN)
@@ -253,9 +243,9 @@ def test_things_to_try_set_themselves_up(chapter, course):
 @pytest.mark.browser
 def test_level_scores_are_called_level(chapter):
     chapter.locator(FIGURE).get_by_role("slider", name="Score of cat").fill("0")
-    says(chapter, "All are equal")
+    testing.says(chapter, "All are equal")
     chapter.locator(FIGURE).get_by_role("slider", name="Score of chased").fill("-3")
-    says(chapter, "“cat” and “mouse” share the lead")
+    testing.says(chapter, "“cat” and “mouse” share the lead")
 
 
 @pytest.mark.slow
@@ -287,7 +277,7 @@ def test_keys_move_every_control(chapter, course):
     chapter.locator(FIGURE).get_by_role("radio", name="5 Gradient").focus()
     chapter.keyboard.press("ArrowLeft")
     assert shown(chapter)["step"] == STEPS - 2
-    assert chapter.url.endswith(PAGE)  # the arrows turned no page
+    assert chapter.url.endswith(f"/{PAGE}.html")  # the arrows turned no page
 
 
 @pytest.mark.slow
@@ -303,9 +293,3 @@ def test_a_pointer_drags_a_score(chapter, course):
     now = shown(chapter)
     assert 3.5 <= now["scores"][2] <= 6.5
     check_shown(course, now, [*OWN[:2], now["sliders"][2]])
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)

@@ -11,16 +11,10 @@ from figures import position as figure
 from figures import testing
 
 FIGURE = ".abh-position"
-PAGE = "/book/04-position.html"
+PAGE = "04-position"
 MATRICES = (figure.W_q, figure.W_k, figure.W_v)
 TEXT, WORDS = figure.TEXT, figure.WORDS
 SWAPPED = [2, 1, 0]  # mouse chased cat
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("04-position")
 
 
 def in_python(course, X, W_q, W_k, W_v, encoding, start):
@@ -244,10 +238,6 @@ def check_shown(course, now, order, encoding="none", start=0):
     assert now["pressed"] == [one == state for one in figure.TRIES]
 
 
-def says(page, words):
-    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
-
-
 def choose(page, encoding):
     page.locator(f"{FIGURE} input[type=radio]").nth(figure.ENCODINGS.index(encoding)).check(
         force=True
@@ -266,7 +256,7 @@ def test_at_first_it_is_the_sentence_of_chapter_1(chapter, course):
     # as in chapter 2
     assert now["weight_text"][1] == [0.58, 0.14, 0.28] and now["output_text"][1] == [2.87, 1.42]
     assert max(now["gaps"]) == 0 and now["tags"] == ["", "", ""]
-    says(chapter, "Press a button")
+    testing.says(chapter, "Press a button")
     assert chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).is_disabled()
 
 
@@ -290,7 +280,7 @@ def test_things_to_try_set_themselves_up(chapter, course):
         now = shown(chapter)
         check_shown(course, now, one["order"], figure.ENCODINGS[one["encoding"]], one["start"])
         assert now["tags"] == [TEXT[t] for t in tag]
-        says(chapter, sentence)
+        testing.says(chapter, sentence)
     chapter.locator(FIGURE).get_by_role("button", name=TEXT["reset"]).click()
     check_shown(course, shown(chapter), range(3))
 
@@ -308,7 +298,7 @@ def test_the_first_place_can_be_moved(chapter, course):
         check_shown(course, shown(chapter), range(3), encoding, figure.FARTHEST - 1)
         chapter.keyboard.press("Home")
         check_shown(course, shown(chapter), range(3), encoding)
-    assert chapter.url.endswith(PAGE)  # the arrows turned no page
+    assert chapter.url.endswith(f"/{PAGE}.html")  # the arrows turned no page
 
 
 @pytest.mark.slow
@@ -330,7 +320,7 @@ def test_keys_and_buttons_move_a_word(chapter, course):
     up.click()
     down.click()
     check_shown(course, shown(chapter), [2, 1, 0], "rotary")
-    says(chapter, "most, by")
+    testing.says(chapter, "most, by")
 
 
 @pytest.mark.slow
@@ -355,7 +345,7 @@ def test_dragging_moves_a_word(chapter, course):
 def test_a_finger_moves_a_word(browser, site, course):
     context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)
     page = context.new_page()
-    page.goto(site + PAGE)
+    page.goto(f"{site}/book/{PAGE}.html")
     page.locator(f"{FIGURE} .abh-rows").scroll_into_view_if_needed(timeout=20_000)
     client = context.new_cdp_session(page)
     boxes = [page.locator(f"{FIGURE} .abh-grip").nth(i).bounding_box() for i in range(3)]
@@ -383,9 +373,3 @@ def test_a_moved_word_keeps_its_name(chapter):
             assert grip(chapter, word).locator(".abh-token").is_visible()
     outputs = json.loads(chapter.locator(FIGURE).get_attribute("data-outputs"))
     assert len(outputs) == len(now["words"])
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)

@@ -412,10 +412,6 @@ def press(page, name):
     page.locator(FIGURE).get_by_role("button", name=name).click()
 
 
-def says(page, words):
-    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
-
-
 @pytest.mark.slow
 @pytest.mark.browser
 def test_five_steps_lead_from_scores_to_outputs(chapter, course):
@@ -428,7 +424,7 @@ def test_five_steps_lead_from_scores_to_outputs(chapter, course):
         "Each value times",
     ]
     for step, sentence in enumerate(words):
-        says(chapter, sentence)
+        testing.says(chapter, sentence)
         now = check_shown(course, shown(chapter), causal)
         assert now["step"] == step
         if step < STEPS - 1:
@@ -457,7 +453,7 @@ def test_things_to_try_set_themselves_up(chapter, course):
         press(chapter, name)
         fill = figure.FILLS[wanted["fill"]]
         now = check_shown(course, shown(chapter), figure.PRESETS[wanted["preset"]], fill)
-        says(chapter, sentence)
+        testing.says(chapter, sentence)
         pressed = chapter.locator(f"{FIGURE} .abh-tries [aria-pressed=true]").all_text_contents()
         assert len(pressed) == 1 and pressed[0].endswith(name)
     assert now["names"] == ["chased", "mouse"]
@@ -487,11 +483,11 @@ def test_another_last_word_shows_whether_the_future_leaks(chapter, course):
         "same",
         "changed",
     ]
-    says(chapter, "“dog” changed; the rest is the same to the last bit")
+    testing.says(chapter, "“dog” changed; the rest is the same to the last bit")
     chapter.locator(f"{FIGURE} .abh-mask tbody tr").nth(1).locator("button").nth(3).click()
     assert shown(chapter)["changes"] == ["same", "changed", "same", "changed"]
     press(chapter, "All open")
-    says(chapter, "every output has changed")
+    testing.says(chapter, "every output has changed")
     press(chapter, TEXT["swap"])
     assert shown(chapter)["changes"] == [""] * 4
 
@@ -570,10 +566,3 @@ def test_the_slider_makes_a_small_fill_leak(deeper, course):
     slider.press("End")
     now = check_shown(course, shown(deeper), figure.PRESETS["both"], -1e4, "fp16", exponent=6)
     assert set(now["states"]) == {"nan"}
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-@pytest.mark.parametrize("page", ["05-masking", "05-masking-deeper"])
-def test_nothing_sticks_out_on_a_phone(browser, site, page):
-    assert testing.fits_a_phone(browser, f"{site}/book/{page}.html", FIGURE)

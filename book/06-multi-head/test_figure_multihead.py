@@ -9,16 +9,10 @@ import torch
 from figures import multihead as figure
 from figures import testing
 
-PAGE = "/book/06-multi-head.html"
+PAGE = "06-multi-head"
 FIGURE = ".abh-multihead"
 TEXT = figure.TEXT
 STEPS = len(TEXT["step_names"])
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("06-multi-head")
 
 
 def untrained(num_heads, seed=0):
@@ -137,15 +131,6 @@ def test_two_heads_learn_both_answers_and_one_head_does_not(models):
     assert all(min(share) < 0.5 for share in without)
 
 
-def test_training_is_the_same_each_time_and_leaves_the_generator_alone():
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    first, second = untrained(2), untrained(2)
-    assert torch.equal(before, torch.get_rng_state())
-    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(mine, theirs) and mine.dtype == torch.float64
-
-
 @pytest.mark.parametrize("counts", [[], [2, 2]])
 def test_the_figure_refuses_no_model_and_two_alike(counts):
     with pytest.raises(ValueError, match="no two with the same number"):
@@ -184,10 +169,6 @@ def press(page, name):
     page.locator(FIGURE).get_by_role("button", name=TEXT[name], exact=True).click()
 
 
-def says(page, words):
-    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
-
-
 def check_shown(course, models, one):
     """Everything on show at the last step follows from the cards, the model and who asks."""
     assert one["step"] == STEPS - 1
@@ -216,7 +197,7 @@ def test_each_step_adds_its_part(chapter, course, models):
     for step, words in enumerate(
         ["wants two digits", "adds up the values", "side by side", "reads two digits"]
     ):
-        says(chapter, words)
+        testing.says(chapter, words)
         assert shown(chapter)["unseen"] == [step < 1, step < 3, step < 3]
         if step < STEPS - 1:
             chapter.locator(FIGURE).get_by_role("button", name="Next", exact=True).click()
@@ -233,7 +214,7 @@ def test_every_card_can_ask(chapter, course, models):
         check_shown(course, models, shown(chapter))
         assert shown(chapter)["now"]["chosen"] == place
         if place == 0:
-            says(chapter, TEXT["unasked"])
+            testing.says(chapter, TEXT["unasked"])
 
 
 @pytest.mark.slow
@@ -271,10 +252,4 @@ def test_keys_move_the_choice(chapter):
     ).focus()
     chapter.keyboard.press("ArrowRight")
     assert shown(chapter)["now"]["chosen"] == 5
-    assert chapter.url.endswith(PAGE)  # the arrows turned no page
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)
+    assert chapter.url.endswith(f"/{PAGE}.html")  # the arrows turned no page

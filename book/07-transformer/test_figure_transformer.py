@@ -11,19 +11,13 @@ import torch
 from figures import testing
 from figures import transformer as figure
 
-PAGE = "/book/07-transformer.html"
+PAGE = "07-transformer"
 FIGURE = ".abh-transformer"
 TEXT = figure.TEXT
 SHOWN = 0.1  # the least weight whose number is written
 GRAMMAR = re.compile(
     r"(?:t(?:n(?:h(?:vt[nN]|tnv|tNV))?v|N(?:h(?:Vt[nN]|tnv|tNV))?V)t(?:n(?:h(?:vt[nN]|tnv|tNV))?|N(?:h(?:Vt[nN]|tnv|tNV))?)\.)*"
 )
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("07-transformer")
 
 
 def untrained(course, num_layers=2, num_heads=2, seed=0):
@@ -139,17 +133,6 @@ def test_the_verbs_that_are_far_from_their_nouns():
         assert set(figure.after(words[1:])) == {pair[n] for pair in figure.chapter()["VERBS"]}
 
 
-def test_training_is_the_same_each_time_and_leaves_the_generator_alone():
-    torch.manual_seed(3)
-    before, kind = torch.get_rng_state(), torch.get_default_dtype()
-    first, second = figure.train(2), figure.train(2)
-    assert torch.equal(before, torch.get_rng_state())
-    assert torch.get_default_dtype() == kind
-    for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-        assert mine.dtype == torch.float64
-
-
 @pytest.mark.slow
 def test_the_trained_model_keeps_subject_and_verb_together(trained):
     assert figure.agreement(trained) > 0.9
@@ -213,10 +196,6 @@ def press(page, name):
     page.locator(FIGURE).get_by_role("button", name=TEXT.get(name, name), exact=True).click()
 
 
-def says(page, words):
-    page.locator(f"{FIGURE} .abh-summary", has_text=words).wait_for(timeout=3000)
-
-
 def check_shown(course, model, one):
     """Everything on show follows from the text, the model and the temperature."""
     now, vocabulary = one["now"], course["VOCABULARY"]
@@ -257,7 +236,7 @@ def check_shown(course, model, one):
 @pytest.mark.browser
 def test_each_step_adds_its_part(chapter, course, trained):
     for step, words in enumerate(["becomes 32 numbers", "looks back", "looks back", "expects"]):
-        says(chapter, words)
+        testing.says(chapter, words)
         assert shown(chapter)["unseen"] == [step < 1, step < 2, step < 3]
         if step < 3:
             press(chapter, "next")
@@ -310,10 +289,4 @@ def test_the_temperature_moves_the_chances(chapter, course, trained):
     slider.focus()
     chapter.keyboard.press("ArrowRight")
     assert shown(chapter)["temperature"] == pytest.approx(2.6)
-    assert chapter.url.endswith(PAGE)  # the arrow turned no page
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_nothing_sticks_out_on_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)
+    assert chapter.url.endswith(f"/{PAGE}.html")  # the arrow turned no page

@@ -50,6 +50,11 @@ def percent(share):
     return ">99%" if 0.995 < share < 1 else f"{math.floor(100 * share + 0.5)}%"
 
 
+def says(page, words):
+    """Wait until the summary of the page's figure has these words."""
+    page.locator(".abh-figure .abh-summary", has_text=words).wait_for(timeout=3000)
+
+
 def fits_a_phone(browser, address, figure):
     """Tell whether the page and its figure (a CSS selector) stay within a screen of 360 pixels."""
     context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)

@@ -7,14 +7,8 @@ import pytest
 from figures import NAME as figure
 from figures import testing
 
-PAGE = "/book/NN-name.html"
+PAGE = "NN-name"
 FIGURE = ".abh-NAME"
-
-
-@pytest.fixture(scope="module")
-def course():
-    """The functions of the chapter, taken from the page itself."""
-    return testing.of_chapter("NN-name")
 
 
 def test_the_numbers_are_the_chapters(course, tmp_path):
@@ -50,8 +44,3 @@ def test_the_buttons_do_what_they_say(chapter):
     for name, x in (("try_far", 12), ("try_equal", figure.NUMBERS[-2])):
         chapter.locator(FIGURE).get_by_role("button", name=figure.TEXT[name]).click()
         assert shown(chapter, "of") == [*figure.NUMBERS[:-1], x]
-
-
-@pytest.mark.browser
-def test_it_fits_a_phone(browser, site):
-    assert testing.fits_a_phone(browser, site + PAGE, FIGURE)
