@@ -18,7 +18,7 @@ def pages():
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize(("page", "figure"), pages())
+@pytest.mark.parametrize(("page", "figure"), list(pages()))
 def test_fits_a_phone(browser, site, page, figure):
     assert testing.fits_a_phone(browser, f"{site}/book/{page}.html", figure)
 

@@ -29,7 +29,7 @@ from run_pages import Step
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "_build"
 LOG = BUILD / "book.log"
-BAD = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
+FAULT = re.compile(r"WARNING|ERROR|CRITICAL|Error: .")
 console = Console(highlight=False)
 
 
@@ -41,8 +41,8 @@ def fetch_packages():
         return Step(None, str(error).splitlines())
 
 
-def look_at_downloads():
-    """See that the exercises' archives are there, and theirs, before minutes are spent on the
+def check_downloads():
+    """Check that the exercises' archives are there, and theirs, before minutes are spent on the
     pages' code.
     """
     from autograder.course import archive
@@ -51,63 +51,59 @@ def look_at_downloads():
     notebooks = [
         path for path in sorted(ROOT.glob("exercises/*/*.ipynb")) if path.stem == path.parent.name
     ]
-    faults = [
-        fault for fault in (archive.fault(Exercise(path.stem, ROOT)) for path in notebooks) if fault
-    ]
-    return Step(None if faults else f"{len(notebooks)} exercises", faults)
+    faults = [archive.fault(Exercise(path.stem, ROOT)) for path in notebooks]
+    messages = [fault for fault in faults if fault]
+    return Step(None if messages else f"{len(notebooks)} exercises", messages)
 
 
 def build_pages(language=editions.SOURCE, strict=False):
     """Jupyter Book; where it is strict, every warning is an error.
 
-    Pages that cannot run here are in it without results, and named; what they are warned of is no
-    error then.
+    Pages that cannot run here are in it without results, and named; their warnings are no errors
+    then.
     """
     left_out = run_pages.not_run()
-    command = [
-        sys.executable,
-        "book/tools/editions.py",
-        language,
-        *([] if strict and not left_out else ["--lenient"]),
-    ]
-    environment = os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"}
-    done = subprocess.run(
+    command = [sys.executable, "book/tools/editions.py", language]
+    if not strict or left_out:
+        command.append("--lenient")
+    process = subprocess.run(
         command,
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"NO_COLOR": "1", "PYTHONUTF8": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    log = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    if done.returncode:
+    log = re.sub(r"\x1b\[[0-9;]*m", "", process.stdout)
+    if process.returncode:
         # Sphinx warns about a page only when it reads it: forget what was read, so that the next
         # run warns again.
         (editions.doctrees(language) / "environment.pickle").unlink(missing_ok=True)
         lines = log.splitlines()
-        bad = [line for line in lines if BAD.search(line) and "IPKernelApp" not in line]
-        return Step(None, bad or lines[-20:], log=log)
+        faults = [line for line in lines if FAULT.search(line) and "IPKernelApp" not in line]
+        return Step(None, faults or lines[-20:], log=log)
     site = editions.HTML / editions.folder(language)
-    built = f"{len(list((site / 'book').glob('*.html')))} pages"
+    summary = f"{len(list((site / 'book').glob('*.html')))} pages"
     if left_out:
         names = ", ".join(page.stem for page in left_out)
-        built += f"; without Triton, which is for Linux, no results in {names}"
-    if warned := sum("WARNING: " in line for line in log.splitlines()):
-        built += f"; {warned} warnings, in {LOG.relative_to(ROOT)}"
-    return Step(built, log=log)
+        summary += f"; without Triton, which is for Linux, no results in {names}"
+    warnings = sum("WARNING: " in line for line in log.splitlines())
+    if warnings:
+        summary += f"; {warnings} warnings, in {LOG.relative_to(ROOT)}"
+    return Step(summary, log=log)
 
 
-def done(step, *given):
-    """Do a step; return what became of it, and its seconds.
+def timed(step, *arguments):
+    """Run a step; return its result and the seconds that it took.
 
-    What it didn't foresee ends the build as what it did, without a traceback but in the log.
+    An error that it doesn't handle becomes its result: one line, with the traceback in the log.
     """
     start = time.perf_counter()
     try:
-        became = step(*given)
+        result = step(*arguments)
     except Exception as error:
-        became = Step(None, [run_pages.in_a_line(error)], log=traceback.format_exc())
-    return became, time.perf_counter() - start
+        result = Step(None, [run_pages.in_one_line(error)], log=traceback.format_exc())
+    return result, time.perf_counter() - start
 
 
 def build(strict):
@@ -118,52 +114,51 @@ def build(strict):
         label = f"pages in {editions.name(language)}"
         editions_of_pages[label] = functools.partial(build_pages, language, strict=strict)
     groups = [
-        {"downloads": look_at_downloads},
+        {"downloads": check_downloads},
         {"what npm has": fetch_packages},
         {"code": functools.partial(run_pages.run, strict=strict)},
         editions_of_pages,
     ]
-    wrong = 0
+    failed = False
     for group in groups:
-        doing = f"{', '.join(group)} …"
-        with console.status(doing) as status:
-            told = (
-                (lambda text, doing=doing: status.update(f"{doing} {text}"),)
-                if "code" in group
-                else ()
-            )
-            if len(group) > 1:  # an edition is a process of its own
+        heading = f"{', '.join(group)} …"
+        with console.status(heading) as status:
+            if "code" in group:
+
+                def update(text, heading=heading, status=status):
+                    status.update(f"{heading} {text}")
+
+                results = [timed(group["code"], update)]
+            else:  # an edition is a process of its own
                 with ThreadPoolExecutor(len(group)) as pool:
-                    results = list(pool.map(done, group.values()))
-            else:
-                results = [done(step, *told) for step in group.values()]
-        for label, (became, seconds) in zip(group, results, strict=True):
-            tell(label, became, seconds)
-        if any(became.said is None for became, _ in results):
+                    results = list(pool.map(timed, group.values()))
+        for label, (result, seconds) in zip(group, results, strict=True):
+            report(label, result, seconds)
+        if any(result.summary is None for result, _ in results):
             return 1
-        wrong += sum(became.wrong for became, _ in results)
+        failed = failed or any(result.failed for result, _ in results)
     console.print(
         "[green]the book is at[/] _build/html/index.html; `make serve` shows it", soft_wrap=True
     )
-    if wrong:
+    if failed:
         why = f"for what is said above; more of it is in {LOG.relative_to(ROOT)}"
         console.print(f"[red]pages are without their results[/], {why}", soft_wrap=True)
-    return 1 if wrong else 0
+    return 1 if failed else 0
 
 
-def tell(label, became, seconds):
-    """Say what became of a step, on the console and, with all that it printed, in the log."""
-    heading = f"== {label}, {seconds:.1f} s: {became.said or 'failed'}"
+def report(label, result, seconds):
+    """Print the result of a step on the console and, with all that the step printed, in the log."""
+    heading = f"== {label}, {seconds:.1f} s: {result.summary or 'failed'}"
     with LOG.open("a", encoding="utf8") as log:
-        print(heading, *became.lines, became.log, sep="\n", file=log)
-    if became.said is not None:
-        console.print(f"[green]✓[/] {label:<24} {seconds:5.1f} s  {became.said}", soft_wrap=True)
-    for line in became.lines:
-        console.print(line, markup=False, soft_wrap=True)
-    if became.said is None:
+        print(heading, *result.messages, result.log, sep="\n", file=log)
+    if result.summary is not None:
+        console.print(f"[green]✓[/] {label:<24} {seconds:5.1f} s  {result.summary}", soft_wrap=True)
+    for message in result.messages:
+        console.print(message, markup=False, soft_wrap=True)
+    if result.summary is None:
         console.print(
             f"[red]the book failed[/] at {label} after {seconds:.1f} s"
-            f" ({len(became.lines)} lines above; all of it in {LOG.relative_to(ROOT)})",
+            f" ({len(result.messages)} lines above; all of it in {LOG.relative_to(ROOT)})",
             soft_wrap=True,
         )
 
@@ -177,16 +172,14 @@ def main():
         action="store_true",
         help="refuse warnings, pages that fail, and records older than their page",
     )
-    given = parser.parse_args()
-    if given.cold:
-        for path in (
-            *BUILD.glob(".doctrees*"),
-            *(BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute")),
-        ):
+    arguments = parser.parse_args()
+    if arguments.cold:
+        folders = [BUILD / name for name in ("html", ".jupyter_cache", "jupyter_execute")]
+        for path in (*BUILD.glob(".doctrees*"), *folders):
             shutil.rmtree(path, ignore_errors=True)
     BUILD.mkdir(exist_ok=True)
     try:
-        return build(given.strict)
+        return build(arguments.strict)
     except KeyboardInterrupt:
         console.print("interrupted; what is done is kept, and the same command goes on")
         return 130

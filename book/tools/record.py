@@ -1,4 +1,4 @@
-"""Run the experiments of the book's pages again, and keep what they gave: see `records.py`.
+"""Run the experiments of the book's pages again, and keep their results: see `records.py`.
 
     python book/tools/record.py                      # every experiment, into book/data/experiments/
     python book/tools/record.py 08-heads-deeper ...  # those of these pages
@@ -11,6 +11,7 @@ share they differ by at most (`differ`), and the page says it. A record that is 
 was.
 """
 
+import copy
 import math
 import os
 import sys
@@ -44,21 +45,25 @@ def watch_others():
     The load average says it only minutes later, and counts this program as well.
     """
 
-    def worked():
-        spent = psutil.cpu_times()
-        waited = [getattr(spent, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")]
+    def processor_seconds():
+        times = psutil.cpu_times()
+        idle = [getattr(times, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice")]
         # `os.times`: our own, and our children's that ended
-        return sum(spent) - sum(waited) - sum(os.times()[:4])
+        return sum(times) - sum(idle) - sum(os.times()[:4])
 
-    began, start = worked(), time.perf_counter()
-    return lambda: max(0.0, (worked() - began) / (time.perf_counter() - start))
+    seconds, start = processor_seconds(), time.perf_counter()
+
+    def cores():
+        return max(0.0, (processor_seconds() - seconds) / (time.perf_counter() - start))
+
+    return cores
 
 
 class Refused(Exception):
     """A page is not recorded, for the reason in the message."""
 
 
-def run(page, timed):
+def run(page, notebook, timed):
     """Run a page's experiments once; return the notebook, the seconds that it took, and the record.
 
     Raises
@@ -81,32 +86,31 @@ def run(page, timed):
     refuse_if_busy(used())
     used = watch_others()
     with tempfile.TemporaryDirectory() as folder:
-        made, seconds, fault = run_pages.execute(page, anew=True, into=folder)
+        notebook, seconds, fault = run_pages.execute(page, notebook, rerun=True, folder=folder)
         if fault:
-            raise Refused(fault.said)
+            raise Refused(fault.message)
         others = used()
         refuse_if_busy(others)
-        kept = records.read(page.stem, folder)
-    kept["made"]["others"] = round(others, 2)
-    return made, seconds, kept
+        record = records.read(page.stem, folder)
+    record["made"]["others"] = round(others, 2)
+    return notebook, seconds, record
 
 
-def times_of(notebook, kept):
+def times_of(notebook, record):
     """Return what each clock cell timed: its fractional numbers, by the cell's number and by
     their name.
     """
     times = {}
     for number, cell in records.cells_of(notebook).items():
-        if "clock" in records.tags(cell):
-            times[number] = {}
-            for path, value in records.parts(
-                records.decoded(kept["cells"][number]["values"]), f"cell {number} "
-            ):
-                if (array := np.asarray(value)).dtype.kind == "f":
-                    times[number] |= {
-                        f"{path} {place}": one
-                        for place, one in enumerate(array.reshape(-1).tolist())
-                    }
+        if "clock" not in records.tags(cell):
+            continue
+        times[number] = {}
+        values = records.decoded(record["cells"][number]["values"])
+        for path, value in records.parts(values, f"cell {number} "):
+            array = np.asarray(value)
+            if array.dtype.kind == "f":
+                for index, seconds in enumerate(array.reshape(-1).tolist()):
+                    times[number][f"{path} {index}"] = seconds
     return times
 
 
@@ -114,17 +118,17 @@ def difference(first, second):
     """Return the largest share by which two runs' times differ, and where that is."""
     if first.keys() != second.keys():
         return math.inf, "the number of times"
-    shares = {
-        path: abs(a - b) / max(abs(a), abs(b))
-        for path, a in first.items()
-        if a != (b := second[path])
-    }
-    return max(((share, path) for path, share in shares.items()), default=(0.0, ""))
+    largest = 0.0, ""
+    for path, a in first.items():
+        b = second[path]
+        if a != b:
+            largest = max(largest, (abs(a - b) / max(abs(a), abs(b)), path))
+    return largest
 
 
 class Agreement(NamedTuple):
     """Two runs in which a cell's times agree: seconds between them, the share by which they
-    differ, what is kept.
+    differ, and the cell's part of the record.
     """
 
     seconds: float
@@ -147,8 +151,8 @@ def run_until_times_agree(page, notebook, console):
     agreed = {}  # of each cell, by its number, the two runs that agree
     while len(earlier_runs) < RUNS:
         time.sleep(WAIT if earlier_runs else 0)
-        made, seconds, kept = run(page, timed=True)
-        now, times = time.time(), times_of(notebook, kept)
+        executed, seconds, record = run(page, copy.deepcopy(notebook), timed=True)
+        now, times = time.time(), times_of(notebook, record)
         for number in sorted(times.keys() - agreed.keys()):
             differences = [
                 (difference(earlier[number], times[number]), ended)
@@ -158,21 +162,22 @@ def run_until_times_agree(page, notebook, console):
                 continue
             (share, path), ended = min(differences)  # the run that is most alike
             if share <= AGREE:
-                agreed[number] = Agreement(now - ended, share, kept["cells"][number])
+                agreed[number] = Agreement(now - ended, share, record["cells"][number])
             else:
                 console.print(
                     f"{page.stem}: two runs differ by {share:.0%} in {path}",
                     markup=False,
                     soft_wrap=True,
                 )
-        if agreed.keys() == times.keys():  # the last run is kept, but each cell of it as it agreed
+        # The record is that of the last run, but each cell is as it agreed.
+        if agreed.keys() == times.keys():
             for number, agreement in agreed.items():
-                kept["cells"][number] = agreement.cell
-            kept["made"]["minutes"] = round(
-                min(agreement.seconds for agreement in agreed.values()) / 60, 1
-            )
-            kept["made"]["differ"] = round(max(agreement.share for agreement in agreed.values()), 3)
-            return made, seconds, kept
+                record["cells"][number] = agreement.cell
+            least_seconds = min(agreement.seconds for agreement in agreed.values())
+            largest_share = max(agreement.share for agreement in agreed.values())
+            record["made"]["minutes"] = round(least_seconds / 60, 1)
+            record["made"]["differ"] = round(largest_share, 3)
+            return executed, seconds, record
         earlier_runs.append((now, times))
     raise Refused(
         f"{page.stem}: no two of {RUNS} runs gave times that agree within {AGREE:.0%}. Its record "
@@ -180,52 +185,52 @@ def run_until_times_agree(page, notebook, console):
     )
 
 
-def make(page, notebook, console):
-    """Make the experiments of a page anew; return what there is to say, in lines.
+def rerun(page, notebook, console):
+    """Run the experiments of a page again and write its record; return lines to print.
 
     Raises
     ------
     Refused
         As `run` and `run_until_times_agree`. The record is as it was.
     """
-    timed = records_time(notebook)
-    # How busy the machine is does not matter to results without times.
-    made, seconds, kept = (
-        run_until_times_agree(page, notebook, console) if timed else run(page, timed=False)
-    )
-    records.put(page.stem, kept)
+    if records_time(notebook):
+        executed, seconds, record = run_until_times_agree(page, notebook, console)
+    else:  # how busy the machine is does not matter to results without times
+        executed, seconds, record = run(page, notebook, timed=False)
+    records.put(page.stem, record)
     lines = [f"{page.stem}: {seconds:.0f} s"]
-    for cell in records.cells_of(made).values():
-        if wrote := records.printed(cell, "stderr").strip():
-            where = run_pages.place(page, made, cell)
+    for cell in records.cells_of(executed).values():
+        warnings = records.printed(cell, "stderr").strip()
+        if warnings:
+            where = run_pages.location(page, executed, cell)
             lines.append(
-                f"{where}: it also wrote to stderr, which is not kept: {wrote.splitlines()[0]}"
+                f"{where}: it also wrote to stderr, which is not kept: {warnings.splitlines()[0]}"
             )
     return lines
 
 
 def main():
-    """Make the experiments anew; return the exit status."""
+    """Run the experiments again; return the exit status."""
     console = Console(highlight=False)
-    named = [Path(name).stem for name in sys.argv[1:]]
-    having = {
-        page.stem: page for page in run_pages.pages() if records.cells_of(run_pages.read(page))
-    }
-    if unknown := [name for name in named if name not in having]:
+    names = [Path(name).stem for name in sys.argv[1:]]
+    notebooks = {page: run_pages.read(page) for page in run_pages.pages()}
+    pages = {page.stem: page for page, notebook in notebooks.items() if records.cells_of(notebook)}
+    unknown = [name for name in names if name not in pages]
+    if unknown:
         console.print(
-            f"{unknown[0]} has no recorded cell; those that have: {', '.join(having) or 'none'}."
+            f"{unknown[0]} has no recorded cell; those that have: {', '.join(pages) or 'none'}."
         )
         return 2
-    fine = True
-    for name in named or having:
+    status = 0
+    for name in names or pages:
         with console.status(f"{name} …"):
             try:
-                lines = make(having[name], run_pages.read(having[name]), console)
+                lines = rerun(pages[name], notebooks[pages[name]], console)
             except Refused as refused:
-                fine, lines = False, [str(refused)]
+                status, lines = 1, [str(refused)]
         for line in lines:
             console.print(line, markup=False, soft_wrap=True)
-    return 0 if fine else 1
+    return status
 
 
 if __name__ == "__main__":

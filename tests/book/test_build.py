@@ -310,7 +310,7 @@ def test_a_build_that_is_interrupted_says_so_in_a_line(tmp_path):
     ], said
 
 
-@pytest.mark.parametrize("step", ["look_at_downloads", "fetch_packages"])
+@pytest.mark.parametrize("step", ["check_downloads", "fetch_packages"])
 def test_what_a_step_did_not_foresee_is_a_line_and_in_the_log(tmp_path, monkeypatch, capsys, step):
     build = importlib.import_module("build")
 

@@ -225,8 +225,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, "tools")
 import run_pages
-notebook, seconds, fault = run_pages.execute(Path("page.md").resolve(), anew="anew" in sys.argv)
-print(fault.said if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
+page = Path("page.md").resolve()
+notebook, seconds, fault = run_pages.execute(page, run_pages.read(page), rerun="rerun" in sys.argv)
+print(fault.message if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
 print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].splitlines()[0])
 """
 
@@ -267,11 +268,11 @@ def test_a_page_has_an_experiment_from_its_record(book):
     """
     log = book / "log.txt"
     assert run(book) == NO_RECORD
-    first = run(book, "anew")
+    first = run(book, "rerun")
     assert log.read_text() == "run " and "made 2" in first and "True" in first
     assert run(book) == first
     assert log.read_text() == "run "
-    assert run(book, "anew") == first
+    assert run(book, "rerun") == first
     assert log.read_text() == "run run "
     page = book / "page.md"
     page.write_text(
@@ -279,7 +280,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
         encoding="utf8",
     )
     assert run(book) == first
-    assert "made 3" in run(book, "anew")
+    assert "made 3" in run(book, "rerun")
     assert log.read_text() == "run run run "
     record = book / "data" / "experiments" / "page.json"
     assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
@@ -316,7 +317,7 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     page = book / "page.md"
     text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
     page.write_text(text, encoding="utf8")
-    said = run(book, "anew")
+    said = run(book, "rerun")
     assert (
         said.startswith("book/page.md, cell 2 (line 24): ")
         and complaint in said
@@ -401,9 +402,9 @@ def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
         load = next(loads)
         return lambda: load
 
-    def execute(page, anew, into):
+    def execute(page, source, rerun, folder):
         values = {"numbers": records.encoded(np.array([next(times)])), "of": 3}
-        records.put("page", {"made": {}, "cells": [{"values": values}]}, into)
+        records.put("page", {"made": {}, "cells": [{"values": values}]}, folder)
         return notebook(), 1.0, None
 
     for module, name, value in (
@@ -524,7 +525,9 @@ def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
     A record is also held to its code, by a digest, at every run.
     """
     kept = records.path_of(page.stem).read_bytes()
-    _notebook, _seconds, fault = run_pages.execute(page, anew=True, into=tmp_path)
+    _notebook, _seconds, fault = run_pages.execute(
+        page, run_pages.read(page), rerun=True, folder=tmp_path
+    )
     assert not fault
     assert records.path_of(page.stem).read_bytes() == kept
     cells = records.cells_of(run_pages.read(page))
