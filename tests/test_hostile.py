@@ -270,7 +270,7 @@ def test_every_case_has_a_name_of_its_own():
 def test_what_submissions_started_is_gone(corpus):
     running = [" ".join(own.info["cmdline"] or []) for own in psutil.process_iter(["cmdline"])]
     left = [line for line in running if "hostile_mark" in line]
-    assert not left  # what holds these submissions, tests/conftest.py asks for
+    assert not left  # what holds these submissions, conftest.py asks for
 
 
 @pytest.mark.slow

@@ -835,7 +835,7 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
         batch.record_of(own, "ada", "01-toy").score == 6
         and batch.record_of(own, "bob", "01-toy") is None
     )
-    # that nothing of it goes on, tests/conftest.py asks
+    # that nothing of it goes on, conftest.py asks
 
 
 @pytest.mark.slow
