@@ -61,7 +61,8 @@ class Run(NbGraderPreprocessor):
         unit = Submission(whose["student"], exercise, _submitted(self.config, whose)).read(limits)
         record = record_of(course, unit.student, unit.assignment)
         graded = record.seed if record and record.submission == unit.digest else None
-        unit.seed, unit.guest_seed = seeds.Seeds(course).of(unit.assignment, unit.digest, graded)
+        drawn = seeds.Seeds(course).for_submission(unit.assignment, unit.digest, graded)
+        unit.seed, unit.guest_seed = drawn
         outcome = worker.grade(unit)
         if outcome.kind == Kind.INFRASTRUCTURE:
             raise UserError(str(outcome.reason))

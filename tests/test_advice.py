@@ -251,7 +251,7 @@ def test_its_words_are_translated(folder, monkeypatch):
 
 def test_listed_answers_are_held_to_it(folder):
     assert verify.fault(folder) == ""
-    own, _twice = answer_trials.of(folder)
+    own, _twice = answer_trials.results(folder)
     assert [(right.name, right.lost) for right in own.right] == [
         ("add_natural", ""),
         ("add_strict", ""),
@@ -265,7 +265,7 @@ def test_listed_answers_are_held_to_it(folder):
         and [name for name, _ in told.failed] == ["refuses"]
     )
     assert not by_name["subtracts"].advice
-    said = [told.said for told in hint_coverage.hints(loader.load(folder), "add")]
+    said = [answer.kind for answer in hint_coverage.hints(loader.load(folder), "add")]
     assert len(said) == 2  # and the one that only advice tells is among them
 
 

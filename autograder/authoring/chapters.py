@@ -98,13 +98,13 @@ class Chapter:
             If there is no page, or no heading in it.
         """
         text = self.page.read_text(encoding="utf-8") if self.page.exists() else ""
-        found = re.search(r"^# (.+)$", text, re.M)
-        if found is None:
+        heading = re.search(r"^# (.+)$", text, re.M)
+        if heading is None:
             where = (SOURCE / self.name).as_posix()
             raise UserError(
                 f"{where}.md belongs to a chapter, but book/{self.name}.md has no title."
             )
-        return found[1].strip()
+        return heading[1].strip()
 
     @property
     def claims(self) -> dict[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ class Chapter:
         UserError
             If a row of the table does not have the four cells.
         """
-        found = {}
+        claims = {}
         for number, line in self._rows("Claims"):
             row = CLAIM.match(line)
             if row is None:
@@ -126,12 +126,12 @@ class Chapter:
                     "differ. |."
                 )
             documents, also = (re.split(r",\s*", cell.strip()) for cell in row.group(2, 3))
-            found[row[1]] = {
+            claims[row[1]] = {
                 "documents": documents,
                 "chapters": [self.name[:2], *filter(None, also)],
                 "statement": row[4],
             }
-        return found
+        return claims
 
     def _rows(self, heading: str) -> Iterator[tuple[int, str]]:
         """Yield the rows of a section's table below its head, each with the number of its line."""
@@ -174,10 +174,14 @@ class Chapter:
     def _imported(self) -> set[str]:
         """Return the modules of book/figures/ that its pages import."""
         texts = [page.read_text(encoding="utf-8") for page in self.pages]
-        found = re.findall(
+        imports = re.findall(
             r"^from figures(?:\.(\w+) import|  *import (.+))", "\n".join(texts), re.M
         )
-        return {name.split()[0] for one, several in found for name in (one or several).split(",")}
+        return {
+            name.split()[0]
+            for module, several in imports
+            for name in (module or several).split(",")
+        }
 
     def _entries(self) -> Iterator[tuple[int, str]]:
         """Yield its entries, each with the number of its line."""
@@ -225,7 +229,7 @@ def read(root: Path) -> dict[str, Chapter]:
     """
     if not (root / SOURCE).is_dir():
         raise UserError(f"{root} has no {SOURCE.as_posix()}/, so it has no chapters.")
-    found: dict[str, Chapter] = {}
+    chapters: dict[str, Chapter] = {}
     for path in sorted((root / SOURCE).glob("*.md")):
         where = path.relative_to(root).as_posix()
         if not re.match(r"\d\d-", path.name):
@@ -238,14 +242,14 @@ def read(root: Path) -> dict[str, Chapter]:
         chapter = Chapter(
             path.stem, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
         )
-        if unknown := [name for name in chapter.after if name not in found]:
+        if unknown := [name for name in chapter.after if name not in chapters]:
             line = next(number for number, line in enumerate(lines, 1) if line.startswith("after"))
             raise UserError(
                 f"{where}:{line}: {unknown[0]!r} is not the name of an earlier "
                 "chapter, such as 01-qkv."
             )
-        found[path.stem] = chapter
-    return found
+        chapters[path.stem] = chapter
+    return chapters
 
 
 def _head(where: str, lines: list[str]) -> dict[str, Any]:
@@ -265,27 +269,27 @@ def _head(where: str, lines: list[str]) -> dict[str, Any]:
 
 def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, list[str]]]:
     """Return the sections of a file's lines, from the line with the index `first`."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    sections: dict[str, tuple[int, list[str]]] = {}
     body: list[str] = []
     code = False
     for number, line in enumerate(lines[first:], first + 1):
         code ^= line.startswith("```")
         if line.startswith("## ") and not code:
             heading = line[3:].strip()
-            if heading not in SECTIONS or heading in found:
+            if heading not in SECTIONS or heading in sections:
                 raise UserError(
                     f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, "
                     "and each comes once."
                 )
-            found[heading] = number + 1, (body := [])
-        elif found:
+            sections[heading] = number + 1, (body := [])
+        elif sections:
             body.append(line)
         elif line.strip():
             raise UserError(
                 f"{where}:{number}: there is text before the first heading, such as "
                 f"## {SECTIONS[0]}."
             )
-    return found
+    return sections
 
 
 def claims(root: Path) -> dict[str, dict[str, Any]]:
@@ -337,13 +341,13 @@ def stale(root: Path) -> dict[str, str]:
 
     A file that does not exist, or lacks the two marks, has no such list.
     """
-    chapters, found = read(root).values(), {}
+    chapter_list, corrected = read(root).values(), {}
     for name, entry in LISTS.items():
         text = (root / name).read_text(encoding="utf-8") if (root / name).exists() else ""
-        made = MADE.search(text)
-        if made and made[2] != (entries := "".join(map(entry, chapters))):
-            found[name] = text[: made.start(2)] + entries + text[made.end(2) :]
-    return found
+        generated = MADE.search(text)
+        if generated and generated[2] != (entries := "".join(map(entry, chapter_list))):
+            corrected[name] = text[: generated.start(2)] + entries + text[generated.end(2) :]
+    return corrected
 
 
 def write(root: Path) -> list[str]:

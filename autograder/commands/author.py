@@ -41,7 +41,7 @@ def release(
     """
     where = course_at(course)
     chosen = where.sources(exercises or ())
-    with locks.held(
+    with locks.lock(
         where.root / "_build" / "release.lock",
         lambda who: warn(f"Waiting for another release to finish: {who}."),
     ):
@@ -170,8 +170,12 @@ def mutants(
     function: Annotated[str, typer.Option(help="Only this function.", show_default="all")] = "",
     survivors: Annotated[
         bool,
+        typer.Option("--survivors", help="Show the mutants that the checks passed."),
+    ] = False,
+    accept: Annotated[
+        bool,
         typer.Option(
-            "--survivors", help="Show the mutants that the checks passed, as lines for equal.toml."
+            "--accept", help="Record the mutants that pass as equal, after you looked at each."
         ),
     ] = False,
     jobs: Annotated[
@@ -183,14 +187,13 @@ def mutants(
     reject.
 
     Writes the counts to book/data/mutants.json, and everything else to _build/mutants.json. Ends
-    with status 1 if a mutant passes the checks and equal.toml does not mark it as equal, or if a
-    mark there matches no such mutant.
+    with status 1 if more mutants of a function pass the checks than are recorded as equal.
     """
     from autograder.authoring.mutants import look_at
 
-    fine = True
+    passed = True
     for exercise in course_at(course).sources(exercises or ()):
-        found = look_at(exercise, function, jobs or None)
+        findings = look_at(exercise, function, jobs or None, accept)
         table = Table(title=exercise.name, title_justify="left")
         for head in (
             "function",
@@ -203,25 +206,23 @@ def mutants(
             "survived",
         ):
             table.add_column(head, justify="left" if head == "function" else "right")
-        for subject, row in found.rows.items():
+        for subject, row in findings.rows.items():
+            survived = findings.survived(subject)
             counts = (
                 row.made,
                 row.examined,
                 row.killed,
                 row.told,
                 row.advice,
-                row.equal,
-                len(row.survived),
+                row.equal - survived,
+                survived,
             )
             table.add_row(subject, *map(str, counts))
-        for subject, lines in found.unmarked.items() if survivors else ():
-            text = "\n".join([f'[{subject}."why"]', *lines])
-            say(text)
+            passed = passed and not survived
+            for mutant in row.passed if survivors else ():
+                say(f"{subject}: {mutant}")
         out.print(table)
-        for line in found.misfits:
-            say(line)
-        fine = fine and not found.misfits and not found.unmarked
-    if not fine:
+    if not passed:
         raise typer.Exit(Status.FAILED)
 
 

@@ -242,7 +242,7 @@ def grade(
     the grader itself failed on some of them.
     """
     from autograder.commands import documents
-    from autograder.course import catalogues
+    from autograder.course import catalogs
     from autograder.grades import changes
     from autograder.grading import recent, rehearsal
     from autograder.grading.executors import LocalExecutor
@@ -286,13 +286,13 @@ def grade(
             found = changes.between(before, session.records)
             made.update(documents.of_changes(found, session))
             if not as_json:
-                with catalogues.for_graders(where.root):
+                with catalogs.for_graders(where.root):
                     _show_changes(found, session)
             return
         write_timings(session.seconds)
         made.update(documents.of_grades(where, session))
         if session.records and not as_json:
-            with catalogues.for_graders(where.root):
+            with catalogs.for_graders(where.root):
                 _show_grades(where, session)
         for line in Pending(
             [*session.records, *session.pending.elsewhere], session.executor
@@ -319,7 +319,7 @@ def _connected(address: str) -> Iterator["Executor"]:
 def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     """Grade with progress shown; Ctrl-C ends the command."""
     from autograder.checking.words import translated
-    from autograder.course import catalogues
+    from autograder.course import catalogs
 
     for stray in session.strays:
         warn(stray)
@@ -327,7 +327,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
     if not session.executor.option:
         warn_of_gpus(session.used)
     try:
-        with catalogues.for_graders(session.course.root):
+        with catalogs.for_graders(session.course.root):
             title, starting = translated("Grading"), translated("starting")
             feedback = translated("feedback pages")
         with session, progress_of(title, rate=session.executor.said) as progress:
@@ -633,7 +633,7 @@ def report(
     """
     from autograder.checking.words import counted, lead
     from autograder.commands import documents
-    from autograder.course import catalogues
+    from autograder.course import catalogs
     from autograder.grades.report import write
 
     where = course_at(course, into, db)
@@ -644,7 +644,7 @@ def report(
         page = write(where, path, anonymous, beside)
         made.update(documents.of_report(page, path))
         if not as_json:
-            with catalogues.for_graders(where.root):
+            with catalogs.for_graders(where.root):
                 say(f"{lead('Report:')}{short(path, where)}")
                 asked = sum(found.open_requests for found in page.assignments)
                 if asked:

@@ -92,7 +92,7 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
     try:
         with contextlib.ExitStack() as held:
             if waiting and not database.is_server(course.db_url):
-                held.enter_context(locks.held(_lock_of(course), wait))
+                held.enter_context(locks.lock(_lock_of(course), wait))
             gradebook = held.enter_context(
                 _open(course.db_url, course.course_id, wait if waiting else None)
             )
@@ -455,7 +455,7 @@ class Writer:
                 done = work()
                 self.gradebook.db.commit()
                 return done
-            except (OperationalError, locks.Held) as error:
+            except (OperationalError, locks.Locked) as error:
                 dropped = dropped or getattr(error, "connection_invalidated", False)
                 if not dropped or not pauses:
                     raise UserError(self._lost(name, student, error)) from error
@@ -468,7 +468,7 @@ class Writer:
     def _lost(self, name: str, student: str, error: Exception) -> str:
         """Return the message for a database that accepts no more writes."""
         gradebook, kept = f"the gradebook {self.course.database}", "Earlier grades are kept"
-        if isinstance(error, locks.Held):
+        if isinstance(error, locks.Locked):
             return f"The connection to {gradebook} dropped, and {error} now grades into it. {kept}."
         why = f"{gradebook[0].upper()}{gradebook[1:]} refused the grade of {student} for {name}"
         return f"{why}: {database.reason(error)}. {kept}; fix it and run the same command again."

@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 from autograder import corpus
 from autograder.authoring import loader
 from autograder.corpus import case
-from autograder.course import catalogues
+from autograder.course import catalogs
 from autograder.grades.results import Kind
 
 logger = logging.getLogger(__name__)
@@ -76,12 +76,12 @@ def harms(case, row):
     return [name for name in HARMS if name in found]
 
 
-def feedback(env, exercise=catalogues.SHARED):
+def feedback(env, exercise=catalogs.SHARED):
     """A function that translates what feedback says in an exercise; by default what it says in
     any of them.
     """
-    for name in {catalogues.ENGINE, catalogues.SHARED, exercise}:
-        path = catalogues.place(loader.ROOT, env.config.language, f"{catalogues.FEEDBACK}/{name}")
+    for name in {catalogs.ENGINE, catalogs.SHARED, exercise}:
+        path = catalogs.path_of(loader.ROOT, env.config.language, f"{catalogs.FEEDBACK}/{name}")
         if path.exists():
             env.note_dependency(str(path))
     return _catalogue(env.config.language, exercise)
@@ -89,7 +89,7 @@ def feedback(env, exercise=catalogues.SHARED):
 
 @functools.cache
 def _catalogue(language, exercise):
-    held = io.BytesIO(catalogues.of_feedback(loader.ROOT, language, exercise))
+    held = io.BytesIO(catalogs.of_feedback(loader.ROOT, language, exercise))
     return gettext.GNUTranslations(held).gettext
 
 
