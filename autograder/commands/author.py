@@ -60,37 +60,34 @@ def _release(where: Course, chosen: list[Exercise], anew: bool) -> None:
     if changed:
         _build(where, changed)
     for exercise in chosen:
-        done = (
-            "Released"
-            if exercise in changed
-            else "Verified"
-            if exercise in doubtful
-            else "Unchanged:"
-        )
-        say(f"{done} {short(exercise.released, where)}")
+        word = "Unchanged:"
+        if exercise in changed:
+            word = "Released"
+        elif exercise in doubtful:
+            word = "Verified"
+        say(f"{word} {short(exercise.released, where)}")
     if relied := [exercise for exercise in changed if exercise not in doubtful]:
         verb = "was" if len(relied) == 1 else "were"
-        line = (
+        say(
             f"{len(relied)} of them {verb} verified earlier (see verified.json); use --verify "
             "to verify all again"
         )
-        say(line)
 
 
 def _verify(exercises: list[Exercise]) -> None:
     """Verify exercises; raise `UserError` if one has a fault."""
     from autograder.authoring import verify
 
-    found = []
+    faults = []
     with progress_of("Verifying") as progress:
         task = progress.add_task("", total=len(exercises))
         for exercise, fault in verify.faults(exercises):
             progress.update(task, advance=1, description=exercise.name)
-            found += [fault] if fault else []
-    for fault in found[1:]:
+            faults += [fault] if fault else []
+    for fault in faults[1:]:
         say_error(fault)
-    if found:
-        raise UserError(found[0])
+    if faults:
+        raise UserError(faults[0])
 
 
 def _build(where: Course, exercises: list[Exercise]) -> None:
@@ -123,8 +120,8 @@ def new(
     from autograder.authoring.new import make
 
     where = course_at(course)
-    made, listed = make(where, name, exercise_only)
-    for path in made:
+    paths, listed = make(where, name, exercise_only)
+    for path in paths:
         say(f"Made {short(path, where)}")
     for path in listed:
         say(f"Listed in {short(path, where)}")
@@ -156,12 +153,11 @@ def chapter(
     from autograder.authoring import chapters
 
     known = list(chapters.read(course_at(course).root).values())
-    found = next((one for one in known if name in (one.name, one.name[:2], str(one.number))), None)
-    if found is None:
-        raise UserError(
-            f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}."
-        )
-    for line in found.listing([one for one in known if one is not found]):
+    chosen = [entry for entry in known if name in (entry.name, entry.name[:2], str(entry.number))]
+    if not chosen:
+        listed = ", ".join(entry.name for entry in known)
+        raise UserError(f"There is no chapter {name}. The chapters are {listed}.")
+    for line in chosen[0].listing([entry for entry in known if entry is not chosen[0]]):
         say(line)
 
 
