@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from conftest import toy_course
 from nbgrader.api import Gradebook
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
@@ -325,7 +325,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     code = (
-        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/helpers']\n"
         "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
         "Course\n"
         "root = Path(sys.argv[2])\n"
