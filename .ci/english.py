@@ -30,7 +30,6 @@ UNREAD = (
     "CHANGELOG.md",
     "changelog.d/",
     "locale/",
-    "autograder/corpus/",
     "right_answers.py",
     "specifications.py",
 )

@@ -118,7 +118,6 @@ COMMANDS = {
         author.chapter,
         author.mutants,
         author.hint_coverage,
-        author.stock,
     ),
     "Everyone": (doctor,),
 }

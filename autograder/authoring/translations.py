@@ -38,7 +38,6 @@ PACKAGE = Path(__file__).parent.parent
 NOT_SHOWN = (
     "authoring",
     "commands",
-    "corpus",
     "grades/changes.py",
     "grades/report.py",
     "grading/executors.py",

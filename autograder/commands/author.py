@@ -233,19 +233,3 @@ def hint_coverage(exercises: Names = None, course: Root = ROOT) -> None:
         with err.status(exercise.name):
             rows = table(exercise.solution)
         out.print(rows)
-
-
-def stock(
-    cases: Annotated[
-        list[str] | None,
-        typer.Argument(help="Cases of autograder/corpus; by default, all.", show_default=False),
-    ] = None,
-) -> None:
-    """Grade the submissions of autograder/corpus with nbgrader's default settings.
-
-    This takes minutes. The outcomes are written to autograder/corpus/stock.json.
-    """
-    from autograder.corpus import stock
-
-    for line in stock.record(cases or []):
-        say(line)

@@ -10,6 +10,7 @@ import math
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from hostile.case import RIGHT
 from report_tools import rows_of
 from toy_course import toy_course
 from typer.testing import CliRunner
@@ -18,7 +19,6 @@ from autograder import cli
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, verify
 from autograder.authoring.release import release
 from autograder.checking import Report, Status, Suite, diagnosis, expect, show
-from autograder.corpus.case import RIGHT
 from autograder.course.config import Course, Exercise
 from autograder.grades import reasons
 from autograder.grades.records import from_text, to_text
