@@ -39,13 +39,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Compiled tests and modules are kept: tests start hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Python starts 3 seconds sooner wherever it reads notebooks; our own programs see to it themselves
-# (`startup.begin`).
-LIGHTER = str(ROOT / "tests" / "lighter")
-if LIGHTER not in os.environ.get("PYTHONPATH", ""):
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [LIGHTER, os.environ.get("PYTHONPATH")])
-    )
 # Tests run side by side: with a thread for each core in each of them, sums on small tensors take
 # six times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

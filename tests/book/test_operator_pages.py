@@ -126,7 +126,7 @@ class Copy:
             **os.environ,
             "HOME": str(self.home),
             "PATH": os.pathsep.join([str(self.home / "bin"), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([str(self.root), str(ROOT / "tests" / "lighter")]),
+            "PYTHONPATH": str(self.root),
             "COLUMNS": "200",
         }
         options = [] if block.startswith("#!") else ["-e", "-o", "pipefail"]
