@@ -155,7 +155,7 @@ def judged(case, record, page, notebook, grader=None):
         wrong.append(f"{record.pending} points are pending")
     if record.kind not in (case.kind, case.may):
         wrong.append(f"kind {record.kind}, not {case.kind}")
-    said = "\n".join(reasons.of(record, record.penalty))
+    said = "\n".join(reasons.lines_of(record, record.penalty))
     if case.says not in said:
         wrong.append(f"the reasons do not say {case.says!r}: {said}")
     if record.kind != Kind.RIGHT and not said:
@@ -325,7 +325,7 @@ def test_the_corpus_as_nobody(isolated, tmp_path):
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     code = (
-        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/helpers']\n"
         "from pathlib import Path\nimport test_hostile as t\nfrom autograder.course.config import "
         "Course\n"
         "root = Path(sys.argv[2])\n"

@@ -52,7 +52,7 @@ def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_it_runs(html, name, tmp_path, monkeypatch):
-    """Each cell runs, but for long experiments: tests/test_records.py makes them again, by the
+    """Each cell runs, but for long experiments: tests/book/test_records.py makes them again, by the
     same code.
     """
     notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)

@@ -66,6 +66,7 @@ def test_what_it_says_is_read(tmp_path):
 @pytest.mark.parametrize("said", FAULTS)
 def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
     folder = tmp_path / "solutions" / "01-toy"
+    folder.mkdir(parents=True)
     (folder / "exercise.toml").write_text(said, encoding="utf-8")
     with pytest.raises(UserError) as error:
         Settings.read(folder)
@@ -160,6 +161,7 @@ def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
 
 def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path, monkeypatch):
     exercise = Exercise("01-toy", tmp_path)
+    exercise.released.mkdir(parents=True)
     (exercise.released / "exercise.toml").write_text("gpu = true", encoding="utf-8")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     (line,) = doctor.unverified([exercise, course.exercises()[0]])

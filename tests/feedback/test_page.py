@@ -207,7 +207,7 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
 def said_of(kind, reason, notes=(), evidence=(), stops=()):
     """Return the cell at a graded notebook's head."""
     return outcome_cell.cell(
-        outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops))
+        outcome_cell.Summary(kind, reason, list(notes), list(evidence), list(stops))
     )
 
 
@@ -260,8 +260,8 @@ def test_what_follows_from_another_failure_is_on_its_card():
 def test_a_relation_is_told_where_a_check_found_one():
     found = copy.copy(FAILED[2])
     found.relation = Message("Yours is {times} times as large.", times="2.65")
-    finding = feedback_page._finding(Report("add", 1.0, 0.0, 7, "", [found]), found)
-    assert finding.relation == "Yours is 2.65 times as large."
+    check = feedback_page._failed_check(found)
+    assert check.relation == "Yours is 2.65 times as large."
 
 
 def test_a_perfect_submission_sees_so():
@@ -298,7 +298,7 @@ def test_what_happened_is_said_first_and_at_its_cell():
 
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
     own = said_of(Kind.HOSTILE, Message("altered."))
-    own.metadata[outcome_cell.SAID] = {"kind": 7}
+    own.metadata[outcome_cell.METADATA_KEY] = {"kind": 7}
     assert "hostile : altered." in said(page_with(PASSED, head_cell=own))
 
 

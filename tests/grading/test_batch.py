@@ -75,7 +75,7 @@ def grades(into, course):
             ).stat().st_size > 1000
             found[own.student.id] = (
                 own.score,
-                tuple(reasons.of(record)),
+                tuple(reasons.lines_of(record)),
                 record.seed,
                 len(record.history),
             )

@@ -144,7 +144,7 @@ def graded(isolated, toy, tmp_path_factory):
 
 def reasons_of(course, student):
     record = batch.record_of(course, student, "01-toy")
-    return reasons.of(record, record.penalty)
+    return reasons.lines_of(record, record.penalty)
 
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):

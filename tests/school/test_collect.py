@@ -1441,7 +1441,7 @@ def test_a_bomb_of_many_entries_is_refused_before_it_is_listed(collect, tmp_path
 def test_a_notebook_that_is_too_large_is_not_placed(collect, tmp_path, monkeypatch):
     files = {"al1_01-qkv.ipynb": b" " * 3_000_000, "cb2_01-qkv.ipynb": QKV}
     collector_limits = Limits(notebook_mb=2)
-    monkeypatch.setattr("test_collect.Limits", lambda: collector_limits)
+    monkeypatch.setattr(sys.modules[__name__], "Limits", lambda: collector_limits)
     plan = collect(zip_of(tmp_path / "all.zip", files))
     assert (
         set(placed(plan)) == {("cb2", "01-qkv")}
