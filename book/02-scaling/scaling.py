@@ -124,7 +124,7 @@ class ScalingFigure(Figure):
             size=size,
             divisor=divisor,
             chosen=chosen,
-            tries=[one for one in tries if one["d_k"] in stops],
+            tries=[state for state in tries if state["d_k"] in stops],
         )
 
 

@@ -131,10 +131,10 @@ class PositionFigure(Figure):
                 f"d_k even, and W_v (d_model, d_v), not {X.shape}, {W_q.shape}, {W_k.shape} and "
                 f"{W_v.shape}"
             )
-        for one in [order, *(one["order"] for one in tries)]:
-            if sorted(one) != list(range(n)):
+        for words in [order, *(state["order"] for state in tries)]:
+            if sorted(words) != list(range(n)):
                 raise ValueError(
-                    f"an order of {n} words must be a permutation of 0 to {n - 1}, not {one}"
+                    f"an order of {n} words must be a permutation of 0 to {n - 1}, not {words}"
                 )
         super().__init__(
             TEXT,

@@ -171,14 +171,14 @@ class MaskingFigure(Figure):
     ):
         n = len(tokens)
         name, other_scores, other_values = other
-        for what, given in (("scores", scores), ("other scores", other_scores)):
-            if np.shape(given) != (n, n):
+        for label, array in (("scores", scores), ("other scores", other_scores)):
+            if np.shape(array) != (n, n):
                 raise ValueError(
-                    f"{n} words want {what} of shape ({n}, {n}), not {np.shape(given)}"
+                    f"{n} words want {label} of shape ({n}, {n}), not {np.shape(array)}"
                 )
-        for given in (values, other_values):
-            if len(given) != n:
-                raise ValueError(f"{n} words want as many values, not {len(given)}")
+        for array in (values, other_values):
+            if len(array) != n:
+                raise ValueError(f"{n} words want as many values, not {len(array)}")
         for mask in presets.values():
             if np.ndim(mask) != 2 or not 1 <= len(mask) <= n or np.shape(mask)[1] != n:
                 raise ValueError(f"a mask has 1 to {n} rows of {n}, not the shape {np.shape(mask)}")

@@ -166,12 +166,12 @@ def expected(windows):
     belief = torch.full((len(states),), 1 / len(states), dtype=torch.float64)
     for _ in range(1000):  # how often each state occurs in a text
         belief = belief @ (torch.eye(len(states), dtype=torch.float64) + steps.sum(0)) / 2
-    belief, found = belief.repeat(len(windows), 1), []
+    belief, chances = belief.repeat(len(windows), 1), []
     for words in windows.T:
         belief = (belief[:, None] @ steps[words])[:, 0]
-        found.append(belief.sum(-1))
-        belief = belief / found[-1][:, None]
-    return torch.stack(found[1:], -1)
+        chances.append(belief.sum(-1))
+        belief = belief / chances[-1][:, None]
+    return torch.stack(chances[1:], -1)
 
 
 def far_verbs():
@@ -179,15 +179,15 @@ def far_verbs():
     (words, number).
     """
     page = chapter()
-    found = []
+    cases = []
     for n in (0, 1):
         for near in page["NOUNS"]:
             for far in page["NOUNS"]:
                 for verb in page["VERBS"]:
-                    one = [".", "the", far[n], "that", "the", near[1 - n], verb[1 - n]]
-                    two = [".", "the", far[n], "that", verb[n], "the", near[1 - n]]
-                    found += [(one, n), (two, n)]
-    return found
+                    first = [".", "the", far[n], "that", "the", near[1 - n], verb[1 - n]]
+                    second = [".", "the", far[n], "that", verb[n], "the", near[1 - n]]
+                    cases += [(first, n), (second, n)]
+    return cases
 
 
 @torch.no_grad()
@@ -270,8 +270,8 @@ class TransformerFigure(Figure):
     def __init__(self, model, words=FAR, step=0, text=None):
         page = chapter()
         vocabulary = page["VOCABULARY"]
-        starts = [one.split() for one in (words, FAR, OTHER)]
-        unknown = {word for one in starts for word in one} - set(vocabulary)
+        starts = [sentence.split() for sentence in (words, FAR, OTHER)]
+        unknown = {word for start in starts for word in start} - set(vocabulary)
         if unknown:
             raise ValueError(f"not in the vocabulary: {', '.join(sorted(unknown))}")
         numbers = {name: parameter.tolist() for name, parameter in model.named_parameters()}
@@ -283,7 +283,7 @@ class TransformerFigure(Figure):
         super().__init__(
             TEXT, text, vocabulary=vocabulary, nouns=[list(pair) for pair in page["NOUNS"]],
             verbs=[list(pair) for pair in page["VERBS"]], model=data | {"numbers": numbers},
-            starts=[[vocabulary.index(word) for word in one] for one in starts], step=step,
+            starts=[[vocabulary.index(word) for word in start] for start in starts], step=step,
         )  # fmt: skip
 
 

@@ -48,15 +48,15 @@ def far_verbs():
 
     A list of pairs: the words, and the form of the verb that is right: 0 one, 1 several.
     """
-    page, found = chapter(), []
+    page, pairs = chapter(), []
     for many, near, far, verb in itertools.product(
         (0, 1), page["NOUNS"], page["NOUNS"], page["VERBS"]
     ):
-        found += [
+        pairs += [
             (f". the {far[many]} that the {near[1 - many]} {verb[1 - many]}", many),
             (f". the {far[many]} that {verb[many]} the {near[1 - many]}", many),
         ]
-    return found
+    return pairs
 
 
 def past_verbs():
@@ -65,8 +65,8 @@ def past_verbs():
     """
     nouns = sum(chapter()["NOUNS"], ())
     return [
-        (f". yesterday the {one} that the {other}", 2)
-        for one, other in itertools.product(nouns, nouns)
+        (f". yesterday the {noun} that the {second}", 2)
+        for noun, second in itertools.product(nouns, nouns)
     ]
 
 
@@ -106,7 +106,7 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
     right = [torch.tensor([form for _, form in some]) for some in verbs]
     begun = [numbers_of(words) for words in beginnings]
     inputs = [window[:, :-1], *asked, *begun]
-    made = {
+    results = {
         name: [] for name in ("loss", "far", "past", *(f"forms {words}" for words in beginnings))
     }
     looks = {words: [] for words in beginnings}
@@ -124,18 +124,18 @@ def cuts(model, windows=WINDOWS, beginnings=(FAR, PAST, NEAR)):
         for x in middle:
             scores.append(model.read(model.norm(last(x))))
             back.append(last.A[0, :, -1])
-        made["loss"].append(torch.nn.functional.cross_entropy(scores[0].mT, window[:, 1:]))
+        results["loss"].append(torch.nn.functional.cross_entropy(scores[0].mT, window[:, 1:]))
         for name, y, form in zip(("far", "past"), scores[1:3], right, strict=True):
-            made[name].append((forms(y[:, -1]).argmax(-1) == form).double().mean())
+            results[name].append((forms(y[:, -1]).argmax(-1) == form).double().mean())
         for number, words in enumerate(beginnings, start=3):
-            made[f"forms {words}"].append(forms(scores[number][0, -1]))
+            results[f"forms {words}"].append(forms(scores[number][0, -1]))
             looks[words].append(torch.stack([front[number], back[number]]))
     for block in model.blocks:
         block.keep = torch.ones(block.num_heads)
-    made = {name: torch.stack(values) for name, values in made.items()}
+    results = {name: torch.stack(values) for name, values in results.items()}
     return {
-        **{name: made[name] for name in ("loss", "far", "past")},
-        "forms": [made[f"forms {words}"] for words in beginnings],
+        **{name: results[name] for name in ("loss", "far", "past")},
+        "forms": [results[f"forms {words}"] for words in beginnings],
         "weights": [torch.stack(looks[words]) for words in beginnings],
     }
 

@@ -48,7 +48,7 @@ TRIES = [
 ]
 
 
-def what():
+def software():
     """Return what this machine is measured with."""
     return f"one thread, PyTorch {torch.__version__.partition('+')[0]}"
 
@@ -59,15 +59,17 @@ def conditions():
     """
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"{records.processor()}, {what()}",
+        "machine": f"{records.processor()}, {software()}",
         "cores": str(os.cpu_count()),
     }
 
 
 def others(page):
     """Return how many cores other programs used while a page was recorded, as a sentence has it."""
-    kept = records.read(page) or {}
-    return f"{kept['made']['others']:.1f}" if "others" in kept.get("made", {}) else "(not known)"
+    record = records.read(page) or {}
+    return (
+        f"{record['made']['others']:.1f}" if "others" in record.get("made", {}) else "(not known)"
+    )
 
 
 def here(speed, bandwidth):
@@ -87,7 +89,7 @@ def here(speed, bandwidth):
     """
     return {
         "name": records.processor(),
-        "what": what(),
+        "what": software(),
         "speed": speed,
         "bandwidth": bandwidth,
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -80,12 +80,12 @@ class Cards(nn.Module):
         """Return Q (..., 4, n, 8), K and V (..., h_kv, n, 8)."""
         X = self.letters[letters] + self.digits[digits] + self.places
         C = X @ self.W_c if self.latent else X
-        made = (
+        projections = (
             (X @ self.W_q, HEADS),
             (C @ self.W_k, self.num_kv_heads),
             (C @ self.W_v, self.num_kv_heads),
         )
-        return [Y.unflatten(-1, (h, -1)).transpose(-2, -3) for Y, h in made]
+        return [Y.unflatten(-1, (h, -1)).transpose(-2, -3) for Y, h in projections]
 
     def forward(self, letters, digits, core=attend):
         """Return scores of the answers (..., n, 2, 5); `core` does what attention does with Q, K
@@ -246,24 +246,29 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
-        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        given = {one.untyped_storage().data_ptr() for one in tensors}
-        for one in tree_leaves(out):
-            if isinstance(one, torch.Tensor):
-                place, size = one.untyped_storage().data_ptr(), one.untyped_storage().nbytes()
-                if place in given and place not in self.users:
+        tensors = [
+            tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, torch.Tensor)
+        ]
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                address, size = (
+                    tensor.untyped_storage().data_ptr(),
+                    tensor.untyped_storage().nbytes(),
+                )
+                if address in inputs and address not in self.users:
                     continue  # a view of what was there before
-                if place not in self.users:
+                if address not in self.users:
                     self.now += size
-                self.users[place] = self.users.get(place, 0) + 1
-                weakref.finalize(one, self.gone, place, size)
+                self.users[address] = self.users.get(address, 0) + 1
+                weakref.finalize(tensor, self.gone, address, size)
         self.most = max(self.most, self.now)
         return out
 
-    def gone(self, place, size):
-        self.users[place] -= 1
-        if not self.users[place]:
-            del self.users[place]
+    def gone(self, address, size):
+        self.users[address] -= 1
+        if not self.users[address]:
+            del self.users[address]
             self.now -= size
 
 

@@ -211,14 +211,14 @@ def blocks(count, size=4):
 
     def see(Q, K):
         n = K.shape[-2]
-        own = torch.arange(n)[:, None] // size  # (n, 1)
+        block = torch.arange(n)[:, None] // size  # (n, 1)
         b = torch.arange(-(-n // size))
         # (..., blocks, d)
         means = F.pad(K, (0, 0, 0, len(b) * size - n)).unflatten(-2, (len(b), size)).mean(-2)
-        scores = (Q @ means.mT).masked_fill(b >= own, -math.inf)  # (..., n, blocks)
+        scores = (Q @ means.mT).masked_fill(b >= block, -math.inf)  # (..., n, blocks)
         chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(
             -1, scores.topk(count - 1, -1).indices, True
         )
-        return (chosen | (b == own)).repeat_interleave(size, -1)[..., :n] & everything(Q, K)
+        return (chosen | (b == block)).repeat_interleave(size, -1)[..., :n] & everything(Q, K)
 
     return see

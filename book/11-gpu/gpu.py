@@ -127,7 +127,7 @@ def tables():
     return module
 
 
-# What a page says above each table: of `benchmarks/gpu_tables.py`, or of `OWN`.
+# What a page says above each table: of `benchmarks/gpu_tables.py`, or of `MAKERS`.
 LEADS = {
     "Goals": "",
     "Attention": "**Attention alone**, causal, with 16 heads, in milliseconds:",
@@ -158,10 +158,10 @@ PARTS = {
 }
 
 
-def made(record, title):
+def markdown(record, title):
     """Return a table of the record as Markdown; None where nothing of it was measured."""
-    if title in OWN:
-        return OWN[title](record)
+    if title in MAKERS:
+        return MAKERS[title](record)
     parts = (tables().TABLES[title](record) or "").split("\n\n")
     return "\n\n".join(map(narrow, parts)) or None
 
@@ -197,7 +197,7 @@ def _of_one(row):
     return f"{middle}<br><small>{'–'.join(ends)}</small>" if ends else middle
 
 
-def said_of(row, digits, scale=1):
+def duration(row, digits, scale=1):
     """Return the milliseconds of a row as a sentence has them, with their deciles: 1.44
     (1.32–1.45).
     """
@@ -222,9 +222,9 @@ def _attention(record):
             groups.setdefault(f"{row['direction']}, heads of {row['d_head']}, bfloat16", []).append(
                 row
             )
-    made = [
-        _milliseconds(title, own, tables().ORDER)
-        for title, own in sorted(groups.items(), reverse=True)
+    sections = [
+        _milliseconds(title, group, tables().ORDER)
+        for title, group in sorted(groups.items(), reverse=True)
     ]
     full = {}
     for row in rows:
@@ -233,85 +233,88 @@ def _attention(record):
                 row["implementation"]
             ] = row
     if full:
-        names = [name for name in tables().ORDER if any(name in own for own in full.values())]
+        names = [name for name in tables().ORDER if any(name in cells for cells in full.values())]
         lines = [
-            [f"{n:,}", way, d, *(_of_one(own.get(name)) for name in names)]
-            for (n, way, d), own in full.items()
+            [f"{n:,}", way, d, *(_of_one(cells.get(name)) for name in names)]
+            for (n, way, d), cells in full.items()
         ]
-        made.append(
+        sections.append(
             "*float32*\n\n" + gpu_record.table(["$n$", "", "$d_\\text{head}$", *names], lines)
         )
-    return "\n\n".join(made) or None
+    return "\n\n".join(sections) or None
 
 
 def _layer(record):
-    made = []
+    sections = []
     for way in DIRECTIONS:
         rows = [row for row in record.get("layer", ()) if row["direction"] == way]
         short = [
             row for row in rows if row["implementation"].endswith((tables().GRAPH, "compiled"))
         ]
-        made += [_milliseconds(way, [row for row in rows if row not in short])]
-        made += [_milliseconds(f"{way}, as one CUDA graph or compiled", short)]
-    return "\n\n".join(filter(None, made)) or None
+        sections += [_milliseconds(way, [row for row in rows if row not in short])]
+        sections += [_milliseconds(f"{way}, as one CUDA graph or compiled", short)]
+    return "\n\n".join(filter(None, sections)) or None
 
 
 def _leaderboard(record):
     """The quickest first, those that are cited among them."""
-    own = record.get("leaderboard", {})
+    leaderboard = record.get("leaderboard", {})
     rows = [
         (row["milliseconds"], row["implementation"], row["peak_bytes"])
-        for row in own.get("rows", ())
+        for row in leaderboard.get("rows", ())
         if row["milliseconds"]
     ]
     if not rows:
         return None  # other people's times alone
-    cited = own["cited_milliseconds"]
+    cited = leaderboard["cited_milliseconds"]
     rows += [
         (cited["best"], "the best of 2025, as cited", None),
         (cited["naive"], "naive, as cited", None),
     ]
     head = (
-        f"*batch {own['batch']}, {own['heads']} heads of {own['d_head']}, n = {own['n']:,}, "
-        f"{own['dtype']}, causal*"
+        f"*batch {leaderboard['batch']}, {leaderboard['heads']} heads of {leaderboard['d_head']}, "
+        f"n = {leaderboard['n']:,}, "
+        f"{leaderboard['dtype']}, causal*"
     )
     lines = [
         [name, f"{ms:.3g}", f"{size / 2**20:,.0f}" if size else ""]
         for ms, name, size in sorted(rows, key=lambda row: row[0])
     ]
-    made = gpu_record.table(["", "ms", "MiB beyond the inputs"], lines)
-    return f"{head}\n\n{made}\n\nCited: {cited['where']}."
+    cells = gpu_record.table(["", "ms", "MiB beyond the inputs"], lines)
+    return f"{head}\n\n{cells}\n\nCited: {cited['where']}."
 
 
 def _accuracy(record):
-    found = {}
+    groups = {}
     for row in record.get("accuracy", ()):
         key = row["dtype"], "result" if row["quantity"] == "out" else "gradients"
-        cells = found.setdefault(key, {})
+        cells = groups.setdefault(key, {})
         cells[row["implementation"]] = max(row["error"], cells.get(row["implementation"], 0.0))
-    names = [name for name in tables().ORDER if any(name in cells for cells in found.values())]
+    names = [name for name in tables().ORDER if any(name in cells for cells in groups.values())]
     rows = [
         [*key, *(f"{cells[name]:.1e}" if name in cells else "" for name in names)]
-        for key, cells in found.items()
+        for key, cells in groups.items()
     ]
     return gpu_record.table(["dtype", "of", *names], rows) or None
 
 
 def _trace(record):
     """The kernels that take the most of a step, for each kind of layer."""
-    found, made = {}, []
+    groups, sections = {}, []
     for row in tables().kernels_of(record):
-        kernels = found.setdefault(f"{row['implementation']}, {row['n']:,} tokens", {})
+        kernels = groups.setdefault(f"{row['implementation']}, {row['n']:,} tokens", {})
         kernels.setdefault(row["kernel"].replace("|", "/"), []).append(row["us"])
-    for title, kernels in found.items():
+    for title, kernels in groups.items():
         whole = sum(map(sum, kernels.values()))
         most = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:6]
         lines = [
             [f"`{name[:60]}`", len(us), f"{sum(us):.0f}", f"{sum(us) / whole:.0%}"]
             for name, us in most
         ]
-        made.append(f"*{title}*\n\n{gpu_record.table(['kernel', 'calls', 'µs', 'share'], lines)}")
-    return "\n\n".join(made) or None
+        sections.append(
+            f"*{title}*\n\n{gpu_record.table(['kernel', 'calls', 'µs', 'share'], lines)}"
+        )
+    return "\n\n".join(sections) or None
 
 
 DIRECTIONS = ("forward", "backward", "forward+backward")
@@ -321,39 +324,39 @@ def goals(record):
     """Return what was asked of the course's kernel and layer and was measured: {what:
     {direction: Goal}}.
     """
-    found = {}
+    answers = {}
     for goal in tables().goals(record):
         if goal.reached is not None:
             ways = [way for way in reversed(DIRECTIONS) if f", {way}" in goal.what] or [
                 "forward+backward"
             ]
-            found.setdefault(goal.what.replace(f", {ways[0]}", ""), {})[ways[0]] = goal
-    return found
+            answers.setdefault(goal.what.replace(f", {ways[0]}", ""), {})[ways[0]] = goal
+    return answers
 
 
 def _goals(record):
     rows = []
-    for what, ways in goals(record).items():
+    for goal_name, ways in goals(record).items():
         first = next(iter(ways.values()))
         shown = tables().shown
         asked = ", ".join(dict.fromkeys(shown(goal.asked) for goal in ways.values()))
-        said = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
+        in_row = [ways.get("forward"), ways.get("backward") or ways.get("forward+backward")]
         cells = [
             ""
             if goal is None
             else shown(goal.reached)
             if goal.met
             else f"**{shown(goal.reached)}**"
-            for goal in said
+            for goal in in_row
         ]
-        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", what).replace(
+        name = re.sub(r", (causal|from n = 4,096|n = 512 to 16,384)\b", "", goal_name).replace(
             " = ", "\u00a0=\u00a0"
         )
         rows.append([name, f"{'≤' if first.at_most else '≥'} {asked}", *cells])
     return gpu_record.table(["", "asked", "forward", "backward"], rows) or None
 
 
-OWN = {
+MAKERS = {
     "Goals": _goals,
     "Attention": _attention,
     "The layer": _layer,
@@ -369,10 +372,10 @@ def narrow(part):
     """
     head, _, rest = part.partition("\n")
     cells = head.strip("| ").split(" | ")
-    what, _, long = cells[0].rpartition("; ")
+    first, _, long = cells[0].rpartition("; ")
     if not rest or len(long) < 30:
         return part
-    return "\n".join([f"*{long}*", "", "| " + " | ".join([what, *cells[1:]]) + " |", rest])
+    return "\n".join([f"*{long}*", "", "| " + " | ".join([first, *cells[1:]]) + " |", rest])
 
 
 def table(record, title):
@@ -384,20 +387,20 @@ def table(record, title):
     record : dict
         What `gpu_record.read` returns.
     title : str
-        The key of the table in `OWN` or `benchmarks/gpu_tables.py`, and in `LEADS`.
+        The key of the table in `MAKERS` or `benchmarks/gpu_tables.py`, and in `LEADS`.
     """
-    found = made(record, title)
-    return found and Markdown(f"{LEADS[title]}\n\n{found}".strip())
+    text = markdown(record, title)
+    return text and Markdown(f"{LEADS[title]}\n\n{text}".strip())
 
 
 def folded(record, title, parts):
     """Return several tables, below one another, as a box that opens at a click; None where
     nothing was measured.
     """
-    found = [shown.data for shown in (table(record, part) for part in parts) if shown]
-    whole = "\n\n".join(found)
+    texts = [shown.data for shown in (table(record, part) for part in parts) if shown]
+    whole = "\n\n".join(texts)
     return (
-        Markdown(f":::{{admonition}} {title}\n:class: dropdown\n\n{whole}\n:::") if found else None
+        Markdown(f":::{{admonition}} {title}\n:class: dropdown\n\n{whole}\n:::") if texts else None
     )
 
 
@@ -429,8 +432,8 @@ def tuned(record, top=1):
         "| kernel | $d_\\text{head}$ | queries × keys | warps | stages | ms | TFLOP/s |",
         "|---|--:|---|--:|--:|--:|--:|",
     ]
-    for (name, width), found in groups.items():
-        for row in sorted(found, key=lambda row: row["milliseconds"])[:top]:
+    for (name, width), settings in groups.items():
+        for row in sorted(settings, key=lambda row: row["milliseconds"])[:top]:
             sizes = f"{row['queries']} × {row['keys']} | {row['warps']} | {row['stages']}"
             lines.append(
                 f"| {name} | {width} | {sizes} | {row['milliseconds']:.3f} | {row['tflop_s']:.0f} |"
@@ -443,9 +446,9 @@ def loop(source):
     binds: line}.
     """
     tree = ast.parse(textwrap.dedent(source))
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.For)][-1]
-    lines = {"for": f"for {ast.unparse(found.target)} in {ast.unparse(found.iter)}:"}
-    return lines | {node.targets[0].id: f"    {ast.unparse(node)}" for node in found.body}
+    innermost = [node for node in ast.walk(tree) if isinstance(node, ast.For)][-1]
+    lines = {"for": f"for {ast.unparse(innermost.target)} in {ast.unparse(innermost.iter)}:"}
+    return lines | {node.targets[0].id: f"    {ast.unparse(node)}" for node in innermost.body}
 
 
 def beside(left, right):
@@ -462,7 +465,9 @@ def beside(left, right):
     if [name for name in longer if name in other] != list(other):
         raise ValueError("the two loops bind the same names in different orders")
     heads = [f"`{ast.parse(textwrap.dedent(source)).body[0].name}`" for source in (left, right)]
-    cells = [[f"`{own[name].strip()}`" if name in own else "" for own in loops] for name in longer]
+    cells = [
+        [f"`{lines[name].strip()}`" if name in lines else "" for lines in loops] for name in longer
+    ]
     return Markdown(gpu_record.table(heads, cells).replace("---:", "---"))
 
 
@@ -518,10 +523,10 @@ LOOKS = {
 MAIN = ("naive", "flash", "cudnn", "kernel")
 
 
-def lengths(axes, found):
+def lengths(axes, values):
     """Give an axis the lengths that were measured, as its only marks."""
     axes.set(xlabel="tokens, $n$", xscale="log", yscale="log")
-    axes.set_xticks(found, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in found])
+    axes.set_xticks(values, [f"{n:,}" if n < 1000 else f"{n // 1024}k" for n in values])
 
 
 def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), height=220):
@@ -546,27 +551,27 @@ def times(record, width=64, names=MAIN, ways=("forward", "forward+backward"), he
     """
     both = [gpu_record.rows(record, "attention", direction=direction, causal=True, dtype="bfloat16", d_head=width)  # noqa: E501
             for direction in ways]  # fmt: skip
-    if not all(set(names) <= found.keys() for found in both):
+    if not all(set(names) <= rows.keys() for rows in both):
         return None
-    made = drawing.panels(2, height=height)
-    for axes, found, way in zip(made, both, ways, strict=True):
+    panels = drawing.panels(2, height=height)
+    for axes, rows, way in zip(panels, both, ways, strict=True):
         title = way.capitalize().replace("+", " and ")
         for name in names:
             label, colour, line, marker = LOOKS[name]
-            points = sorted((n, row["milliseconds"]) for n, row in found[name].items())
+            points = sorted((n, row["milliseconds"]) for n, row in rows[name].items())
             axes.plot(
                 *zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label
             )
-            for n, row in found[name].items():
+            for n, row in rows[name].items():
                 if row.get("deciles"):
                     axes.plot([n, n], row["deciles"], color=colour, lw=3, alpha=0.5)
-        lengths(axes, sorted(found["kernel"]))
+        lengths(axes, sorted(rows["kernel"]))
         axes.set(title=title, ylim=(0.003, 300))
         axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         axes.minorticks_off()
         named(axes, apart=10 ** (85 / height))
-    made[0].set(ylabel="milliseconds")
-    return drawing.show(*made)
+    panels[0].set(ylabel="milliseconds")
+    return drawing.show(*panels)
 
 
 def named(axes, apart):
@@ -601,8 +606,8 @@ It stands where the record has no measurement of its own.
 
 def cache_speed(record):
     """Return GB/s of reading from the L2 cache, and whether this record's GPU was measured."""
-    own = record.get("cache", {}).get("l2_gb_s")
-    return (own, True) if own else (L2["gb_s"], False)
+    measured = record.get("cache", {}).get("l2_gb_s")
+    return (measured, True) if measured else (L2["gb_s"], False)
 
 
 def roofs(record, n=16_384, rows=128):
@@ -666,19 +671,21 @@ def roofs(record, n=16_384, rows=128):
 
 def layer_rows(record, direction):
     """Return the layer's rows, {name: {n: row}}: of short texts, those that were one CUDA graph."""
-    found = gpu_record.rows(record, "layer", direction=direction)
-    made = {name: dict(own) for name, own in found.items() if not name.endswith(tables().GRAPH)}
-    for name, own in made.items():
-        graph = found.get(name + tables().GRAPH, {})
-        made[name] = {
-            n: row for n, row in {**own, **graph}.items() if n >= tables().SHORT or n in graph
+    rows = gpu_record.rows(record, "layer", direction=direction)
+    without_graphs = {
+        name: dict(row_by_n) for name, row_by_n in rows.items() if not name.endswith(tables().GRAPH)
+    }
+    for name, row_by_n in without_graphs.items():
+        graph = rows.get(name + tables().GRAPH, {})
+        without_graphs[name] = {
+            n: row for n, row in {**row_by_n, **graph}.items() if n >= tables().SHORT or n in graph
         }
-    return {name: own for name, own in made.items() if own}
+    return {name: row_by_n for name, row_by_n in without_graphs.items() if row_by_n}
 
 
-def fastest(found, n):
+def fastest(by_name, n):
     """Return the row of the fastest of PyTorch's layers with n tokens."""
-    rows = [found[name][n] for name in tables().FASTEST if n in found.get(name, ())]
+    rows = [by_name[name][n] for name in tables().FASTEST if n in by_name.get(name, ())]
     return min(rows, key=lambda row: row["milliseconds"])
 
 
@@ -689,35 +696,35 @@ def layers(record):
     A bar at a point goes from the smallest quotient of deciles to the largest.
     """
     both = [layer_rows(record, direction) for direction in ("forward", "forward+backward")]
-    if not all("layer" in found for found in both):
+    if not all("layer" in by_name for by_name in both):
         return None
-    made = drawing.panels(2, height=210)
-    for axes, found, title in zip(made, both, ("Forward", "Forward and backward"), strict=True):
-        own = found["layer"]
-        fast = {n: fastest(found, n) for n in own}
-        slow = found.get("nn.MultiheadAttention with weights", {})
+    panels = drawing.panels(2, height=210)
+    for axes, by_name, title in zip(panels, both, ("Forward", "Forward and backward"), strict=True):
+        ours = by_name["layer"]
+        fast = {n: fastest(by_name, n) for n in ours}
+        slow = by_name.get("nn.MultiheadAttention with weights", {})
         axes.axhline(1, color=drawing.INK, lw=1.3)
         for label, other, colour, line, marker in (
             ("nn.MultiheadAttention with weights", slow, drawing.QUIET, "-", "^"),
             ("the fastest of PyTorch's", fast, drawing.QUERY, "--", "D"),
         ):
             points = sorted(
-                (n, row["milliseconds"] / own[n]["milliseconds"]) for n, row in other.items()
+                (n, row["milliseconds"] / ours[n]["milliseconds"]) for n, row in other.items()
             )
             axes.plot(
                 *zip(*points, strict=True), line, color=colour, marker=marker, ms=4.5, label=label
             )
             for n, row in other.items():
                 if row.get("deciles"):
-                    (low, high), (least, most) = row["deciles"], own[n]["deciles"]
+                    (low, high), (least, most) = row["deciles"], ours[n]["deciles"]
                     axes.plot([n, n], [low / most, high / least], color=colour, lw=3, alpha=0.5)
-        lengths(axes, sorted(own))
+        lengths(axes, sorted(ours))
         axes.set(title=title, ylim=(0.5, 60))
         axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
         axes.minorticks_off()
-    made[0].set(ylabel="times our layer's time")
-    made[1].legend(loc="upper left")
-    return drawing.show(*made)
+    panels[0].set(ylabel="times our layer's time")
+    panels[1].legend(loc="upper left")
+    return drawing.show(*panels)
 
 
 KINDS = {
@@ -736,7 +743,9 @@ SHORT = 512  # tokens of the step that is traced with what the CPU does
 
 def kind(name):
     """Return which of `KINDS` a kernel is."""
-    return next(what for what, words in KINDS.items() if any(word in name for word in words))
+    return next(
+        name_of_kind for name_of_kind, words in KINDS.items() if any(word in name for word in words)
+    )
 
 
 def step_of(record, name, n):
@@ -760,10 +769,10 @@ def shares(record, name, n):
     whole = layer(record, "forward+backward", name, n).get("milliseconds")
     if not kernels or not whole:
         return {}
-    found = dict.fromkeys(KINDS, 0.0)
+    microseconds = dict.fromkeys(KINDS, 0.0)
     for row in kernels:
-        found[kind(row["kernel"])] += row["us"]
-    return found | {IDLE: max(0.0, 1e3 * whole - sum(found.values()))}
+        microseconds[kind(row["kernel"])] += row["us"]
+    return microseconds | {IDLE: max(0.0, 1e3 * whole - sum(microseconds.values()))}
 
 
 def steps(record, n=SHORT, long=4096):
@@ -782,9 +791,9 @@ def steps(record, n=SHORT, long=4096):
         Without such a trace in the record, a line that says so.
     """
     eager, graph = ("layer", "launched from Python"), ("layer" + tables().GRAPH, "as a CUDA graph")
-    traced = {said: step_of(record, name, n) for name, said in (eager, graph)}
-    bars = {f"{tokens:,} tokens, {said}": shares(record, name, tokens)
-            for (name, said), tokens in ((eager, n), (graph, n), (eager, long))}  # fmt: skip
+    traced = {label: step_of(record, name, n) for name, label in (eager, graph)}
+    bars = {f"{tokens:,} tokens, {label}": shares(record, name, tokens)
+            for (name, label), tokens in ((eager, n), (graph, n), (eager, long))}  # fmt: skip
     if not all(kernels for kernels, _ in traced.values()) or not all(bars.values()):
         return Markdown(f"*A training step of {n} tokens, kernel by kernel: {tables().NOT_YET}.*")
     line, shared = (
@@ -792,16 +801,16 @@ def steps(record, n=SHORT, long=4096):
         drawing.panels(1, width=620, height=170),
     )
     _timeline(line, traced)
-    for y, own in enumerate(bars.values()):
-        at, whole = 0, sum(own.values())
-        for what, us in own.items():
-            colour = KIND_COLORS.get(what, drawing.RULE)
+    for y, parts in enumerate(bars.values()):
+        at, whole = 0, sum(parts.values())
+        for part, us in parts.items():
+            colour = KIND_COLORS.get(part, drawing.RULE)
             shared.barh(
-                y, us / whole, left=at, color=colour, height=0.6, label=what if y == 0 else None
+                y, us / whole, left=at, color=colour, height=0.6, label=part if y == 0 else None
             )
             if us > 0.08 * whole:
                 shared.text(at + us / whole / 2, y, f"{us / whole:.0%}", ha="center", va="center",
-                            color=drawing.INK if what == IDLE else drawing.PAPER)  # fmt: skip
+                            color=drawing.INK if part == IDLE else drawing.PAPER)  # fmt: skip
             at += us / whole
     shared.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.6), title="Shares of a step", xticks=[])
     shared.set_yticks(range(len(bars)), bars)
@@ -816,9 +825,9 @@ def _timeline(axes, traced):
     over microseconds.
     """
     names, y = [], 0
-    for said, (kernels, host) in traced.items():
+    for label, (kernels, host) in traced.items():
         calls = [row for row in host if row["host"].startswith("cu")]
-        for rows, name in ((host, f"CPU, {said}"), (kernels, "GPU")):
+        for rows, name in ((host, f"CPU, {label}"), (kernels, "GPU")):
             for row in rows:
                 tick = row in calls
                 colour = (
@@ -864,7 +873,7 @@ def layer(record, direction, name, n):
     return gpu_record.rows(record, "layer", direction=direction).get(name, {}).get(n, {})
 
 
-def told(record):
+def measurements(record):
     """Return what the pages say in sentences of a recorded GPU, by name, or that it was not
     measured.
     """
@@ -878,8 +887,8 @@ def told(record):
         "tuned_share",
     ]
     names += [
-        f"{what}_{name}"
-        for what in ("speed", "ridge")
+        f"{quantity}_{name}"
+        for quantity in ("speed", "ridge")
         for name in ("float32", "tf32", "float16", "bfloat16")
     ]
     names += [
@@ -895,22 +904,22 @@ def told(record):
     names += ["exponentials_64", "exponentials_128", "backward_rate_64"]
     names += [f"wide_{name}{end}" for name in (*MAIN, "math") for end in ("", "_back")]
     names += ["queries_rate", "above_datasheet", "tuned_n", "without_weights"]
-    told_of = (
-        _told_of_ceilings,
-        _told_of_attention,
-        _told_of_layers,
-        _told_of_steps,
-        _told_of_goals,
-        _told_of_the_rest,
+    parts = (
+        _measured_ceilings,
+        _measured_attention,
+        _measured_layers,
+        _measured_steps,
+        _measured_goals,
+        _measured_rest,
     )
-    said = {"card": measured_on(record)}
-    for words in told_of:
-        said |= words(record)
-    return dict.fromkeys([*names, *TOLD], tables().NOT_YET) | said
+    texts = {"card": measured_on(record)}
+    for words in parts:
+        texts |= words(record)
+    return dict.fromkeys([*names, *NAMES], tables().NOT_YET) | texts
 
 
 # What sentences say beside ceilings and sizes of tiles.
-TOLD = [
+NAMES = [
     *(
         "naive_ms",
         "naive_mib",
@@ -972,56 +981,56 @@ TOLD = [
 ]
 
 
-def _told_of_ceilings(record):
+def _measured_ceilings(record):
     ceilings = record.get("ceilings")
     if not ceilings:
         return {}
     speed, slope = ceilings["matmul_tflop_s"], ceilings["copy_gb_s"] / 1e3
-    said = {
+    texts = {
         "copy": f"{ceilings['copy_gb_s']:,.0f}",
         "faster": f"{speed['bfloat16'] / speed['float32']:.0f}",
     }
-    said |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
-    said |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
+    texts |= {f"speed_{name}": f"{value:,.0f}" for name, value in speed.items()}
+    texts |= {f"ridge_{name}": f"{value / slope:.0f}" for name, value in speed.items()}
     intensities = {"softmax": 5 / 4, "naive": WIDTH / 2, "tiles": 128}
-    said |= {
+    texts |= {
         f"roof_{name}": f"{min(speed['bfloat16'], slope * a):.0f}"
         for name, a in intensities.items()
     }
-    cache, own = cache_speed(record)
-    said["l2_said"] = (
+    cache, measured = cache_speed(record)
+    texts["l2_said"] = (
         "what was measured on this GPU"
-        if own
+        if measured
         else "this number: on this GPU, L2 was not yet measured"
     )
-    said |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
+    texts |= {"l2": f"{cache / 1e3:.1f}", "l2_ridge": f"{1e3 * speed['bfloat16'] / cache:.0f}"}
     again = 4 * WIDTH / speed["bfloat16"] + 2 / EXPONENTIALS  # two products and two exponentials
-    said |= {"table_ps": f"{6 / slope:.2f}", "again_ps": f"{again:.2f}"}
-    said["above_datasheet"] = f"{speed['bfloat16'] / DATASHEET:.0%}"
+    texts |= {"table_ps": f"{6 / slope:.2f}", "again_ps": f"{again:.2f}"}
+    texts["above_datasheet"] = f"{speed['bfloat16'] / DATASHEET:.0%}"
     for width in (64, 128):
-        said[f"exponentials_{width}"] = f"{speed['bfloat16'] / (4 * width * EXPONENTIALS):.0%}"
-    said |= _told_of_tuning(record)
-    found = [
+        texts[f"exponentials_{width}"] = f"{speed['bfloat16'] / (4 * width * EXPONENTIALS):.0%}"
+    texts |= _measured_tuning(record)
+    rows = [
         row
         for row in record.get("tuning", [])
         if row["kernel"] == "forward" and row["d_head"] == WIDTH
     ]
-    best = max(found, key=lambda row: row["tflop_s"], default=None)
+    best = max(rows, key=lambda row: row["tflop_s"], default=None)
     if best:
-        said |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
-        said |= {"tuned_n": f"{best['n']:,}"} if "n" in best else {}
-        said |= {
+        texts |= {"tuned_forward_64": f"{best['tflop_s']:.0f}", "tuned_rows": f"{best['queries']}"}
+        texts |= {"tuned_n": f"{best['n']:,}"} if "n" in best else {}
+        texts |= {
             "tuned_roof": f"{best['queries'] * slope:.0f}",
             "tuned_share": f"{best['tflop_s'] / speed['bfloat16']:.0%}",
         }
-    return said
+    return texts
 
 
 # 10^12 a second on an H100: operations of 16 bits (nvidia2023); exp (shah2024)
 DATASHEET, EXPONENTIALS = 989, 3.9
 
 
-def _told_of_tuning(record):
+def _measured_tuning(record):
     """The rates of the two backward kernels, and of both together with five products, as papers
     count.
     """
@@ -1029,21 +1038,21 @@ def _told_of_tuning(record):
     for row in record.get("tuning", ()):
         key = row["kernel"], row["d_head"]
         best[key] = min(best.get(key, row), row, key=lambda own: own["milliseconds"])
-    said = {}
+    texts = {}
     if ("queries", WIDTH) in best:
-        said["queries_rate"] = f"{best['queries', WIDTH]['tflop_s']:.0f}"
+        texts["queries_rate"] = f"{best['queries', WIDTH]['tflop_s']:.0f}"
     both = [best[kernel, WIDTH] for kernel in ("queries", "keys") if (kernel, WIDTH) in best]
     if len(both) == 2:
         work = 5 * both[0]["heads"] * WIDTH * both[0]["n"] * (both[0]["n"] + 1)
-        said["backward_rate_64"] = f"{work / sum(row['milliseconds'] for row in both) / 1e9:.0f}"
-    return said
+        texts["backward_rate_64"] = f"{work / sum(row['milliseconds'] for row in both) / 1e9:.0f}"
+    return texts
 
 
 LONG = (8192, 16_384, 32_768)
 
 
-def _told_of_attention(record):
-    naive, own, other = (
+def _measured_attention(record):
+    naive, kernel, other = (
         attention(record, "forward", name, 16_384) for name in ("naive", "kernel", "cudnn")
     )
     wide = attention(record, "forward", "kernel", 16_384, width=128)
@@ -1051,21 +1060,27 @@ def _told_of_attention(record):
     full = [
         attention(record, "backward", name, 4096, 128, "float32") for name in ("kernel", "naive")
     ]
-    said = {}
+    texts = {}
     for end, way in (("", "forward"), ("_back", "backward")):
         for name in (*MAIN, "math"):
             if row := attention(record, way, name, 16_384, width=128):
-                said[f"wide_{name}{end}"] = said_of(row, 2 if row["milliseconds"] < 10 else 1)
-    if naive and own and other and wide:
-        said |= {"naive_ms": said_of(naive, 1), "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}"}
-        said |= {"kernel_ms": said_of(own, 2), "kernel_mib": f"{own['peak_bytes'] / 2**20:.0f}"}
-        said["kernel_times"] = f"{naive['milliseconds'] / own['milliseconds']:.0f}"
-        said["cudnn_share"] = f"{other['milliseconds'] / own['milliseconds']:.0%}"
-        said["wide_rate"] = f"{wide['tflop_s'] / own['tflop_s']:.1f}"
+                texts[f"wide_{name}{end}"] = duration(row, 2 if row["milliseconds"] < 10 else 1)
+    if naive and kernel and other and wide:
+        texts |= {
+            "naive_ms": duration(naive, 1),
+            "naive_mib": f"{naive['peak_bytes'] / 2**20:,.0f}",
+        }
+        texts |= {
+            "kernel_ms": duration(kernel, 2),
+            "kernel_mib": f"{kernel['peak_bytes'] / 2**20:.0f}",
+        }
+        texts["kernel_times"] = f"{naive['milliseconds'] / kernel['milliseconds']:.0f}"
+        texts["cudnn_share"] = f"{other['milliseconds'] / kernel['milliseconds']:.0%}"
+        texts["wide_rate"] = f"{wide['tflop_s'] / kernel['tflop_s']:.1f}"
         if record.get("ceilings"):
             top = record["ceilings"]["matmul_tflop_s"]["bfloat16"]
-            said |= {
-                "long_64": f"{own['tflop_s'] / top:.0%}",
+            texts |= {
+                "long_64": f"{kernel['tflop_s'] / top:.0%}",
                 "long_128": f"{wide['tflop_s'] / top:.0%}",
             }
     backward = [attention(record, "backward", name, n, width) for n in LONG for width in (64, 128)
@@ -1075,51 +1090,53 @@ def _told_of_attention(record):
             ours["milliseconds"] / theirs["milliseconds"]
             for ours, theirs in zip(backward[::2], backward[1::2], strict=True)
         ]
-        said["flash_backward_long"] = f"{max(ratios):.0%}"
+        texts["flash_backward_long"] = f"{max(ratios):.0%}"
     if all(short):
         rows = zip(("kernel", "cudnn"), short, strict=True)
-        said |= {f"short_{name}": said_of(row, 1, 1e3) for name, row in rows}
+        texts |= {f"short_{name}": duration(row, 1, 1e3) for name, row in rows}
     if all(full):
-        said |= {
-            f"float32_{name}": said_of(row, 1)
+        texts |= {
+            f"float32_{name}": duration(row, 1)
             for name, row in zip(("kernel", "naive"), full, strict=True)
         }
-    own = record.get("leaderboard", {})
-    contest = {row["implementation"]: row for row in own.get("rows", ())}
+    leaderboard = record.get("leaderboard", {})
+    contest = {row["implementation"]: row for row in leaderboard.get("rows", ())}
     if {"kernel", "cudnn", "naive"} <= contest.keys():
-        said |= {
-            "contest": said_of(contest["kernel"], 2),
-            "contest_best": f"{own['cited_milliseconds']['best']:.2f}",
+        texts |= {
+            "contest": duration(contest["kernel"], 2),
+            "contest_best": f"{leaderboard['cited_milliseconds']['best']:.2f}",
         }
-        said |= {
-            "contest_cudnn": said_of(contest["cudnn"], 2),
-            "contest_naive": said_of(contest["naive"], 0),
+        texts |= {
+            "contest_cudnn": duration(contest["cudnn"], 2),
+            "contest_naive": duration(contest["naive"], 0),
         }
-        said |= {"contest_steps": said_of(contest["steps"], 2)} if "steps" in contest else {}
-    return said
+        texts |= {"contest_steps": duration(contest["steps"], 2)} if "steps" in contest else {}
+    return texts
 
 
-def _told_of_layers(record):
+def _measured_layers(record):
     both = {way: layer_rows(record, way) for way in ("forward", "forward+backward")}
-    found, weights = both["forward+backward"], "nn.MultiheadAttention with weights"
-    if not {"layer", "layer, own kernel", weights} <= found.keys():
+    by_name, weights = both["forward+backward"], "nn.MultiheadAttention with weights"
+    if not {"layer", "layer, own kernel", weights} <= by_name.keys():
         return {}
-    own = found["layer"]
-    ratio = {n: fastest(found, n)["milliseconds"] / row["milliseconds"] for n, row in own.items()}
-    at = min((n for n in own if 512 <= n <= 16_384), key=ratio.get)
-    said = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
-    said["layer_long"] = f"{min(ratio[n] for n in own if n >= 4096):.2f}"
-    said["own_times"] = (
-        f"{found['layer, own kernel'][16_384]['milliseconds'] / own[16_384]['milliseconds']:.2f}"
-    )
+    layer_by_n = by_name["layer"]
+    ratio = {
+        n: fastest(by_name, n)["milliseconds"] / row["milliseconds"]
+        for n, row in layer_by_n.items()
+    }
+    at = min((n for n in layer_by_n if 512 <= n <= 16_384), key=ratio.get)
+    texts = {"layer_least": f"{ratio[at]:.2f}", "layer_least_n": f"{at:,}"}
+    texts["layer_long"] = f"{min(ratio[n] for n in layer_by_n if n >= 4096):.2f}"
+    own_kernel = by_name["layer, own kernel"][16_384]["milliseconds"]
+    texts["own_times"] = f"{own_kernel / layer_by_n[16_384]['milliseconds']:.2f}"
     for word, way in (("weights_forward", "forward"), ("weights_both", "forward+backward")):
         for end, n, digits in (("", 16_384, 0), ("_short", 1024, 1)):
             ours, slow = (both[way].get(name, {}).get(n) for name in ("layer", weights))
             if ours and slow:
-                said[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
+                texts[word + end] = f"{slow['milliseconds'] / ours['milliseconds']:.{digits}f}"
     bare = both["forward"].get("nn.MultiheadAttention", {}).get(16_384)
     if bare:
-        said["without_weights"] = (
+        texts["without_weights"] = (
             f"{bare['milliseconds'] / both['forward']['layer'][16_384]['milliseconds']:.1f}"
         )
     graph, eager = (
@@ -1127,48 +1144,50 @@ def _told_of_layers(record):
         layer(record, "forward", "layer", SHORT),
     )
     if graph and eager:
-        said |= {"graph_short": said_of(graph, 3), "graph_short_eager": said_of(eager, 3)}
+        texts |= {"graph_short": duration(graph, 3), "graph_short_eager": duration(eager, 3)}
     steps = [
         row for row in tables().kernels_of(record) if row["implementation"] == "layer, own kernel"
     ]
     copies = sum(row["us"] for row in steps if "direct_co" in row["kernel"])
     if copies:
-        said["own_copies"] = f"{copies / sum(row['us'] for row in steps):.0%}"
-    return said
+        texts["own_copies"] = f"{copies / sum(row['us'] for row in steps):.0%}"
+    return texts
 
 
-def _told_of_steps(record):
+def _measured_steps(record):
     """What a training step of few tokens spends: in microseconds and shares, from Python and as
     a CUDA graph.
     """
-    said, graph = {}, tables().GRAPH
+    texts, graph = {}, tables().GRAPH
     for word, name in (("short", "layer"), ("short_graph", "layer" + graph)):
         if launches := sum(row["host"].startswith("cu") for row in step_of(record, name, SHORT)[1]):
-            said[f"{word}_launches"] = str(launches)
-        if own := shares(record, name, SHORT):
-            whole = sum(own.values())
-            said |= {
+            texts[f"{word}_launches"] = str(launches)
+        if parts := shares(record, name, SHORT):
+            whole = sum(parts.values())
+            texts |= {
                 f"{word}_step": f"{whole:.0f} µs",
-                f"{word}_busy": f"{whole - own[IDLE]:.0f} µs",
+                f"{word}_busy": f"{whole - parts[IDLE]:.0f} µs",
             }
-            said |= {f"{word}_idle": f"{own[IDLE] / whole:.0%}"}
+            texts |= {f"{word}_idle": f"{parts[IDLE] / whole:.0%}"}
     for word, other, name in (
         ("graph_step", "layer" + graph, "layer"),
         ("graph_theirs", "nn.MultiheadAttention" + graph, "nn.MultiheadAttention"),
         ("compiled_step", "layer, compiled", "layer"),
     ):
-        eager, made = (layer(record, "forward+backward", of, SHORT) for of in (name, other))
-        if eager and made:
-            said[word] = f"{eager['milliseconds'] / made['milliseconds']:.1f} times"
-            said |= {f"{word}_ms": said_of(made, 2), f"{word}_eager": said_of(eager, 2)}
-    return said
+        eager, faster = (
+            layer(record, "forward+backward", layer_name, SHORT) for layer_name in (name, other)
+        )
+        if eager and faster:
+            texts[word] = f"{eager['milliseconds'] / faster['milliseconds']:.1f} times"
+            texts |= {f"{word}_ms": duration(faster, 2), f"{word}_eager": duration(eager, 2)}
+    return texts
 
 
-def _told_of_goals(record):
-    found = [goal for goal in tables().goals(record) if goal.reached is not None]
-    said = {
-        "goals_met": str(sum(goal.met for goal in found)),
-        "goals_missed": str(sum(not goal.met for goal in found)),
+def _measured_goals(record):
+    goals_reached = [goal for goal in tables().goals(record) if goal.reached is not None]
+    texts = {
+        "goals_met": str(sum(goal.met for goal in goals_reached)),
+        "goals_missed": str(sum(not goal.met for goal in goals_reached)),
     }
     words = {
         "goal_flash_forward": ("kernel: time over", ", forward"),
@@ -1176,43 +1195,43 @@ def _told_of_goals(record):
         "goal_share_64": ("kernel: share", "forward, causal, d = 64"),
         "goal_share_128": ("kernel: share", "forward, causal, d = 128"),
     }
-    for goal in found:
-        said |= {
+    for goal in goals_reached:
+        texts |= {
             word: f"{goal.reached:.0%}"
             for word, parts in words.items()
             if all(part in goal.what for part in parts)
         }
-    return said if found else {}
+    return texts if goals_reached else {}
 
 
-def _told_of_the_rest(record):
-    said, own = {}, record.get("timing")
-    if own:
-        said |= {
-            "timing_first": f"{own['first_call']:.0f}",
-            "timing_zeros": f"{own['events_zeros']:.2f}",
+def _measured_rest(record):
+    texts, timing = {}, record.get("timing")
+    if timing:
+        texts |= {
+            "timing_first": f"{timing['first_call']:.0f}",
+            "timing_zeros": f"{timing['events_zeros']:.2f}",
         }
-        said |= {
-            "timing_wait": f"{own['with_waiting']:.2f}",
-            "timing_events": f"{own['events']:.2f}",
+        texts |= {
+            "timing_wait": f"{timing['with_waiting']:.2f}",
+            "timing_events": f"{timing['events']:.2f}",
         }
-        said["timing_no_wait"] = f"{own['without_waiting']:.3f}"
-        said["timing_too_fast"] = f"{own['flops'] / own['without_waiting'] / 1e9:,.0f}"
-        said["timing_rate"] = f"{own['flops'] / own['events'] / 1e9:.0f}"
+        texts["timing_no_wait"] = f"{timing['without_waiting']:.3f}"
+        texts["timing_too_fast"] = f"{timing['flops'] / timing['without_waiting'] / 1e9:,.0f}"
+        texts["timing_rate"] = f"{timing['flops'] / timing['events'] / 1e9:.0f}"
     windows = {(row["window"], row["direction"]): row for row in record.get("window", ())}
     for word, way in (("forward", "forward"), ("both", "forward+backward")):
         if {(None, way), (1024, way)} <= windows.keys():
-            said |= {f"window_{word}": said_of(windows[1024, way], 2)}
-            said |= {f"window_all_{word}": said_of(windows[None, way], 2)}
+            texts |= {f"window_{word}": duration(windows[1024, way], 2)}
+            texts |= {f"window_all_{word}": duration(windows[None, way], 2)}
     clocks = [
         record.get("conditions", {}).get(part, {}).get("sm_mhz") for part in ("attention", "layer")
     ]
     if all(clocks):
-        said |= {
+        texts |= {
             "lowest_clock": f"{min(low for low, _ in clocks):,}",
             "highest_clock": f"{max(high for _, high in clocks):,}",
         }
-    return said
+    return texts
 
 
 def demo():

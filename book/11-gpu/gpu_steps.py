@@ -3,7 +3,7 @@ it.
 """
 
 from figures import gpu_record
-from figures.gpu import said_of, tables
+from figures.gpu import duration, tables
 
 KERNELS = {"forward": "forward", "queries": "*queries*: $d\\Q$", "keys": "*keys*: $d\\K$, $d\\V$"}
 BOTH = "queries, keys"
@@ -24,28 +24,28 @@ def times(record):
 
     `BOTH` is the sum of the two backward kernels, or the kernel that does it in one pass.
     """
-    found = {}
+    cells = {}
     for row in record.get("variants", ()):
         step, name = (
             row["step"].partition(",")[0],
             BOTH if row["kernel"] == "backward" else row["kernel"],
         )
-        cell = found.setdefault((name, row["d_head"], row["n"]), {})
+        cell = cells.setdefault((name, row["d_head"], row["n"]), {})
         cell[step] = min(row["milliseconds"], cell.get(step, float("inf")))
-    for (name, width, n), cell in found.items():
+    for (name, width, n), cell in cells.items():
         if name == BOTH:
-            two = [found.get((kernel, width, n), {}) for kernel in ("queries", "keys")]
+            two = [cells.get((kernel, width, n), {}) for kernel in ("queries", "keys")]
             cell |= {
                 step: sum(own[step] for own in two)
                 for step in STEPS
                 if all(step in own for own in two)
             }
-    return found
+    return cells
 
 
 def table(record):
     """Return the table as Markdown; None where nothing was measured."""
-    found = times(record)
+    cells = times(record)
     kinds = [
         (name, width, n) for name in (*KERNELS, BOTH) for width in (64, 128) for n in (4096, 16_384)
     ]
@@ -54,10 +54,10 @@ def table(record):
             KERNELS.get(name, name),
             width,
             f"{n:,}",
-            *(_said(found[name, width, n].get(step)) for step in STEPS),
+            *(_cell(cells[name, width, n].get(step)) for step in STEPS),
         ]
         for name, width, n in kinds
-        if (name, width, n) in found
+        if (name, width, n) in cells
     ]
     return (
         gpu_record.Markdown(gpu_record.table(["", "$d_\\text{head}$", "$n$", *STEPS], lines))
@@ -66,29 +66,29 @@ def table(record):
     )
 
 
-def _said(milliseconds):
+def _cell(milliseconds):
     return "" if milliseconds is None else f"{milliseconds:#.3g}"
 
 
-def told(record):
+def measurements(record):
     """Return what sentences say: the share of today's time that a step takes, by the names of
     `NAMES`.
     """
-    found = times(record)
+    cells = times(record)
 
-    def share(step, name, width, n, of="today"):
-        cell = found.get((name, width, n), {})
-        return f"{cell[step] / cell[of]:.0%}" if {step, of} <= cell.keys() else tables().NOT_YET
+    def share(step, name, width, n, base="today"):
+        cell = cells.get((name, width, n), {})
+        return f"{cell[step] / cell[base]:.0%}" if {step, base} <= cell.keys() else tables().NOT_YET
 
     first = "longest first"
     return {
-        "card": record["machine"]["device"] if found else tables().NOT_YET,
+        "card": record["machine"]["device"] if cells else tables().NOT_YET,
         "few_forward_64": share(first, "forward", 64, 4096),
         "few_forward_128": share(first, "forward", 128, 4096),
         "many_forward": share(first, "forward", 64, 16_384),
         "many_keys": share("descriptors", "keys", 128, 16_384),
         "both_shorter": share(first, BOTH, 64, 4096),
-        "one_pass": share("one pass", BOTH, 64, 16_384, of=first),
+        "one_pass": share("one pass", BOTH, 64, 16_384, base=first),
     }
 
 
@@ -98,7 +98,7 @@ def again(record):
 
     By the step and the length: "today", of the kernel as it then was; "descriptors"; "gluon".
     """
-    said = {}
+    texts = {}
     for step, n in (
         (step, n) for step in ("today", "descriptors", "gluon") for n in (4096, 16_384)
     ):
@@ -106,8 +106,8 @@ def again(record):
         rows = [
             row
             for row in record.get("variants", ())
-            if all(row.get(key) == own for key, own in same.items())
+            if all(row.get(key) == value for key, value in same.items())
         ]
         best = min(rows, key=lambda row: row["milliseconds"], default=None)
-        said[f"{step}_{n}"] = said_of(best, 3 if n == 4096 else 2) if best else tables().NOT_YET
-    return said
+        texts[f"{step}_{n}"] = duration(best, 3 if n == 4096 else 2) if best else tables().NOT_YET
+    return texts

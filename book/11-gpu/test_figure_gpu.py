@@ -213,7 +213,10 @@ def test_what_was_not_measured_does_not_appear_and_one_box_says_what_measures_it
         is None
     )
     assert figure.folded(record, "Numbers", figure.LEADS) is None
-    assert set(figure.told(record).values()) <= {"not yet measured", figure.measured_on(record)}
+    assert set(figure.measurements(record).values()) <= {
+        "not yet measured",
+        figure.measured_on(record),
+    }
     said = figure.box(record).data
     assert "benchmarks/gpu.py" in said and all(words in said for words in figure.PARTS.values())
 
@@ -230,7 +233,7 @@ def test_of_a_record_in_part_what_was_measured_appears():
     # a line, and the two goals that were measured
     assert goals.count("\n| ") == 3 and "FlashAttention" not in goals
     assert figure.PARTS["layer"] not in figure.box(record).data
-    said = figure.told(record)
+    said = figure.measurements(record)
     assert (
         said["speed_bfloat16"] == "200"
         and said["own_times"] == "2.00"
@@ -277,7 +280,7 @@ def test_a_record_fills_the_tables():
 
 
 def test_sentences_say_what_the_record_has():
-    said = figure.told(RECORD)
+    said = figure.measurements(RECORD)
     wanted = {
         "card": "a card, torch 9, triton 8, 2026-01-01",
         "ridge_bfloat16": "200", "faster": "20", "roof_naive": "32", "roof_tiles": "128",
@@ -293,13 +296,13 @@ def test_sentences_say_what_the_record_has():
         "window_forward": "0.12", "window_all_forward": "2.00", "contest": "not yet measured",
     }  # fmt: skip
     assert {name: said[name] for name in wanted} == wanted
-    assert set(figure.TOLD) <= said.keys()
+    assert set(figure.NAMES) <= said.keys()
 
 
 def test_the_cache_is_a_published_figure_until_it_is_measured():
-    said = figure.told(RECORD)
+    said = figure.measurements(RECORD)
     assert (said["l2"], said["l2_ridge"]) == ("6.9", "29") and "not yet measured" in said["l2_said"]
-    said = figure.told(RECORD | {"cache": {"l2_gb_s": 4000.0}})
+    said = figure.measurements(RECORD | {"cache": {"l2_gb_s": 4000.0}})
     assert (said["l2"], said["l2_ridge"], said["l2_said"]) == (
         "4.0",
         "50",
@@ -324,7 +327,8 @@ def test_a_backward_pass_counts_five_products():
     ]
     flops = 5 * 2 * 16 * 64 * 4096 * 4097 / 2
     assert (
-        figure.told(RECORD | {"tuning": tuning})["backward_rate_64"] == f"{flops / 3e-3 / 1e12:.0f}"
+        figure.measurements(RECORD | {"tuning": tuning})["backward_rate_64"]
+        == f"{flops / 3e-3 / 1e12:.0f}"
     )
 
 
@@ -406,7 +410,7 @@ def test_a_step_is_divided_by_kinds_of_kernels():
     assert own == kinds | {"idle": pytest.approx(300)}
     assert figure.shares(STEPS, "layer", 4096)["idle"] == pytest.approx(0)
     assert figure.shares(STEPS, "layer", 1024) == figure.shares(RECORD, "layer", 4096) == {}
-    said = figure.told(STEPS)
+    said = figure.measurements(STEPS)
     wanted = {
         "short_launches": "4", "short_graph_launches": "1", "short_step": "400 µs",
         "short_busy": "100 µs",
@@ -444,9 +448,10 @@ def test_the_table_of_steps_has_the_fastest_blocks_and_the_backward_kernels_toge
     lines = gpu_steps.table({"variants": rows}).data.splitlines()
     assert lines[2] == "| forward | 64 | 4,096 | 4.00 |  |  | 2.00 |  |"
     assert gpu_steps.table({}) is None
-    assert set(gpu_steps.told({}).values()) == {figure.tables().NOT_YET}
+    assert set(gpu_steps.measurements({}).values()) == {figure.tables().NOT_YET}
     assert (
-        gpu_steps.told({}).keys() == gpu_steps.told(gpu_record.read("data/gpu-steps.json")).keys()
+        gpu_steps.measurements({}).keys()
+        == gpu_steps.measurements(gpu_record.read("data/gpu-steps.json")).keys()
     )
 
 

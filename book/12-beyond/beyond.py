@@ -63,10 +63,10 @@ def inside(model, image, places=True):
     `weights` (layers, heads, 17, 17), the class token first, and `chances` (4,) of what is on the
     left; without `places` no patch knows where it is.
     """
-    own = model.places.clone()
+    before = model.places.clone()
     model.places.mul_(places)
-    scores = model(chapter()["patches"](image[None].to(own.dtype), 4))[0]
-    model.places.copy_(own)
+    scores = model(chapter()["patches"](image[None].to(before.dtype), 4))[0]
+    model.places.copy_(before)
     return {
         "weights": torch.stack([block.A[0] for block in model.blocks]),
         "chances": scores.softmax(-1),
