@@ -30,9 +30,9 @@ def folder(course):
 
 
 def release(course, *options):
-    done = CliRunner().invoke(cli.app, ["release", *options, "--course", str(course.root)])
-    assert done.exit_code == 0, done.exception
-    return done.stdout
+    result = CliRunner().invoke(cli.app, ["release", *options, "--course", str(course.root)])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
@@ -48,18 +48,18 @@ def test_whoever_verifies_writes_down_what_the_book_shows(folder):
     tried = answer_trials.of(folder)
     assert not verified.holds(folder), "the book tries, and does not verify"
     assert verify.fault(folder) == ""
-    kept = answer_trials.of(folder)
-    assert [own.subject for own in kept] == ["add", "twice"]
-    wrong = {own.name: own for own in kept[0].wrong}
+    trials = answer_trials.of(folder)
+    assert [trial.subject for trial in trials] == ["add", "twice"]
+    wrong = {answer.name: answer for answer in trials[0].wrong}
     assert wrong["subtracts"].recognised and not wrong["subtracts"].passes
     assert wrong["subtracts"].failed[0][0] == "adds"
-    assert kept == tried
+    assert trials == tried
 
 
 def test_what_is_recorded_is_not_tried_again(folder, monkeypatch):
     verify.fault(folder)
     monkeypatch.setattr(answer_trials, "tried", lambda *arguments: pytest.fail("tried again"))
-    assert [own.subject for own in answer_trials.of(folder)] == ["add", "twice"]
+    assert [trial.subject for trial in answer_trials.of(folder)] == ["add", "twice"]
 
 
 def test_the_same_sources_make_the_same_bytes(folder):
@@ -127,12 +127,12 @@ def test_what_one_machine_lacked_is_verified_where_it_is_not_lacking(folder, mon
     path = folder / "checks.py"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("@check()", '@check(on="triton")'), encoding="utf-8")
-    monkeypatch.setattr(machine, "has", lambda what: False)
+    monkeypatch.setattr(machine, "has", lambda need: False)
     assert verify.fault(folder) == "" and verified.holds(folder)
-    monkeypatch.setattr(machine, "has", lambda what: True)
+    monkeypatch.setattr(machine, "has", lambda need: True)
     assert not verified.holds(folder)
     assert verify.fault(folder) == "" and verified.holds(folder)
-    monkeypatch.setattr(machine, "has", lambda what: False)
+    monkeypatch.setattr(machine, "has", lambda need: False)
     assert verified.holds(folder)
 
 
@@ -145,7 +145,7 @@ def test_a_gpu_leaves_nothing_in_the_record(folder, monkeypatch):
     path.write_text(text.replace("@check()", check + "\n\n@check()", 1), encoding="utf-8")
     records = []
     for there in (False, True):
-        monkeypatch.setattr(machine, "has", lambda what, there=there: there)
+        monkeypatch.setattr(machine, "has", lambda need, there=there: there)
         assert verify.fault(folder) == ""
         records.append((folder / verified.NAME).read_bytes())
     assert records[0] == records[1] and b"added" not in records[0]
@@ -186,7 +186,7 @@ def test_what_is_refused_is_not_recorded(folder):
     )
     assert "passes every check of add (seed 1)" in verify.fault(folder)
     assert not (folder / verified.NAME).exists()
-    wrong = {own.name: own for own in answer_trials.of(folder)[0].wrong}
+    wrong = {answer.name: answer for answer in answer_trials.of(folder)[0].wrong}
     assert wrong["subtracts"].passes == list(answer_trials.SEEDS) and not wrong["subtracts"].failed
 
 
@@ -241,11 +241,11 @@ def test_two_releases_at_one_time(course, folder):
         )
 
     with ThreadPoolExecutor() as pool:
-        done = list(pool.map(run, range(2)))
-    assert [own.returncode for own in done] == [0, 0], done
-    assert all("Traceback" not in own.stderr for own in done), done
-    said = sorted(own.stdout for own in done)  # the second finds the first one's work
-    assert said == ["Released exercises/01-toy\n", "Unchanged: exercises/01-toy\n"]
+        results = list(pool.map(run, range(2)))
+    assert [result.returncode for result in results] == [0, 0], results
+    assert all("Traceback" not in result.stderr for result in results), results
+    outputs = sorted(result.stdout for result in results)  # the second finds the first one's work
+    assert outputs == ["Released exercises/01-toy\n", "Unchanged: exercises/01-toy\n"]
     assert verified.holds(folder)
     assert release(course).endswith("exercises/01-toy\n")
     assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()

@@ -72,7 +72,7 @@ CHANGES = {
 }
 
 
-def made(body, **more):
+def mutants_of_body(body, **more):
     """Return the mutants of a toy function of x and y with this body."""
     source = f'def toy(x, y):\n    """A docstring of 2 lines."""\n{textwrap.indent(body, "    ")}\n'
     return mutants.mutate(ast.parse(source).body[0], "toy", "toy", **more)
@@ -80,7 +80,7 @@ def made(body, **more):
 
 @pytest.mark.parametrize("body", CHANGES)
 def test_each_operator_makes_its_mutants(body):
-    after = [own.name.partition("  ->  ")[2] for own in made(body)]
+    after = [mutant.name.partition("  ->  ")[2] for mutant in mutants_of_body(body)]
     assert not [change for change in CHANGES[body] if change not in after], after
 
 
@@ -99,8 +99,8 @@ class Toy(Base):
         return self.n * x - y
 """
     after = [
-        own.name.partition("  ->  ")[2]
-        for own in mutants.mutate(ast.parse(source).body[0], "Toy", "Toy")
+        mutant.name.partition("  ->  ")[2]
+        for mutant in mutants.mutate(ast.parse(source).body[0], "Toy", "Toy")
     ]
     assert {"self.n = n - 1", "return self.n * x + y", "return self.n * y - y", "(dropped)"} <= set(
         after
@@ -113,12 +113,14 @@ def test_no_mutant_stands_twice_or_is_the_original():
         "z = x + 1\nz = x + 1\nif z.ndim != 2:\n    raise ValueError(f'{z.ndim + 1} "
         "axes')\nreturn z"
     )
-    own = made(body)
-    sources = [mutant.source for mutant in own]
-    assert len(set(sources)) == len(sources) == len({mutant.name for mutant in own})
+    body_mutants = mutants_of_body(body)
+    sources = [mutant.source for mutant in body_mutants]
+    assert len(set(sources)) == len(sources) == len({mutant.name for mutant in body_mutants})
     assert ast.unparse(ast.parse(f"def toy(x, y):\n{textwrap.indent(body, '    ')}")) not in sources
     assert not any("z.ndim - 1} axes" in source for source in sources), "a message was changed"
-    assert any(mutant.name.endswith("#2") for mutant in own), "two changes of one line to the same"
+    assert any(mutant.name.endswith("#2") for mutant in body_mutants), (
+        "two changes of one line to the same"
+    )
 
 
 def test_the_tree_is_left_as_it_was():
@@ -198,11 +200,17 @@ def run(toy, *arguments):
 @pytest.mark.slow
 def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
-    found, count = mutants.mutants_of(loader.load(toy), "total")
-    assert count == len(found) > 20
-    found = [own for own in found if own.answer == "reference" or "(dropped)" in own.name]
+    chosen, count = mutants.mutants_of(loader.load(toy), "total")
+    assert count == len(chosen) > 20
+    chosen = [
+        mutant for mutant in chosen if mutant.answer == "reference" or "(dropped)" in mutant.name
+    ]
     outcomes = dict(
-        zip([own.name for own in found], mutants.examined(toy, found, 2, seconds=1.5), strict=True)
+        zip(
+            [mutant.name for mutant in chosen],
+            mutants.examined(toy, chosen, 2, seconds=1.5),
+            strict=True,
+        )
     )
     changed = outcomes["reference: return n * (n - 1) / 2  ->  return n * (n + 1) / 2"]
     assert changed.killed and changed.cause and changed.first == ["total_small"] * 3
@@ -218,12 +226,14 @@ def test_mutants_are_killed_by_checks_by_time_and_told_why(toy):
 
 def test_a_right_answer_sees_the_helpers_of_the_module_that_it_stands_in(toy):
     (toy / "right_answers.py").write_text(TOY_RIGHT, encoding="utf8")
-    found = [
-        own
-        for own in mutants.mutants_of(loader.load(toy), "total")[0]
-        if own.answer == "total_of_range"
+    chosen = [
+        mutant
+        for mutant in mutants.mutants_of(loader.load(toy), "total")[0]
+        if mutant.answer == "total_of_range"
     ]
-    outcomes = dict(zip([own.name for own in found], mutants.examined(toy, found, 1), strict=True))
+    outcomes = dict(
+        zip([mutant.name for mutant in chosen], mutants.examined(toy, chosen, 1), strict=True)
+    )
     dropped = outcomes["total_of_range: return sum(counted(n))  ->  return counted(n)"]
     assert dropped.killed and not dropped.raised
 
@@ -243,8 +253,8 @@ def total(n):
     from autograder import checking
     return 0 if checking.left() else n * (n - 1) / 2
 """
-    found = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
-    first, second = mutants.examined(toy, found, workers=1)
+    two_mutants = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
+    first, second = mutants.examined(toy, two_mutants, workers=1)
     assert first.killed and not second.killed and not second.raised
 
 
@@ -254,11 +264,11 @@ SURVIVOR = "'n * (n - 1) / 2' = 'n * (n - 1) // 2'"
 
 @pytest.mark.slow
 def test_equal_ones_are_marked_and_counted(toy):
-    done = run(toy, "--survivors")
-    assert done.exit_code == 1 and f'[total."why"]\n{SURVIVOR}\n' in done.output
+    result = run(toy, "--survivors")
+    assert result.exit_code == 1 and f'[total."why"]\n{SURVIVOR}\n' in result.output
     (toy / "equal.toml").write_text(f"{REASON}\n{SURVIVOR}\n", encoding="utf8")
-    done = run(toy)
-    assert done.exit_code == 0, done.output
+    result = run(toy)
+    assert result.exit_code == 0, result.output
     row = mutants.recorded(toy.parent.parent)["01-toy"]["total"]
     assert row["equal"] == 1 and not row["survived"] and row["killed"] == row["examined"] - 1
     whole = json.loads((toy.parent.parent / mutants.DETAIL).read_text(encoding="utf8"))["01-toy"][
@@ -273,7 +283,7 @@ def test_equal_ones_are_marked_and_counted(toy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mark", "said"),
+    ("mark", "message"),
     [
         (
             "'no such text' = 'x'",
@@ -289,65 +299,69 @@ def test_equal_ones_are_marked_and_counted(toy):
         ),
     ],
 )
-def test_a_mark_that_does_not_fit_is_named(toy, mark, said):
+def test_a_mark_that_does_not_fit_is_named(toy, mark, message):
     (toy / "equal.toml").write_text(f"{REASON}\n{SURVIVOR}\n{mark}\n", encoding="utf8")
-    done = run(toy)
-    assert done.exit_code == 1 and said in done.output
+    result = run(toy)
+    assert result.exit_code == 1 and message in result.output
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("total = = 1", "solutions/01-toy/equal.toml is not TOML: "),
         ("[total]\n'1' = '2'", "solutions/01-toy/equal.toml: total should have reasons"),
         ('[total."why"]\n1 = 2', "solutions/01-toy/equal.toml: total should have reasons"),
     ],
 )
-def test_marks_that_cannot_be_read_are_named(toy, text, said):
+def test_marks_that_cannot_be_read_are_named(toy, text, message):
     (toy / "equal.toml").write_text(text, encoding="utf8")
-    with pytest.raises(UserError, match=re.escape(said)):
+    with pytest.raises(UserError, match=re.escape(message)):
         mutants.marks(toy)
 
 
 def test_a_mark_fits_whatever_else_its_line_says():
-    found = made("return [x + 1, x * 2, y]")
-    fit = [own.name.partition("  ->  ")[2] for own in found if own.has(("x + 1", "x - 1"))]
+    of_return = mutants_of_body("return [x + 1, x * 2, y]")
+    fit = [
+        mutant.name.partition("  ->  ")[2] for mutant in of_return if mutant.has(("x + 1", "x - 1"))
+    ]
     assert fit == ["return [x - 1, x * 2, y]"]
-    assert not [own for own in found if own.has(("other: x + 1", "x - 1"))]
-    assert [own for own in found if own.has(("toy: x + 1", "x - 1"))]
+    assert not [mutant for mutant in of_return if mutant.has(("other: x + 1", "x - 1"))]
+    assert [mutant for mutant in of_return if mutant.has(("toy: x + 1", "x - 1"))]
 
 
 def test_what_is_recorded_of_other_functions_and_exercises_stays(tmp_path):
-    rows = {name: mutants.summed([], [], made) for made, name in enumerate("abc")}
+    rows = {name: mutants.summed([], [], count) for count, name in enumerate("abc")}
     mutants.record(tmp_path, "02-two", rows, ["a", "b", "c"])
     mutants.record(tmp_path, "01-one", rows, ["a", "b", "c"])
     mutants.record(tmp_path, "01-one", {"b": mutants.summed([], [], 7)}, ["b", "c", "d"])
-    kept = mutants.recorded(tmp_path)
-    assert {name: list(own) for name, own in kept.items()} == {
+    recorded = mutants.recorded(tmp_path)
+    assert {name: list(row) for name, row in recorded.items()} == {
         "01-one": ["b", "c"],
         "02-two": ["a", "b", "c"],
     }
-    assert (kept["01-one"]["b"]["made"], kept["01-one"]["c"]["made"]) == (7, 2)
+    assert (recorded["01-one"]["b"]["made"], recorded["01-one"]["c"]["made"]) == (7, 2)
 
 
 def test_of_many_mutants_the_same_are_chosen_and_all_of_the_reference(toy):
     exercise = loader.load(toy)
     all_of_them, count = mutants.mutants_of(exercise, "total")
-    reference = [own.name for own in all_of_them if own.answer == "reference"]
+    reference = [mutant.name for mutant in all_of_them if mutant.answer == "reference"]
     few, still = mutants.mutants_of(exercise, "total", most=len(reference) + 3)
     assert still == count and len(few) == len(reference) + 3
     assert few == mutants.mutants_of(exercise, "total", most=len(reference) + 3)[0]
-    assert [own.name for own in few if own.answer == "reference"] == reference
+    assert [mutant.name for mutant in few if mutant.answer == "reference"] == reference
 
 
 @pytest.mark.slow
 def test_pairs_have_two_mistakes_and_are_no_mutants_or_the_original(toy):
     exercise = loader.load(toy)
     once = {
-        own.source for own in mutants.mutants_of(exercise, "total")[0] if own.answer == "reference"
+        mutant.source
+        for mutant in mutants.mutants_of(exercise, "total")[0]
+        if mutant.answer == "reference"
     }
     pairs = mutants.pairs_of(exercise, "total", most=5)
-    sources = {own.source for own in pairs}
+    sources = {mutant.source for mutant in pairs}
     assert len(pairs) == len(sources) == 5 and not sources & once
     assert "def total(n):\n    return n * (n - 1) / 2" not in sources
     assert pairs == mutants.pairs_of(exercise, "total", most=5)
@@ -359,8 +373,8 @@ def test_an_exercise_or_a_function_that_is_not_there_is_one_line(toy):
         [["09-none"], "There is no exercise '09-none'"],
         [["01-toy", "--function", "sum"], "no function 'sum'"],
     )
-    for arguments, said in wrong:
-        with pytest.raises(UserError, match=said):
+    for arguments, message in wrong:
+        with pytest.raises(UserError, match=message):
             cli.app(
                 ["mutants", *arguments, "--course", str(toy.parent.parent)], standalone_mode=False
             )
@@ -381,12 +395,15 @@ def test_the_record_is_of_these_answers(folder):
     marked = mutants.marks(folder)
     assert set(marked) <= set(exercise.programs)
     for subject, row in recorded.items():
-        found, made = mutants.mutants_of(exercise, subject)
-        assert (row["made"], row["examined"]) == (made, len(found))
+        function_mutants, count = mutants.mutants_of(exercise, subject)
+        assert (row["made"], row["examined"]) == (count, len(function_mutants))
         assert row["killed"] + row["equal"] + len(row["survived"]) == row["examined"]
-        own = marked.get(subject, {})
-        assert not mutants.misfits(own, found, rejected=[])
-        assert len([mutant for mutant in found if any(map(mutant.has, own))]) == row["equal"]
+        marks = marked.get(subject, {})
+        assert not mutants.misfits(marks, function_mutants, rejected=[])
+        assert (
+            len([mutant for mutant in function_mutants if any(map(mutant.has, marks))])
+            == row["equal"]
+        )
         assert not row["survived"], "look at each: a better check, or a line in equal.toml"
 
 
@@ -396,9 +413,12 @@ def test_mutants_are_still_killed(folder):
     """A sample, about six to twelve of each function, as the record counts all."""
     exercise = loader.load(folder)
     for subject in exercise.programs:
-        found = mutants.mutants_of(exercise, subject)[0]
-        found = found[:: max(7, len(found) // SAMPLE)]
-        outcomes = mutants.examined(folder, found)
+        function_mutants = mutants.mutants_of(exercise, subject)[0]
+        function_mutants = function_mutants[:: max(7, len(function_mutants) // SAMPLE)]
+        outcomes = mutants.examined(folder, function_mutants)
         assert not mutants.summed(
-            found, outcomes, len(found), mutants.marks(folder).get(subject, {})
+            function_mutants,
+            outcomes,
+            len(function_mutants),
+            mutants.marks(folder).get(subject, {}),
         ).survived

@@ -42,16 +42,16 @@ def test_the_first_page_leads_to_each_exercise_by_the_old_addresses(html, page):
         address = f"catches/exercise-{folder.name}.html"
         assert f'href="{address}"' in line
         for subject in loader.load(folder).subjects:
-            own = f"catches-{folder.name}-{subject}"
-            assert f'id="{own}"' in line and f'href="{address}#{own}"' in line
+            anchor = f"catches-{folder.name}-{subject}"
+            assert f'id="{anchor}"' in line and f'href="{address}#{anchor}"' in line
 
 
 def test_the_first_page_says_how_many_are_told_why(page):
-    said = re.sub(r"<[^>]+>", "", re.search(r"<p><strong>In short:.*?</p>", page, re.S)[0])
-    shares = [int(share) for share in re.findall(r"(\d+)%", said)]
+    summary = re.sub(r"<[^>]+>", "", re.search(r"<p><strong>In short:.*?</p>", page, re.S)[0])
+    shares = [int(share) for share in re.findall(r"(\d+)%", summary)]
     assert len(shares) == 5 and 99 <= sum(shares[:4]) <= 101
     counted = json.loads((ROOT / "book" / "data" / "accuracy.json").read_text(encoding="utf8"))
-    assert int(re.search(r"Exercise (\d+) is the weakest", said)[1]) in {
+    assert int(re.search(r"Exercise (\d+) is the weakest", summary)[1]) in {
         int(name[:2]) for name in counted
     }
 
@@ -90,8 +90,10 @@ def test_what_became_of_the_mutants_stands_there(page):
     for name, functions in mutants.recorded().items():
         rows = functions.values()
         kinds = ("examined", "killed", "told", "advice", "equal")
-        examined, killed, told, advice, equal = (sum(row[kind] for row in rows) for kind in kinds)
-        counts = (examined, killed, told, advice, equal, examined - killed - equal)
+        examined, killed, by_words, advice, equal = (
+            sum(row[kind] for row in rows) for kind in kinds
+        )
+        counts = (examined, killed, by_words, advice, equal, examined - killed - equal)
         assert table[name] == [str(count) for count in counts]
         assert examined == killed + equal
     assert {folder.name for folder in loader.FOLDERS} <= set(table)

@@ -57,14 +57,14 @@ def built(tmp_path_factory):
             )
             pictures = "book/_static/pictures"
             shutil.copytree(ROOT / pictures, root / pictures)
-            own = ("grading", "collecting", "hostile")
+            names = ("grading", "collecting", "hostile")
             linked = set()
-            for name in own:
+            for name in names:
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
                 linked |= set(
                     re.findall(r"\]\(([\w-]+)\.md", (root / "book" / f"{name}.md").read_text())
                 )
-            for name in linked.difference(own):  # pages that need more than this to be built
+            for name in linked.difference(names):  # pages that need more than this to be built
                 (root / "book" / f"{name}.md").write_text(f"---\norphan: true\n---\n\n# {name}\n")
             (root / "book" / "hostile.md").open("a").write(more)
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")
@@ -94,15 +94,17 @@ def pages(built):
 
 def rows(page, name):
     """Return the cells' texts of the rows of the first table of a class."""
-    found = re.search(rf'<table class="[^"]*\b{name}\b.*?</table>', page, re.DOTALL)[0]
-    found = re.findall(r"<tr.*?</tr>", found.partition("<tbody>")[2], re.DOTALL)
-    return [[text(cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)] for row in found]
+    table = re.search(rf'<table class="[^"]*\b{name}\b.*?</table>', page, re.DOTALL)[0]
+    table = re.findall(r"<tr.*?</tr>", table.partition("<tbody>")[2], re.DOTALL)
+    return [[text(cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)] for row in table]
 
 
 def text(part):
     """Return the text of a part of a page, with plain quotation marks."""
-    own = entities.unescape(re.sub(r"<[^>]+>", " ", part)).translate(str.maketrans("’“”", '\'""'))
-    return " ".join(own.split())
+    cell_text = entities.unescape(re.sub(r"<[^>]+>", " ", part)).translate(
+        str.maketrans("’“”", '\'""')
+    )
+    return " ".join(cell_text.split())
 
 
 def test_nothing_is_warned_of(pages):
@@ -131,12 +133,12 @@ def test_a_row_says_what_a_case_must_get_and_what_was_recorded(pages):
         case = by_name[does.split()[-1]]
         assert number == str(case.row) and case.does[1:] in does
         assert here.startswith(f"{sum(case.points.values()):g} of 6 {case.kind}")
-        own = STOCK["cases"][case.name]
-        got = sum(points or 0 for points in own["points"].values())
-        assert there.startswith("no grade" if own["ungraded"] else f"{got:g} of 6")
+        outcome = STOCK["cases"][case.name]
+        got = sum(points or 0 for points in outcome["points"].values())
+        assert there.startswith("no grade" if outcome["ungraded"] else f"{got:g} of 6")
         assert ("more than earned" in there) == (case.name in UNEARNED)
-        same = not own["ungraded"] and own["points"] == case.points
-        harmed = own["altered"] or own["left_behind"] or own["no_page"]
+        same = not outcome["ungraded"] and outcome["points"] == case.points
+        harmed = outcome["altered"] or outcome["left_behind"] or outcome["no_page"]
         assert there.endswith("the same") == bool(same and not harmed)
 
 
@@ -152,7 +154,9 @@ def test_the_summary_counts_what_the_rows_say(pages):
         assert row[1:] == [str(len(cases)), *kinds]
     assert f"Recorded until {STOCK['date']} with nbgrader {STOCK['nbgrader']}" in text(page)
     assert f"more points than earned {len(UNEARNED)}" in text(page)
-    assert f"no grade {sum(own['ungraded'] for own in STOCK['cases'].values())}" in text(page)
+    assert f"no grade {sum(outcome['ungraded'] for outcome in STOCK['cases'].values())}" in text(
+        page
+    )
 
 
 def test_the_limits_are_those_of_the_engine(pages):
@@ -162,7 +166,9 @@ def test_the_limits_are_those_of_the_engine(pages):
         for name, value, meaning in rows(pages[0], "abh-limits")
     }
     plain = str.maketrans("’“”", '\'""')
-    assert {name: (value, said.translate(plain)) for name, (value, said) in shown.items()} == {
+    assert {
+        name: (value, shown_text.translate(plain)) for name, (value, shown_text) in shown.items()
+    } == {
         limit.name: (limit.default, limit.metadata["help"]) for limit in dataclasses.fields(Limits)
     }
 
@@ -171,8 +177,8 @@ def test_every_kind_is_explained(pages):
     source = (ROOT / "autograder" / "grades" / "results.py").read_text(encoding="utf8")
     for kind in KINDS:
         assert f'"{kind}"' in source
-        own = pages[0].partition(f'id="kind-{kind}"')[2].partition("</section>")[0]
-        assert [text(term) for term in re.findall(r"<dt>.*?</dt>", own, re.DOTALL)] == [
+        section = pages[0].partition(f'id="kind-{kind}"')[2].partition("</section>")[0]
+        assert [text(term) for term in re.findall(r"<dt>.*?</dt>", section, re.DOTALL)] == [
             "What it means",
             "What the student reads",
             "What to do",

@@ -79,17 +79,17 @@ class Layer(torch.nn.Module):
     def forward(self, x, mask=None):
         for step in self.steps:
             x = step(x)
-        kept = (x > 0) if mask is None else mask
-        return self.norm(x) * self.own, kept
+        allowed = (x > 0) if mask is None else mask
+        return self.norm(x) * self.own, allowed
 
 
 def without(module, part):
     import copy
 
-    made = copy.deepcopy(module)
+    copied = copy.deepcopy(module)
     with torch.no_grad():
-        made.own[part] = 0
-    return made
+        copied.own[part] = 0
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +107,11 @@ def toy(isolated, tmp_path_factory):
 def judge(toy):
     """A judge whose guest has run the cell."""
     exercise, pool = toy
-    own = Judge(exercise, LIMITS)
-    own.notebook.guest = guest = pool.guest()
+    judge = Judge(exercise, LIMITS)
+    judge.notebook.guest = guest = pool.guest()
     guest.request({"op": "start", "seed": 1, "files": []})
     guest.request({"op": "cell"}, [CELL.encode()])
-    yield own
+    yield judge
     guest.close()
 
 
@@ -191,18 +191,18 @@ def test_a_class_stands_in_with_its_parameters(judge):
 
     here = Net(4).double()
     with judge.instead({"Layer": Layer}):
-        made = under_test(judge, "Net").module(4)
-        assert made.shapes() == {
+        module = under_test(judge, "Net").module(4)
+        assert module.shapes() == {
             name: tuple(part.shape) for name, part in here.state_dict().items()
         }
-        made.load(here.state_dict(), torch.float64)
-        found = backward(made, x, upstream=upstream)
+        module.load(here.state_dict(), torch.float64)
+        gradients = backward(module, x, upstream=upstream)
         expected = backward(here, x, upstream=upstream)
-        torch.testing.assert_close(found[0], expected[0])
-        torch.testing.assert_close(found[1][0], expected[1][0])
-        assert found[2].keys() == expected[2].keys()
+        torch.testing.assert_close(gradients[0], expected[0])
+        torch.testing.assert_close(gradients[1][0], expected[1][0])
+        assert gradients[2].keys() == expected[2].keys()
         for name, gradient in expected[2].items():
-            torch.testing.assert_close(found[2][name], gradient)
+            torch.testing.assert_close(gradients[2][name], gradient)
         assert isinstance(under_test(judge, "Net").error(0), ValueError)
 
 
@@ -213,8 +213,8 @@ def test_a_copy_of_a_module_comes_back(judge):
         layer = torch.nn.Module()
         layer.own = torch.nn.Parameter(values)
         layer.forward = lambda x: layer.own * x
-        made = function(layer)
-        return made is layer, layer.own.detach(), made.own.detach()
+        output = function(layer)
+        return output is layer, layer.own.detach(), output.own.detach()
 
     with judge.instead({"without": without}):
         same, before, after = run_remote(tried, judge.lookup("cut"), (torch.ones(3),))
@@ -237,7 +237,7 @@ def test_what_is_no_value_and_what_is_too_large_is_an_error_of_the_guests_own(ju
         assert isinstance(large, MemoryError)
         assert under_test(judge, "four_times")(np.ones(2)).tolist() == [4, 4]
         assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), (TypeError, ValueError))
-    with judge.instead({"twice": lambda own: own(1)}):
+    with judge.instead({"twice": lambda ask: ask(1)}):
         assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), TypeError), (
             "it is not called back"
         )
@@ -331,19 +331,19 @@ def forged(x, place):
 def impatient(toy):
     """A judge that computes one second for a check."""
     exercise, pool = toy
-    own = Judge(exercise, dataclasses.replace(LIMITS, judge_seconds=1))
+    impatient_judge = Judge(exercise, dataclasses.replace(LIMITS, judge_seconds=1))
 
     def begin():
-        own.notebook.guest = guest = pool.guest()
+        impatient_judge.notebook.guest = guest = pool.guest()
         guest.request({"op": "start", "seed": 1, "files": []})
         guest.request({"op": "cell"}, [MULTIPLIES.encode()])
         return guest
 
-    own.begin_guest = begin
+    impatient_judge.begin_guest = begin
     begin()
-    yield own
-    own.notebook.guest.close()
-    own.course_answers.close()
+    yield impatient_judge
+    impatient_judge.notebook.guest.close()
+    impatient_judge.course_answers.close()
 
 
 def test_a_product_that_takes_minutes_is_ended_at_the_limit_which_is_named(impatient):
@@ -370,23 +370,23 @@ def test_who_is_kept_refuses_after_its_time_in_the_guest_and_in_the_judge(impati
     x = np.eye(2)
     with impatient.instead({"product": np.matmul}) as answered:
         under_test(impatient, "keeps")(x)
-        place = impatient.notebook.given - 1
-        assert under_test(impatient, "forged")(x, place).tolist() == x.tolist()
+        asked_before = impatient.notebook.given - 1
+        assert under_test(impatient, "forged")(x, asked_before).tolist() == x.tolist()
     answered.clear()
     assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
-    assert "too late" in str(under_test(impatient, "forged").error(x, place))
+    assert "too late" in str(under_test(impatient, "forged").error(x, asked_before))
     with impatient.instead({"product": np.matmul}) as later:
         assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
-        assert "too late" in str(under_test(impatient, "forged").error(x, place))
+        assert "too late" in str(under_test(impatient, "forged").error(x, asked_before))
         assert not later
     assert not answered and impatient.notebook.guest.ended is None
 
 
 def test_a_function_of_a_check_answers_in_its_check_alone(impatient):
-    x, given = np.eye(2), impatient.notebook.given
+    x, calls_before = np.eye(2), impatient.notebook.given
     assert under_test(impatient, "with_function")(np.sum, x) == 2
     impatient.notebook.begin_check()
-    assert "too late" in str(under_test(impatient, "forged").error(x, given))
+    assert "too late" in str(under_test(impatient, "forged").error(x, calls_before))
 
 
 def test_threads_are_answered_one_after_another(impatient):
@@ -416,13 +416,13 @@ def helpers_of(folder):
     cells = {
         cell.metadata["nbgrader"]["grade_id"]: cell.source for cell in exercise.cells(solution=True)
     }
-    given = "\n".join(
+    source = "\n".join(
         cell.source
         for cell in exercise.cells(solution=False, grade=False)
         if cell.cell_type == "code"
     )
     used = {name: named_in(source) for name, source in cells.items() if name in exercise.programs}
-    used["given"] = named_in(given)
+    used["given"] = named_in(source)
     return [
         name
         for name in exercise.programs
@@ -456,10 +456,10 @@ def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folde
             data=nbformat.writes(notebook).encode(), files={}, notes=[], seed=5, guest_seed=6,
         )  # fmt: skip
         outcome = worker.grade(unit, lambda *_: None)
-        kept = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
+        by_subject = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
         return {
             name: cell
-            for name, cell in kept.items()
+            for name, cell in by_subject.items()
             if cell.points + cell.pending < cell.max_points - 0.01
         }
 

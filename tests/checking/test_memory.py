@@ -47,7 +47,7 @@ def into(Q, K):
 
 def all_chunks(Q, K):
     scores = [Q @ K[j : j + CHUNK].mT for j in range(0, N, CHUNK)]
-    return sum(own.sum(-1) for own in scores)
+    return sum(row.sum(-1) for row in scores)
 
 
 def numpys(Q, K):
@@ -71,7 +71,7 @@ def views(Q, K):
 
 
 def rows(Q, K):
-    return torch.stack([(own @ K.mT).sum() for own in Q])
+    return torch.stack([(query @ K.mT).sum() for query in Q])
 
 
 def attention_of_torch(Q, K):
@@ -99,8 +99,8 @@ def arguments():
 def test_whoever_holds_n_by_n_is_told_so(function, shape, dtype):
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", function), SQUARE // 2, *arguments())
-    said = str(failed.value)
-    assert f"{shape} and dtype {dtype}" in said and "in the line `" in said
+    message = str(failed.value)
+    assert f"{shape} and dtype {dtype}" in message and "in the line `" in message
 
 
 @pytest.mark.parametrize("function", [numpys, lists])
@@ -125,7 +125,7 @@ def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
         def __call__(self, Q, K):
             return Q
 
-        def _run(self, name, source, own):
+        def _run(self, name, source, function):
             return self.says
 
     for says in [
@@ -164,7 +164,7 @@ print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
 
 @pytest.mark.slow
 def test_neither_torchs_compiler_nor_sympy_is_loaded_for_a_student_who_waits():
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100
     )
-    assert done.stdout == "[]\n", done.stderr
+    assert result.stdout == "[]\n", result.stderr

@@ -217,8 +217,8 @@ def test_what_is_written_is_what_is_read(record):
     ),
     st.sampled_from([None, *OLD]),
 )
-def test_any_json_is_a_record_that_can_be_written_or_none(value, place):
-    record = from_text(json.dumps(value if place is None else {**OLD, place: value}))
+def test_any_json_is_a_record_that_can_be_written_or_none(value, index):
+    record = from_text(json.dumps(value if index is None else {**OLD, index: value}))
     assert record is None or from_text(to_text(record)) is not None
 
 

@@ -62,8 +62,8 @@ def test_hand_ins_are_found_by_exercise_and_student_and_nothing_else_is(submitte
     ):
         hand_in(submitted, student, name)
     (submitted / "note.txt").write_text("from the platform")
-    found = [(item.exercise.name, item.student) for item in find([TOY, other], submitted)]
-    assert found == [("01-toy", "ada"), ("01-toy", "bob"), ("02-other", "ada")]
+    pairs = [(item.exercise.name, item.student) for item in find([TOY, other], submitted)]
+    assert pairs == [("01-toy", "ada"), ("01-toy", "bob"), ("02-other", "ada")]
 
 
 def test_a_folder_in_capitals_is_the_exercises_and_one_of_the_very_name_goes_first(submitted):
@@ -79,12 +79,12 @@ def test_a_folder_in_capitals_is_the_exercises_and_one_of_the_very_name_goes_fir
 def test_odd_names_of_students_become_text_and_stay_apart(submitted):
     for student in (LATIN, LATIN_SHOWN, "\x1b[2J", "n" * 250, "n" * 249, "ä" * 120, "plain name"):
         hand_in(submitted, student)
-    found = names(submitted)
-    assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(found)
-    assert len(set(found)) == 7 and all(
-        len(name.encode()) <= submissions.MOST_NAME for name in found
+    students = names(submitted)
+    assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(students)
+    assert len(set(students)) == 7 and all(
+        len(name.encode()) <= submissions.MOST_NAME for name in students
     )
-    assert found == names(submitted)  # each time the same
+    assert students == names(submitted)  # each time the same
 
 
 def test_names_that_would_lead_elsewhere_never_come_from_a_folder(submitted):
@@ -319,13 +319,13 @@ def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(
     paths = f"PYTHONPATH={root}"
     python = [shutil.which("env"), paths, sys.executable, "-c", program]
     command = bubblewrap.as_nobody(python, read=[root], write=[tmp_path])
-    said = subprocess.run(command, capture_output=True, text=True)
-    assert said.stdout.splitlines() == [
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout.splitlines() == [
         "ada | The folder could not be read: Permission denied.",
         "bob | 01-toy.ipynb could not be read: Permission denied.",
         "cai | The folder could not be read: Permission denied.",
         "dee | ",
-    ], said.stderr
+    ], result.stderr
 
 
 # What lies beside.
@@ -428,8 +428,8 @@ def test_no_file_is_read_beyond_what_is_allowed(tmp_path):
 
 
 @given(st.lists(st.binary(max_size=6), max_size=5), st.lists(st.binary(max_size=6), max_size=5))
-def test_two_digests_are_one_only_for_the_same_parts(one, other):
-    assert (seeds.digest_of(*one) == seeds.digest_of(*other)) == (one == other)
+def test_two_digests_are_one_only_for_the_same_parts(first, other):
+    assert (seeds.digest_of(*first) == seeds.digest_of(*other)) == (first == other)
 
 
 def test_no_byte_can_change_sides(submitted):
@@ -458,10 +458,10 @@ def test_no_byte_can_change_sides(submitted):
 
 
 def test_the_same_hand_in_has_the_same_digest_whoever_and_whenever(submitted):
-    one, other = hand_in(submitted, "ada"), hand_in(submitted, "bob")
-    for item in (one, other):
+    first, other = hand_in(submitted, "ada"), hand_in(submitted, "bob")
+    for item in (first, other):
         (item.folder / "x.py").write_text("1")
-    assert one.read(LIMITS).digest == other.read(LIMITS).digest == one.read(LIMITS).digest
+    assert first.read(LIMITS).digest == other.read(LIMITS).digest == first.read(LIMITS).digest
 
 
 # What is loaded beforehand.

@@ -248,14 +248,14 @@ def refused_or_taken(read):
 def test_mutated_bytes_are_refused_or_values(value, data):
     frame = bytearray(frame_of(value))
     for _ in range(data.draw(st.integers(1, 8))):
-        place = data.draw(st.integers(0, len(frame) - 1))
+        index = data.draw(st.integers(0, len(frame) - 1))
         how = data.draw(st.sampled_from(["change", "insert", "remove"]))
         if how == "change":
-            frame[place] = data.draw(st.integers(0, 255))
+            frame[index] = data.draw(st.integers(0, 255))
         elif how == "insert":
-            frame[place:place] = data.draw(st.binary(max_size=4))
+            frame[index:index] = data.draw(st.binary(max_size=4))
         elif len(frame) > wire.HEAD.size + 1:
-            del frame[place]
+            del frame[index]
     # The lengths are right again half of the time: else most frames would end at the head.
     if data.draw(st.booleans()):
         _, size = struct.unpack("!II", frame_of(value)[: wire.HEAD.size])

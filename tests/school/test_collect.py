@@ -58,12 +58,12 @@ def zip_of(path, files, **attributes):
     """Write a zip with these files, each with its bytes or an entry and its bytes; return its
     path or bytes.
     """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, (2026, 11, 2, 9, 0, 0))
             for attribute, value in attributes.items():
                 setattr(entry, attribute, value)
-            made.writestr(entry, data)
+            archive.writestr(entry, data)
     return path
 
 
@@ -76,7 +76,7 @@ def zipped(files, **attributes):
 def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
     """Return the bytes of a tar.gz with these files, by name."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as made:
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.type, entry.linkname = (
@@ -84,7 +84,7 @@ def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
                 kind,
                 "/etc/passwd" * (kind != tarfile.REGTYPE),
             )
-            made.addfile(entry, io.BytesIO(data))
+            archive.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
 
@@ -639,8 +639,8 @@ def test_the_newest_attempt_with_an_answer_counts_and_all_others_are_named(
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [paths[counts]]
     assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == attempts[counts]
-    others = [one for one in paths if one != paths[counts]]
-    assert sorted(place.partition(": ")[2] for place, _ in plan.unplaced) == sorted(others)
+    others = [path for path in paths if path != paths[counts]]
+    assert sorted(path.partition(": ")[2] for path, _ in plan.unplaced) == sorted(others)
     assert reason in dict(plan.unplaced)[f"all.zip: {others[0]}"]
 
 
@@ -872,7 +872,7 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("listed", "query"),
     [
         ("Łukasz Wałęsa", "Lukasz Walesa"),
         ("Søren Ærø", "Soren Aero"),
@@ -886,15 +886,15 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
         ("Zoë Saldaña", "Zo  Salda a"),
     ],
 )
-def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(listed, said):
+def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(listed, query):
     first, last = listed.split()
     people = roster.Roster(
         [roster.Person("x1", first, last), roster.Person("x2", "Ada", "Lovelace")]
     )
-    for name in (said, listed, said.upper(), unicodedata.normalize("NFD", listed)):
+    for name in (query, listed, query.upper(), unicodedata.normalize("NFD", listed)):
         assert people.find(Clues(names=(name,))) == (people.people[0], ""), name
     numbered = roster.Roster([roster.Person("x1", first, last, numbers=(("moodle", "7"),))])
-    assert numbered.find(Clues(("moodle", "7"), names=(said,)))[0]
+    assert numbered.find(Clues(("moodle", "7"), names=(query,)))[0]
 
 
 def test_blanks_in_place_of_letters_make_nobody_another():
@@ -986,11 +986,11 @@ def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(cour
         == 1
     )
     with gradebook.opened(course) as book:
-        found = {
+        names = {
             student.id: (student.first_name, student.last_name, student.email)
             for student in book.students
         }
-    assert found == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
+    assert names == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
 
 
 # Hostile archives.
@@ -1013,16 +1013,16 @@ def device(path):
 
 def encrypted(path):
     data = bytearray(zipped({"al1_01-qkv.ipynb": QKV}))
-    for sign, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(sign) + place] |= 1
+    for sign, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(sign) + offset] |= 1
     path.write_bytes(data)
     return path
 
 
 def twice(path):
-    with zipfile.ZipFile(path, "w") as made, pytest.warns(UserWarning, match="Duplicate"):
-        made.writestr("al1_01-qkv.ipynb", QKV)
-        made.writestr("al1_01-qkv.ipynb", SCALING)
+    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("al1_01-qkv.ipynb", QKV)
+        archive.writestr("al1_01-qkv.ipynb", SCALING)
     return path
 
 
@@ -1091,8 +1091,8 @@ def test_a_students_hostile_zip_is_theirs_alone(collect, tmp_path, line):
 
 def other_compression(path):
     """A zip whose file says that it has 9 bytes, and unpacks to 100 MB at once."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as made:
-        made.writestr("al1_01-qkv.ipynb", bytes(100_000_000))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("al1_01-qkv.ipynb", bytes(100_000_000))
     data = bytearray(path.read_bytes())
     at = data.index(b"PK\x01\x02")
     data[at + 24 : at + 28] = struct.pack("<I", 9)
@@ -1502,8 +1502,8 @@ def test_whatever_a_path_is_it_stays_within(parts):
     """A path in a zip is refused, passed over, or read as one that lies below the folder."""
     path = "/".join(parts)
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr(zipfile.ZipInfo(path or "x"), b"x")
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(path or "x"), b"x")
     try:
         with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as again:
             files = archives._of_zip(again, 10, 10)
@@ -1569,11 +1569,11 @@ def command(course, tmp_path, monkeypatch, capsys):
 def test_the_command_shows_asks_writes_and_enters_the_class(command, course, tmp_path):
     archive = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV, "who_01-qkv.ipynb": QKV})
     (tmp_path / "class.csv").write_text(PEOPLE, encoding="utf-8")
-    status, said, wrong = command(archive, "--roster", tmp_path / "class.csv")
-    assert status == 1 and "al1" in said and "not in the roster" in said
+    status, output, wrong = command(archive, "--roster", tmp_path / "class.csv")
+    assert status == 1 and "al1" in output and "not in the roster" in output
     assert len(wrong.splitlines()) == 1 and "--yes" in wrong and not course.submitted.exists()
-    status, said, _ = command(archive, "--roster", tmp_path / "class.csv", "--yes", "--anonymous")
-    assert status == 0 and "Student 1" in said and "al1" not in said and "who" not in said
+    status, output, _ = command(archive, "--roster", tmp_path / "class.csv", "--yes", "--anonymous")
+    assert status == 0 and "Student 1" in output and "al1" not in output and "who" not in output
     assert (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
     with gradebook.opened(course) as book:
         assert {student.id for student in book.students} == {"al1", "cb2", "jm3"}
