@@ -529,7 +529,8 @@ def run_tests(target):
     why = left_out("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here")
+        command = ("tests/helpers/student.py", "exercises", "solutions")
+        run(*command, failure="Some exercises fail here")
     else:
         pytest(*TESTS[target])
 

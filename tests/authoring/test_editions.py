@@ -138,7 +138,7 @@ def test_the_notebook_is_the_same_but_for_its_texts(exercise):
     assert words.language_of(other) == "zh_CN" and words.language_of(english) == ""
 
 
-def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
+def test_each_text_is_one_line_and_formulas_change_only_in_words(exercise):
     assert read(exercise.edition("zh_CN")).cells[0].source.split("\n") == [
         "# ※Toy", "",
         "※Add two numbers, as long as you like:", "",
@@ -164,7 +164,7 @@ def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
     ), result.stderr
 
 
-def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise, tmp_path):
+def test_a_language_changes_no_grade_and_needs_no_verification(course, exercise, tmp_path):
     state, version = verified.state(exercise.solution), seeds.version_of(exercise)
     assert any(
         name.endswith("zh_CN/LC_MESSAGES/checking.mo") for name in archive.read(exercise.archive)
@@ -366,20 +366,20 @@ def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
         for language in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")
     ],
 )
-def test_whatever_stands_for_a_language_falls_back(exercise, metadata):
+def test_an_unknown_language_falls_back(exercise, metadata):
     language = words.language_of({"metadata": metadata})
     with words.use(language, archive.locales(exercise)):
         assert str(Message("the result")) == "the result" and words.language() == "en"
 
 
 @pytest.mark.parametrize("language", ["zh_CN", "zh", "zh-CN"])
-def test_a_language_may_be_said_in_several_ways(exercise, language):
+def test_a_language_has_several_spellings(exercise, language):
     with words.use(language, archive.locales(exercise)):
         assert str(Message("the result")) == "※the result" and words.language() == "zh-CN"
         assert str(words.counted("{count} number", "{count} numbers", 1)) == "※1 numbers"
 
 
-def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
+def test_a_space_separates_chinese_and_latin_letters(tmp_path, monkeypatch):
     folder = tmp_path / "zh_CN" / "LC_MESSAGES"
     folder.mkdir(parents=True)
     catalogue = Catalog(locale="zh_CN")
@@ -404,7 +404,7 @@ def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
     assert words.enumerated([]) == ""
 
 
-def test_vs_code_says_where_the_notebook_lies(exercise, monkeypatch):
+def test_vs_code_gives_the_path_of_the_notebook(exercise, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     assert suite._language_here() == ""
     main = sys.modules["__main__"]
@@ -647,7 +647,7 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
+def test_nbgrader_commands_grade_a_notebook_in_its_language(tmp_path):
     course = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")
     text = course.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")

@@ -128,7 +128,7 @@ def files(course):
     return {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
 
 
-def test_a_new_chapter_stands_in_all_lists(with_book):
+def test_a_new_chapter_is_in_all_lists(with_book):
     before = files(with_book)
     result = run(with_book, "new", NAME)
     assert result.exit_code == 0 and result.output.count("Listed in") == 2
@@ -211,7 +211,7 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
     )
 
 
-def test_lists_are_made_anew(with_book):
+def test_lists_are_made_again(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
     assert "already match book/entries/" in run(with_book, "lists").output
     readme = with_book.root / "README.md"

@@ -72,7 +72,7 @@ def test_a_course_without_a_book_or_an_address_is_published_nowhere(tmp_path, te
     assert published.repository(tmp_path) == published.site(tmp_path) == ""
 
 
-def test_a_site_elsewhere_has_its_own_address(tmp_path):
+def test_another_site_has_another_address(tmp_path):
     root = configured(
         tmp_path, f"html:\n  baseurl: https://example.org/book/\nrepository:\n  url: {ADDRESS}\n"
     )
@@ -243,7 +243,7 @@ def test_only_plain_files_below_the_folder_are_written(fetched, name):
     assert files == {"own/checks.py": "new", "own/checking.zip": "new"}
 
 
-def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeypatch):
+def test_a_failed_download_is_one_line_with_a_fix(fetched, site, monkeypatch):
     monkeypatch.setattr(site, "address", f"{site.address}/nowhere")
     files, output = fetched(WHOLE)
     assert not files and output.count("\n") == 1

@@ -197,7 +197,7 @@ def change(folder, file, old, new):
     (folder / file).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
 
 
-def test_what_holds_its_promises_has_no_fault(folder):
+def test_a_correct_exercise_has_no_fault(folder):
     change(folder, LISTED, '"""Wrong', RIGHT.format("b + a"))
     assert verify.fault(folder) == ""
 

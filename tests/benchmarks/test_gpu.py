@@ -415,7 +415,7 @@ def operations(run):
     return Watch.names, Watch.largest
 
 
-def test_the_layer_never_holds_n_by_n(layer):
+def test_the_layer_never_allocates_n_by_n(layer):
     """What each operation returns is smaller than n x n, forward and backward."""
     n, module = 2048, layer(16, 2, 1)
     x = torch.randn(1, n, 16, requires_grad=True)
@@ -443,7 +443,7 @@ def test_nothing_is_copied_between_projections_and_attention(layer):
     assert [kind for kind in kinds if kind not in views] == ["addmm", SDPA_ON_CPU, "addmm"]
 
 
-def test_tokens_that_meet_a_cache_attend_in_one_call(layer):
+def test_tokens_after_a_cache_attend_in_one_call(layer):
     module, x, cache = layer(16, 4, 2), torch.randn(1, 600, 16), Cache()
     with torch.no_grad():
         module(x[:, :10], is_causal=True, cache=cache)

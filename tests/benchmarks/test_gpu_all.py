@@ -104,7 +104,7 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_what_comes_is_written_and_a_second_call_measures_nothing(gpu, monkeypatch, tmp_path):
+def test_results_are_written_and_a_second_call_measures_nothing(gpu, monkeypatch, tmp_path):
     run, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
     record = read(tmp_path / "r.json")
     assert record["measured"] == dict.fromkeys(PARTS, "2026-01-01") and not record["unfinished"]
@@ -145,7 +145,7 @@ def test_of_a_process_that_dies_another_takes_over(gpu, monkeypatch, tmp_path):
     )
 
 
-def test_what_a_machine_lacks_is_said_and_the_rest_goes_on(gpu, monkeypatch, tmp_path):
+def test_missing_programs_are_reported_and_the_rest_runs(gpu, monkeypatch, tmp_path):
     parts = {**PARTS, "layer": {"n = 16": ("absent", "not installed: bwrap"), "n = 32": []}}
     run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
     assert run.outcome["layer"] == "left out: not installed: bwrap" and not run.failed
@@ -207,7 +207,7 @@ def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(
     assert run.record.lost == ["torch"] and len(process.asked) == 4
 
 
-def test_a_process_that_hangs_or_is_killed_is_gone_and_said_to_be(benchmarks):
+def test_a_process_that_hangs_or_is_killed_is_ended_and_reported(benchmarks):
     worker = benchmarks("gpu_worker")
     hung = worker.Worker()
     with pytest.raises(TimeoutError):

@@ -54,7 +54,7 @@ def test_a_download_has_what_a_release_has(theme, toy):
 
 
 @pytest.mark.parametrize("fault", ["missing", "older than its sources", "no archive"])
-def test_without_its_own_archive_one_line_says_what_to_run(theme, toy, fault):
+def test_without_its_archive_one_line_says_what_to_run(theme, toy, fault):
     exercise, app = toy
     if fault == "missing":
         exercise.archive.unlink()

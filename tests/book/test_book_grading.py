@@ -185,7 +185,7 @@ def test_every_kind_is_explained(pages):
         ], kind
 
 
-def test_what_the_page_quotes_is_what_is_said(pages):
+def test_messages_that_the_page_quotes_exist(pages):
     engine = [path for path in (ROOT / "autograder").rglob("*.py") if "corpus" not in path.parts]
     source = " ".join("".join(path.read_text() for path in engine).split())
     for words in (

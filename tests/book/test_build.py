@@ -220,7 +220,7 @@ def test_the_log_has_all_of_it(book):
 
 
 @pytest.mark.slow
-def test_a_mended_page_has_its_results(book):
+def test_a_corrected_page_has_its_results(book):
     """The next build runs it again, and only it and those that failed."""
     folder = book[0]
     edit(folder, "fails", "math.sqrt(-1)", "math.sqrt(4)")
@@ -271,7 +271,7 @@ def test_a_strict_build_refuses(tmp_path, names, message):
 
 
 @pytest.mark.slow
-def test_what_an_experiment_writes_to_stderr_is_told_and_not_kept(tmp_path):
+def test_stderr_of_an_experiment_is_printed_and_not_recorded(tmp_path):
     folder = make(tmp_path, ["old"])
     edit(
         folder, "old", "print('an'", "import sys\nprint('to', 'whom', file=sys.stderr)\nprint('an'"

@@ -29,7 +29,7 @@ def file_of(name):
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
+def test_the_page_links_to_it_and_the_book_markup_is_not_in_it(html, name):
     assert f'<a href="../notebooks/{file_of(name)}" download>' in (
         html / "book" / f"{name}.html"
     ).read_text("utf8")

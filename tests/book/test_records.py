@@ -81,7 +81,7 @@ def same(a, b):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_comes_back_as_it_was(value):
+def test_a_value_survives_encoding(value):
     """Through JSON, as a record is."""
     assert same(records.decoded(json.loads(json.dumps(records.encoded(value)))), value)
 
@@ -98,7 +98,7 @@ def test_many_floats_of_64_bits_keep_32(many):
     assert np.allclose(back, value, rtol=1e-7, atol=0) and len(text) < 6 * 998
 
 
-def test_what_the_chapter_has_is_kept_once(tmp_path):
+def test_a_value_of_two_pages_is_stored_once(tmp_path):
     """A large value of another page of the chapter; it stays when the first page's record gets
     another one.
     """
@@ -131,7 +131,7 @@ def test_what_is_no_number_is_refused(value):
         records.encoded(value)
 
 
-def test_what_of_a_cell_is_kept_and_what_is_run():
+def test_which_parts_of_a_cell_are_recorded_and_which_run():
     """Names that are read elsewhere are kept; definitions are run each time."""
     cell = (
         "import math\nwidth, (low, high) = 8, (0, 1)\nrows, usual = [], 3\n"
@@ -522,7 +522,7 @@ def differences(before, after, timed=()):
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
+def test_every_experiment_is_repeated_and_compared(page, tmp_path):
     """What is recorded comes out again, and the page's own asserts hold of it.
 
     The checkout's record stays.
@@ -658,7 +658,7 @@ def test_training_that_is_not_recorded_is_found():
 
 
 @pytest.mark.parametrize("value", ["two words", 3, 0.1 + 0.2, np.float32(1.5), torch.tensor(2.5)])
-def test_a_number_for_a_sentence_is_kept_as_the_build_keeps_one(value, monkeypatch):
+def test_a_number_for_a_sentence_is_recorded_as_the_build_stores_it(value, monkeypatch):
     """As `glue` writes it, whose import takes long."""
     from figures import prose
     from myst_nb.ext import glue

@@ -371,7 +371,7 @@ def stated(html):
         yield (re.sub(r"<[^>]+>|\n", "", term).strip(), *(link.groups() if link else (None, None)))
 
 
-def test_the_glossary_leads_to_where_a_term_is_told(html):
+def test_the_glossary_links_to_where_a_term_is_explained(html):
     links = list(stated(html))
     assert [term for term, *_ in links] == sorted(terms(), key=str.lower)
     for term, name, anchor in links:
@@ -578,7 +578,7 @@ def test_lines_of_the_map_do_not_run_over_each_other():
 
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
-def test_per_cent_stands_behind_its_number(path):
+def test_per_cent_follows_its_number(path):
     assert not re.findall(r"[\d}`] ?(?:\\,)?(?<= |,)\\?%(?! of \w+ per)", text_of(path))
 
 

@@ -93,7 +93,7 @@ def differences(english, translation):
     return {"lacks": dict(lacks), "has": dict(has)} if lacks or has else {}
 
 
-def test_formulas_code_links_and_numbers_are_kept():
+def test_translations_keep_formulas_code_links_and_numbers():
     for path in CATALOGUES:
         by_message = {
             english[:70]: differences(english, translation)
@@ -157,7 +157,7 @@ def test_signs_are_chinese_and_spaces_are_where_they_belong():
         assert not faulty, path
 
 
-def test_places_for_values_are_kept_in_figures():
+def test_translations_keep_placeholders_in_figures():
     catalogue = editions.messages(LANGUAGE) / "figures.po"
     lost = [
         english

@@ -126,7 +126,7 @@ def failure(expectation, *arguments, **named):
 # What is expected.
 
 
-def test_expect_close_counts_what_is_wrong_and_says_what_held():
+def test_expect_close_counts_wrong_elements_and_lists_what_passed():
     expected = np.arange(6.0).reshape(2, 3)
     got = expected.copy()
     expect_close(got, expected)
@@ -578,7 +578,7 @@ def test_what_is_not_written_waits(suite, function):
     )
 
 
-def test_what_is_missing_halfway_is_said_where_it_is_missing(suite):
+def test_a_missing_part_is_reported_where_it_is_missing(suite):
     def halfway(A):
         if isinstance(A, str):
             raise NotImplementedError
@@ -680,7 +680,7 @@ class Desk:
         self.shown += (report,)
 
 
-def test_checks_run_at_the_place_that_is_set(suite):
+def test_checks_run_on_the_host_that_is_set(suite):
     desk = Desk()
     with placed(desk):
         assert suite.run("double", 6) == 6
@@ -883,7 +883,7 @@ def test_a_text_that_a_check_got_is_no_evidence(list_wrong):
     assert report.results[1].cause == ""
 
 
-def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
+def test_no_numbers_are_shown_after_an_exception(list_wrong):
     suite = Suite("checks", read={})
 
     @suite.check()
@@ -902,7 +902,7 @@ def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
     ("got", "cause"),
     [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")],
 )
-def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong, got, cause):
+def test_a_mistake_is_recognized_in_every_dtype(list_wrong, got, cause):
     suite = Suite("checks", read={})
 
     @suite.check()
@@ -1046,12 +1046,12 @@ def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_che
 
 
 @pytest.mark.parametrize("first", [lambda x: x, lambda x: x.no_such_name, lambda x: 2 * x])
-def test_what_fails_in_another_way_is_not_said_to_follow(in_two_checks, first):
+def test_another_failure_is_not_reported_as_a_consequence(in_two_checks, first):
     report = in_two_checks.examine("f", lambda x: first(x) if x.ndim > 1 else 2 * x[::-1], 1, SEED)
     assert [result.follows for result in report.results] == ["", ""]
 
 
-def test_the_same_cause_again_is_told_in_a_word(suite, list_wrong):
+def test_a_repeated_cause_is_shown_by_its_label(suite, list_wrong):
     list_wrong(loses_a_row)
     report = suite.examine("double", loses_a_row, 1, SEED)
     assert [result.cause for result in report.results] == ["loses_a_row", "", "loses_a_row"]
@@ -1164,7 +1164,7 @@ def test_a_search_for_a_cause_ends_before_the_judge_has_computed_too_much(list_w
     assert suite.examine("f", lambda n: 10, 1, SEED).results[0].cause == "always_10"
 
 
-def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_cause(list_wrong):
+def test_a_relation_found_by_a_check_is_shown_without_a_cause(list_wrong):
     suite = Suite("checks", read={})
 
     @suite.check()
@@ -1187,7 +1187,7 @@ def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_caus
         assert (result.cause, result.relation) == (cause, relation)
 
 
-def test_a_listed_answer_of_ours_that_breaks_costs_nobody_a_point(suite, list_wrong):
+def test_a_broken_listed_answer_costs_no_point(suite, list_wrong):
     broken = misconception("double", hint="x")(lambda A: A)
     del broken.hint
     list_wrong(broken)
@@ -1258,7 +1258,7 @@ def test_a_family_changes_each_of_several_results():
     assert squeezed.__name__ == "both_axis_squeezed_away"
 
 
-def test_families_are_chosen_left_out_and_worded_anew():
+def test_families_can_be_chosen_omitted_and_reworded():
     assert list(members(product())) == [label for label in FAMILIES if label in COMMON]
     answers = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
     assert answers["returns nothing"].hint == "Hand it on." and len(answers) == len(COMMON) - 1
@@ -1329,7 +1329,7 @@ def compared(expected, *wrong):
         return first_wrong(error)
 
 
-def test_the_window_holds_the_first_wrong_element():
+def test_the_window_contains_the_first_wrong_element():
     where = compared(np.arange(63.0).reshape(7, 9), (6, 8), (6, 7))
     assert (where["index"], where["expected"], where["got"]) == ([6, 7], 61, 161)
     assert where["origin"] == [6, 6] and where["lead"] == []
@@ -1771,7 +1771,7 @@ def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
     assert not same({"Q": first, "V": gradient}, {"Q": other, "V": 1.01 * gradient})
 
 
-def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():
+def test_an_exception_is_shown_without_torch_frames_and_with_arguments_described():
     def fails(*arguments):
         raise RuntimeError(
             "size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)"
@@ -1824,7 +1824,7 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
         ("", "W is transposed.", "W is transposed."),
     ],
 )
-def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, sentence):
+def test_a_label_that_begins_its_hint_is_not_repeated(label, hint, sentence):
     result = Result(
         "values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint
     )

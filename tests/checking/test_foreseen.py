@@ -92,7 +92,7 @@ def under_test(judge, name):
     return Subject(name, judge.lookup(name))
 
 
-def test_foreseen_calls_are_one_message_and_come_out_as_alone(judge):
+def test_foreseen_calls_are_one_message_with_the_same_results(judge):
     alone, together = under_test(judge, "half"), under_test(judge, "half")
     cases = [(np.arange(3.0),), (np.ones((2, 2)),)]
     expected = [alone(*case) for case in cases]
@@ -108,7 +108,7 @@ def test_foreseen_calls_are_one_message_and_come_out_as_alone(judge):
     np.testing.assert_array_equal(cases[0][0], np.arange(3.0))
 
 
-def test_an_error_is_that_of_its_own_call(judge):
+def test_an_error_belongs_to_its_call(judge):
     half = under_test(judge, "half")
     cases = [(np.ones(1),), (None,), (np.ones(2),)]
     half.ahead(cases)
@@ -202,7 +202,7 @@ def test_a_guest_may_say_anything_about_what_its_code_names(monkeypatch):
         assert helper_functions.names_used(len, {"add": sum}) == names
 
 
-def test_what_parts_of_a_module_take_and_return_is_told_from_where_it_lives(judge):
+def test_inputs_and_outputs_of_submodules_are_seen_in_the_guest(judge):
     """It crosses as plain tensors, and no hook stays behind."""
     outer = under_test(judge, "Outer").module()
     outer.load({name: torch.ones(part) for name, part in outer.shapes().items()})

@@ -104,7 +104,7 @@ def test_status_has_each_exercise_of_the_folder_and_what_is_next(tmp_path, noteb
 
 
 @pytest.mark.slow
-def test_hints_come_one_at_a_time_and_begin_again_for_another_check(tmp_path, notebook):
+def test_hints_are_shown_one_at_a_time_and_begin_again_for_another_check(tmp_path, notebook):
     opened = notebook(released(tmp_path / "course"))
     opened.run(WRONG + '\nchecks.run("add", points=4)')
     first, second, third = (opened.run('checks.hint("add")')[0] for _ in range(3))
@@ -182,7 +182,7 @@ def test_a_report_as_json_has_what_a_tutor_starts_from(tmp_path, notebook):
     assert failed[0]["cause"] == "subtracted instead of added. You subtract."
 
 
-def test_what_lies_beside_a_notebook_makes_no_grade_out_of_date(tmp_path):
+def test_other_files_next_to_a_notebook_do_not_outdate_its_grade(tmp_path):
     folder = released(tmp_path / "course")
     (exercise,) = Course(root=tmp_path / "course").exercises()
     version = seeds.version_of(exercise)

@@ -119,7 +119,7 @@ def under_test(judge, name):
     return Subject(name, judge.lookup(name))
 
 
-def test_a_function_stands_in_and_is_put_back(judge):
+def test_a_function_is_replaced_and_restored(judge):
     four_times, x = under_test(judge, "four_times"), np.arange(3.0)
     assert four_times(x).tolist() == [0, 1, 2]
     with judge.instead({"twice": distinctive_doubling, "new": distinctive_doubling}):
@@ -165,7 +165,7 @@ def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch
     assert main.twice(3) == 3 and not issubclass(main.Layer, Layer)
 
 
-def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judge):
+def test_gradients_flow_through_a_replacement_as_in_the_course_answer(judge):
     x = torch.arange(3.0, dtype=torch.float64)
     with judge.instead({"twice": distinctive_doubling}):
         result, gradients, _ = backward(under_test(judge, "four_times").function, x, upstream=x)
@@ -177,7 +177,7 @@ def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judg
         backward(under_test(judge, "four_times").function, x, upstream=x)
 
 
-def test_a_class_stands_in_with_its_parameters(judge):
+def test_a_class_is_replaced_with_its_parameters(judge):
     torch.manual_seed(0)
     x, upstream = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
 
@@ -206,7 +206,7 @@ def test_a_class_stands_in_with_its_parameters(judge):
         assert isinstance(under_test(judge, "Net").error(0), ValueError)
 
 
-def test_a_copy_of_a_module_comes_back(judge):
+def test_a_copy_of_a_module_is_returned(judge):
     def tried(function, values):
         import torch
 
@@ -366,7 +366,7 @@ def test_what_is_larger_than_any_check_is_refused_at_once(impatient):
     assert impatient.notebook.guest.ended is None
 
 
-def test_who_is_kept_refuses_after_its_time_in_the_guest_and_in_the_judge(impatient):
+def test_a_stored_replacement_refuses_calls_after_its_time(impatient):
     x = np.eye(2)
     with impatient.instead({"product": np.matmul}) as answered:
         under_test(impatient, "keeps")(x)
@@ -433,7 +433,7 @@ def helpers_of(folder):
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folder):
+def test_an_unwritten_function_costs_only_its_points(folder):
     course = Course(ROOT)
     (exercise,) = course.exercises([folder.name])
     released = nbformat.read(exercise.notebook, as_version=4)

@@ -72,7 +72,7 @@ def test_the_right_kernels_have_all_points_where_triton_compiles():
 
 
 @pytest.mark.long
-def test_listed_answers_are_told_as_listed_where_triton_compiles():
+def test_listed_answers_are_recognized_where_triton_compiles():
     outcome = as_a_gpu_machine("listed")
     recorded = {
         name: function
@@ -146,7 +146,7 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
         ),
     ],
 )
-def test_a_machine_on_which_kernels_cannot_be_watched_blames_nobody(breaks, reason):
+def test_a_machine_that_cannot_watch_kernels_fails_no_answer(breaks, reason):
     """Whatever another version changes inside, checks of kernels wait, and the reason is said."""
     code = f"""
 import json, os, sys
@@ -195,7 +195,7 @@ def test_every_check_that_uses_triton_or_compiles_says_so():
     assert named["layer_compiles"] >= {"compile"} and named["layer_on_a_gpu"] >= {"gpu"}
 
 
-def test_what_was_tried_is_tried_once_and_told(monkeypatch):
+def test_a_trial_runs_once_and_is_reported(monkeypatch):
     tried = []
     monkeypatch.setattr(machine, "_tried", {})
     monkeypatch.setattr(

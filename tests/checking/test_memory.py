@@ -96,7 +96,7 @@ def arguments():
         (all_chunks, (N, CHUNK), "float32"),
     ],
 )
-def test_whoever_holds_n_by_n_is_told_so(function, shape, dtype):
+def test_n_by_n_memory_fails_with_its_message(function, shape, dtype):
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", function), SQUARE // 2, *arguments())
     message = str(failed.value)
@@ -110,17 +110,17 @@ def test_what_numpy_and_python_hold_counts(function):
 
 
 @pytest.mark.parametrize("function", [chunks, views, rows, attention_of_torch])
-def test_whoever_holds_less_passes_and_the_result_comes_back(function):
+def test_less_memory_passes_and_the_result_is_returned(function):
     result = checking.expect_held(Subject("own", function), SQUARE * 2 // 3, *arguments())
     np.testing.assert_allclose(result, function(*arguments()), rtol=1e-5)
 
 
-def test_what_is_held_is_the_same_each_time():
+def test_peak_memory_is_the_same_each_time():
     assert held(whole, *arguments())[1] // 1000 == held(whole, *arguments())[1] // 1000
     assert held(whole, *arguments())[2:] == ((N, N), "float32", "return (Q @ K.mT).sum(-1)")
 
 
-def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
+def test_a_forged_count_is_refused():
     class Odd:
         def __call__(self, Q, K):
             return Q

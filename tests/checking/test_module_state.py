@@ -102,7 +102,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_what_is_another_afterwards_is_told(change, message):
+def test_a_changed_module_is_reported(change, message):
     layer = Layer()
     layer.register_full_backward_hook(ignored)
     module = Module(Subject("f", change), layer, "layer")

@@ -73,7 +73,7 @@ def test_a_module_is_made_loaded_called_and_remembered():
     assert message_of(subject.module, 0).startswith("Called with 0, Scale raised ValueError")
 
 
-def test_what_is_no_module_is_told():
+def test_a_value_that_is_no_module_is_reported():
     assert "to create a PyTorch module" in message_of(Subject("f", lambda: None).module)
     assert "to create a PyTorch module" in message_of(Subject("f", lambda: 3.0).module)
     odd = Subject("f", lambda: type("Odd", (nn.Module,), {"state_dict": lambda self, **more: 3})())
@@ -98,7 +98,7 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     )
 
 
-def test_names_and_shapes_of_parameters_are_told_when_they_differ():
+def test_wrong_names_and_shapes_of_parameters_are_reported():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     expect_parameters(layer, {"weight": (3, 2), "bias": (3,)})
     assert "`W.weight`. Unexpected: `weight`" in message_of(
@@ -169,7 +169,7 @@ def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
     )
 
 
-def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
+def test_a_given_module_stays_with_the_check_and_shows_its_changes():
     linear = nn.Linear(2, 2, bias=False)
     subject = Subject("same", lambda module: module)
     module = subject.given(linear, "module")

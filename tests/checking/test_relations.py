@@ -120,7 +120,7 @@ HOLDS = {
 
 
 @pytest.mark.parametrize("start", HOLDS)
-def test_a_relation_is_said_where_it_holds(start):
+def test_a_relation_is_reported_where_it_is_true(start):
     assert relation_to(HOLDS[start]).startswith(start)
 
 
@@ -138,7 +138,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("start", WEIGHTS)
-def test_a_relation_of_weights_is_said_where_it_holds(start):
+def test_a_relation_of_weights_is_reported_where_it_is_true(start):
     assert relation_to(WEIGHTS[start], positive=True).startswith(start)
 
 
@@ -163,7 +163,7 @@ def test_near_misses_are_not_relations(name):
     assert relation_to(NOTHING[name]) == ""
 
 
-def test_what_holds_in_one_draw_alone_is_not_said():
+def test_a_relation_of_one_draw_alone_is_not_reported():
     """By accident: in the first draw alone it is transposed, or the factor is a root of a size."""
 
     def by_accident(e, sizes):
@@ -175,7 +175,7 @@ def test_what_holds_in_one_draw_alone_is_not_said():
     assert relate(first, lambda: [Mismatch(), first]) == ""
 
 
-def test_what_could_be_read_in_two_ways_is_said_in_neither():
+def test_an_ambiguous_relation_is_not_reported():
     """Two sizes of one value give no name to a factor; constants and symmetric arrays are no
     evidence.
     """
@@ -368,7 +368,7 @@ def test_a_listed_answer_has_precedence(suite, listed):
     assert relations_of(suite, scaled) == {}
 
 
-def test_nothing_is_said_of_what_is_right_or_random(suite, listed):
+def test_right_and_random_results_get_no_relation(suite, listed):
     rng = np.random.default_rng(1)
     assert relations_of(suite, listed.scores_matmul) == {}
     (random,) = relations_of(suite, lambda Q, K: rng.normal(size=(len(Q), len(K)))).values()
@@ -390,7 +390,7 @@ def test_a_check_that_takes_long_is_not_run_again(suite, monkeypatch):
     assert len(calls) < again
 
 
-def test_a_relation_is_kept_and_shown(suite):
+def test_a_relation_is_stored_and_shown(suite):
     report = suite.examine("scores", lambda Q, K: Q @ np.swapaxes(K, -1, -2) / Q.shape[-1], 1, SEED)
     restored = Report.from_dict(json.loads(json.dumps(report.to_dict())))
     assert restored == report
@@ -401,7 +401,7 @@ def test_a_relation_is_kept_and_shown(suite):
     )
 
 
-def test_most_wrong_answers_that_are_not_listed_are_told_something():
+def test_most_unlisted_wrong_answers_get_an_explanation():
     """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
     exercise = loader.load(loader.FOLDERS[0])
     hints_by_answer = {
@@ -419,7 +419,7 @@ def test_most_wrong_answers_that_are_not_listed_are_told_something():
     )
 
 
-def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
+def test_a_cause_is_shown_only_if_another_draw_agrees(suite, listed):
     """What does as a listed answer in the first draw alone, by accident, is told no cause."""
 
     @misconception("scores", label="scores scaled", hint="Leave it out.")
@@ -463,7 +463,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("power", COUNTS)
-def test_a_wrong_count_is_told_in_powers_of_its_arguments(power):
+def test_a_wrong_count_is_reported_in_powers_of_its_arguments(power):
     exercise = loader.load(
         next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
     )
@@ -471,7 +471,7 @@ def test_a_wrong_count_is_told_in_powers_of_its_arguments(power):
     assert f"Your results are {power}." in {str(result.relation) for result in report.results}
 
 
-def test_what_fits_no_few_powers_is_told_none():
+def test_a_count_that_fits_no_powers_gets_no_relation():
     exercise = loader.load(
         next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
     )
@@ -489,7 +489,7 @@ def test_of_four_axes_the_second_is_that_of_heads():
     assert sentence == "Each head of the result is the same, but they should differ."
 
 
-def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
+def test_wrong_elements_that_are_0_are_reported_among_small_ones():
     def mismatch(number):
         e = case(lambda e, sizes: e, number).expected
         wrong = np.abs(e) < np.median(np.abs(e))

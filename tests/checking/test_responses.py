@@ -80,7 +80,7 @@ ATTENTION = {
 
 
 @pytest.mark.parametrize("start", ATTENTION)
-def test_what_a_wrong_attention_does_is_said(start):
+def test_wrong_attention_is_described(start):
     assert relation_of(
         suite_of("attend", attend, of_attention), "attend", ATTENTION[start]
     ).startswith(start)
@@ -90,7 +90,7 @@ def causal(Q, K, V):
     return hidden(Q, K, V, lambda i, j: j <= i)
 
 
-def test_rows_that_look_ahead_are_told():
+def test_rows_that_look_ahead_are_reported():
     suite = suite_of("causal", causal, of_attention)
     start = "Row i of the result depends on rows after i of `V`, but should not."
     assert relation_of(suite, "causal", lambda Q, K, V: attend(np.sin(9 * Q), K, V)).startswith(
@@ -115,7 +115,7 @@ def of_rows(draw):
         (lambda X: np.sin(slope(X / X.sum())), ""),
     ],
 )
-def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
+def test_a_reduction_is_recognized_by_its_elements(function, start):
     sentence = relation_of(suite_of("slope", slope, of_rows), "slope", function)
     assert sentence.startswith(start) if start else sentence == ""
 
@@ -150,12 +150,12 @@ def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
         ),
     ],
 )
-def test_laws_of_addition_and_of_multiples_are_told(answer, function, start):
+def test_additive_and_homogeneous_functions_are_recognized(answer, function, start):
     suite = suite_of("law", answer, lambda draw: [draw.array(*draw.sizes(1))])
     assert relation_of(suite, "law", function).startswith(start)
 
 
-def test_of_what_comes_out_differently_each_time_only_that_is_said():
+def test_a_random_result_is_reported_only_as_random():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
     sentence = relation_of(
@@ -263,7 +263,7 @@ def test_a_right_answer_up_to_rounding_differs_in_nothing(kind, noise):
 @pytest.mark.parametrize(
     "wrong", [np.zeros_like, np.ones_like, lambda x: x - x.mean(), lambda x: 0 * x + x.shape[0]]
 )
-def test_of_a_result_that_is_0_no_multiple_is_told(kind, wrong):
+def test_a_zero_result_gets_no_multiple(kind, wrong):
     sentence = relation_of(rejected(SPECIAL[kind]), "f", wrong)
     assert "Doubling" not in sentence and "should change" not in sentence
 
@@ -288,7 +288,7 @@ def in_memory(x):
     return flat.reshape(x.shape) * 1.0
 
 
-def test_a_second_call_is_made_with_the_same_layout_and_another_one_is_told():
+def test_a_second_call_has_the_same_layout_and_a_difference_is_reported():
     suite = suite_of("f", lambda x: 1.0 * x, of_a_transposed_array)
     assert relation_of(suite, "f", in_memory) == (
         "For a contiguous copy of `x`, the result is right: it should not depend on the memory "
@@ -307,7 +307,7 @@ def test_of_tensors_too_the_layout_stays():
     ).startswith("For a contiguous")
 
 
-def test_an_effect_between_none_and_a_clear_one_is_not_told():
+def test_a_small_effect_is_not_reported():
     """The scores hide a token all but wholly: what is left of it is neither nothing nor an
     influence.
     """
@@ -397,7 +397,7 @@ class WithoutNorm(Layer):
         (lambda x: x.sin() + (x - x.detach()), ""),
     ],
 )
-def test_that_gradients_follow_from_a_wrong_result_is_told(function, sentence):
+def test_gradients_of_a_wrong_result_are_reported_as_consequence(function, sentence):
     suite = suite_of("f", lambda x: x.sin(), lambda draw: [])
 
     @suite.check()
@@ -445,7 +445,7 @@ def suite():
         (OwnNorm, "The input of `norm` is right, but its output is wrong."),
     ],
 )
-def test_what_a_module_does_with_its_parameters_is_told(suite, answer, start):
+def test_use_of_module_parameters_is_reported(suite, answer, start):
     assert relation_of(suite, "Layer", answer).startswith(start)
 
 

@@ -137,9 +137,7 @@ def test_what_pip_does_not_find_is_named_and_nothing_is_left(course, index, tmp_
 
 
 @pytest.mark.slow
-def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_line(
-    course, index, tmp_path
-):
+def test_an_unbuilt_book_and_an_existing_folder_are_one_line_each(course, index, tmp_path):
     there = tmp_path / "there"
     there.mkdir()
     result = command(course, there, index)

@@ -154,7 +154,7 @@ def test_what_is_older_than_since_is_left_out_and_counted(graded):
     assert "Traceback" not in result.stderr
 
 
-def test_a_dry_runs_document_has_whose_grade_would_change(graded, tmp_path):
+def test_the_document_of_a_dry_run_lists_grades_that_would_change(graded, tmp_path):
     toy = graded[0]
     hand_in(tmp_path, "ben", RIGHT, toy=toy)
     hand_in(tmp_path, "dora", RIGHT, toy=toy)
@@ -240,7 +240,7 @@ def test_each_way_to_end_has_its_status(tmp_path, here):
     )
 
 
-def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path, here):
+def test_a_class_in_the_wrong_folders_is_reported(toy, tmp_path, here):
     (tmp_path / "handed in" / "gus").mkdir(parents=True)
     (tmp_path / "handed in" / "gus" / "01-toy.ipynb").write_bytes(
         toy.exercises()[0].notebook.read_bytes()
@@ -258,7 +258,7 @@ def test_a_class_in_the_wrong_folders_is_told_so(toy, tmp_path, here):
     "data",
     [b"no gradebook at all, but a long text" * 99, b"SQLite format 3\0" + bytes(range(256)) * 99],
 )
-def test_a_broken_gradebook_is_named_with_its_mend(toy, tmp_path, data, here):
+def test_a_broken_gradebook_is_named_with_its_fix(toy, tmp_path, data, here):
     (tmp_path / "gradebook.db").write_bytes(data)
     for more in ((), ("--dry-run",)):
         arguments = ("--course", toy.root, "--submitted", toy.submitted, "--into", tmp_path)
@@ -328,7 +328,7 @@ def test_help_lists_all_statuses(here):
         assert f"{status:d}: {MEANINGS[status]}" in output
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_is_graded(toy, tmp_path, here):
+def test_an_unwritable_log_is_reported_before_grading(toy, tmp_path, here):
     result = here(
         "grade", "--course", toy.root, "--into", tmp_path, "--log", tmp_path, "--no-sandbox"
     )
@@ -494,9 +494,7 @@ def released_without(course, grade_id):
     return path, text
 
 
-def test_new_cells_come_into_a_gradebook_with_grades_and_a_check_that_is_gone_is_refused(
-    isolated, tmp_path
-):
+def test_new_cells_are_added_to_a_gradebook_and_a_removed_check_is_refused(isolated, tmp_path):
     course = toy_course(tmp_path / "toy")
     release(course, course.sources()[0])
     hand_in(course.submitted, "ada", RIGHT, toy=course)

@@ -87,7 +87,7 @@ def body(page):
     return BeautifulSoup(page, "html.parser").body
 
 
-def test_nbgraders_own_command_writes_the_same_page(graded):
+def test_the_nbgrader_command_writes_the_same_page(graded):
     course, notebook, _ = graded
     folder = course.into / "autograded" / STUDENT / "01-toy"
     folder.mkdir(parents=True, exist_ok=True)
@@ -261,7 +261,7 @@ def test_what_follows_from_another_failure_is_on_its_card():
     )
 
 
-def test_a_relation_is_told_where_a_check_found_one():
+def test_a_relation_is_shown_where_a_check_found_one():
     waiting = copy.copy(FAILED[2])
     waiting.relation = Message("Yours is {times} times as large.", times="2.65")
     finding = feedback_page._finding(Report("add", 1.0, 0.0, 7, "", [waiting]), waiting)
@@ -284,7 +284,7 @@ def test_a_function_that_is_not_written_says_so_once():
     assert text_of(page.select_one(".check details summary")) == "add is not written yet."
 
 
-def test_what_happened_is_said_first_and_at_its_cell():
+def test_the_outcome_is_shown_first_and_at_its_cell():
     reason, note = Message("a locked cell was altered."), Message("The cell `x` was put back.")
     stops = [("add", Message("it took too long."))]
     head = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops)
@@ -355,7 +355,7 @@ def test_lateness_is_a_sentence(seconds, words):
     )
 
 
-def test_a_person_s_comment_stands_at_its_answer_and_on_the_first_screen(graded):
+def test_a_manual_comment_is_at_its_answer_and_on_the_first_screen(graded):
     course, notebook, saved = graded
     proof = replace(saved.cells["proof"], score=2.0, waits=False, manual=True)
     page = body(page_of((course, notebook, replace(saved, cells={**saved.cells, "proof": proof}))))

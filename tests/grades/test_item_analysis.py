@@ -95,7 +95,7 @@ def test_a_check_separates_strong_work_from_weak(passes, correlation):
     assert by_check["rest"] == (correlation, 10, 20)  # of two checks each is the rest of the other
 
 
-def test_a_checks_own_points_are_not_in_the_total():
+def test_the_points_of_a_check_are_not_in_its_total():
     """Otherwise a check worth most of the points would separate well, no matter how it is drawn."""
     graded = [
         record(

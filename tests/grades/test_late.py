@@ -364,7 +364,7 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_autograde_takes_what_grade_takes(isolated, course):
+def test_nbgrader_autograde_subtracts_the_same_penalty(isolated, course):
     """With the dates and the extension of the file, and with free days."""
     for exercise in course.sources():
         release(course, exercise)

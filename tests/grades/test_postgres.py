@@ -247,7 +247,7 @@ def test_a_dry_run_writes_nothing(course, address):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
+def test_the_second_of_two_graders_waits_and_names_the_first(course, kind, request):
     more = ["--db", request.getfixturevalue("address")] if kind == "postgres" else []
     submitted = with_class(course)
     first = begin(course, submitted, "--jobs", 1, *more)
@@ -368,7 +368,7 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
     assert len(rows["grade"]) == len({row.split(",")[0] for row in rows["grade"]})
 
 
-def test_who_lost_the_lock_writes_nothing_more(writer, server, monkeypatch):
+def test_a_grader_that_lost_the_lock_writes_nothing(writer, server, monkeypatch):
     monkeypatch.setattr(gradebook, "PAUSES", (0.0, 0.0))
     name = writer.gradebook.engine.url.database
     with other_connection(server, name, "eve@grader2, process 7, since 10:15 UTC") as other:
@@ -394,7 +394,7 @@ def other_connection(server, name, application):
         yield connection
 
 
-def test_who_it_is_fits_into_the_name_of_an_application(monkeypatch):
+def test_the_name_of_a_grader_fits_into_application_name(monkeypatch):
     monkeypatch.setattr(locks.getpass, "getuser", lambda: "o'neill-of-the-very-long-name")
     monkeypatch.setattr(locks.socket, "gethostname", lambda: "grader.cs.a-university.example")
     monkeypatch.setattr(locks.os, "getpid", lambda: 4194304)
@@ -404,7 +404,7 @@ def test_who_it_is_fits_into_the_name_of_an_application(monkeypatch):
     )
 
 
-def test_what_the_database_does_not_take_costs_nobody_else(writer):
+def test_a_row_that_the_database_refuses_stops_no_other(writer):
     # SQLite counts nothing
     with pytest.raises(gradebook.Refused, match="value too long for type character varying"):
         writer.save("01-toy", "x" * 140, outcome(3.0), None)
@@ -492,7 +492,7 @@ def test_a_refusal_is_one_line_without_the_password(toy, server, tmp_path, case,
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_tables_of_another_nbgrader_are_told_from_ours(toy, tmp_path, kind, request):
+def test_tables_of_another_nbgrader_are_recognized(toy, tmp_path, kind, request):
     url = (
         request.getfixturevalue("address")
         if kind == "postgres"
@@ -615,7 +615,7 @@ def test_the_configuration_names_the_database_of_the_class_alone(configured, ser
 
 
 @pytest.mark.slow
-def test_nbgraders_own_commands_use_it(configured):
+def test_nbgrader_commands_use_it(configured):
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -64,7 +64,7 @@ def record(student, assignment, number):
     return dataclasses.replace(latest, history=[CODEC.unstructure(before)])
 
 
-def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeypatch, tmp_path):
+def test_common_mistakes_are_listed_with_their_students(monkeypatch, tmp_path):
     """Causes and relations, with who they are of: most first; numbers of a draw make no other
     one.
     """

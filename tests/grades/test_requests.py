@@ -89,7 +89,7 @@ def test_a_request_begins_with_the_name_of_a_function(text, expected):
     assert requests_in(text) == (expected, [])
 
 
-def test_what_names_no_function_is_told_to_its_student():
+def test_a_request_without_a_function_is_reported_to_its_student():
     assert requests_in("I think that all are wrong.", "add: this one") == (
         [("add", "add", "this one")],
         [requests.NAMELESS],
@@ -115,7 +115,7 @@ def test_a_language_is_looked_for_at_the_end_of_a_cell_alone():
     assert cells.without_language(cells.with_language("a = 1", "zh_CN")) == "a = 1"
 
 
-def test_three_requests_are_kept_and_none_is_long():
+def test_at_most_three_short_requests_are_recorded():
     asked, notes = requests_in(*(f"add: {number} {'x' * 5_000}\x1b[31m" for number in range(5)))
     assert len(asked) == 3 and notes == [requests.TOO_MANY]
     assert all(len(text) == requests.MOST_TEXT and "\x1b" not in text for _, _, text in asked)

@@ -169,7 +169,7 @@ def natural(a, b):
     return a + b
 
 
-def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
+def test_advice_costs_nothing_and_shows_its_hint(folder):
     report = examined(folder, natural)
     assert (report.score, report.pending, show.standing(report), show.mends(report)) == (
         4,
@@ -204,7 +204,7 @@ def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, mon
     assert counts[0] == counts[1] == counts[2] > 0
 
 
-def test_it_stands_below_what_is_worth_points():
+def test_advice_is_below_checks_with_points():
     suite = Suite("checks", {})
     suite.answers = [loader.source]
 
@@ -249,7 +249,7 @@ def test_its_words_are_translated(folder, monkeypatch):
 # Authors.
 
 
-def test_listed_answers_are_held_to_it(folder):
+def test_listed_answers_are_verified_with_advice(folder):
     assert verify.fault(folder) == ""
     first, _twice = answer_trials.of(folder)
     assert [(right.name, right.lost) for right in first.right] == [
@@ -270,7 +270,7 @@ def test_listed_answers_are_held_to_it(folder):
 
 
 @pytest.mark.slow
-def test_mutants_that_only_advice_tells_are_counted_as_such(folder):
+def test_mutants_killed_by_advice_alone_are_counted(folder):
     mutants_tried = mutants.look_at(Exercise("01-toy", folder.parent.parent), "add", workers=1)
     row = mutants_tried.rows["add"]
     assert 0 < row.advice < row.killed and row.by["refuses"] >= row.advice

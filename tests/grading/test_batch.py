@@ -171,7 +171,7 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_and_goes_on_costs_nobody_points(course, undisturbed, tmp_path):
+def test_a_stopped_and_continued_run_costs_no_points(course, undisturbed, tmp_path):
     into, stopping = with_secret(tmp_path / "stopped"), Course(root=tmp_path / "stopping")
     shutil.copytree(course.root, stopping.root, ignore=shutil.ignore_patterns("gradebook.db"))
     with (stopping.root / "nbgrader_config.py").open("a") as file:
@@ -277,7 +277,7 @@ backends._serve(here, SimpleNamespace(uses_gpu=lambda: False), None, None)
 """
 
 
-def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
+def test_a_worker_without_a_reader_ends_silently():
     run = subprocess.run(
         [sys.executable, "-c", WHO_ASKED_IS_GONE], capture_output=True, text=True, check=False
     )
@@ -286,7 +286,7 @@ def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "threads"), [(1, [None]), (3, [1, 3, 1])])
-def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, threads):
+def test_a_worker_uses_one_thread_where_each_core_has_a_worker(monkeypatch, jobs, threads):
     monkeypatch.setattr(backends, "_serve", _tells_its_core)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1})
     local = backends.Local(jobs, None)
@@ -301,7 +301,7 @@ def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, threads
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch):
+def test_a_worker_killed_during_an_answer_delays_no_other(monkeypatch):
     monkeypatch.setattr(backends, "_serve", _answers)
     local = backends.Local(2, None)
     try:

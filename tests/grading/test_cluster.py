@@ -418,7 +418,7 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
 
 
 @pytest.mark.slow
-def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
+def test_a_missing_worker_is_reported_after_a_wait(course, by_hand, tmp_path):
     dask = by_hand()
     output = graded(
         course,
@@ -603,7 +603,7 @@ def encrypted(tmp_path):
 
 
 @pytest.mark.slow
-def test_with_tls_only_who_has_a_certificate_grades(
+def test_with_tls_a_worker_needs_a_certificate(
     course, local, by_hand, encrypted, tmp_path, monkeypatch
 ):
     into = with_secret(tmp_path / "into")
@@ -704,7 +704,7 @@ def of_two(first_gpus=0, **more):
     return pool
 
 
-def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
+def test_the_loss_of_the_last_gpu_is_reported_once_and_the_rest_is_graded():
     warned = []
     pool = of_two(first_gpus=1, warn=warned.append)
     pool.on_gpus = {"11-gpu"}

@@ -80,7 +80,7 @@ def test_a_value_is_the_same_after_both_crossings(asked_on, value):
     assert same(judge.lookup("echo")(value), value)
 
 
-def test_layout_crosses_and_is_told_apart(asked):
+def test_layout_crosses(asked):
     judge = asked(
         "def look(x):\n"
         "    return x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, "
@@ -104,7 +104,7 @@ def test_the_same_array_twice_is_one_array(asked):
     assert judge.lookup("one")(x, x.copy()) is False
 
 
-def test_a_change_in_place_comes_back(asked):
+def test_a_change_in_place_is_copied_back(asked):
     judge = asked("def spoil(a, t):\n    a += 1\n    t.mul_(2)\n    return None")
     base = np.zeros((4, 6))
     a, t = base[::2, 1:4], torch.ones(2, 3).T
@@ -112,7 +112,7 @@ def test_a_change_in_place_comes_back(asked):
     assert (base.sum(), a.sum()) == (6, 6) and t.tolist() == [[2, 2]] * 3
 
 
-def test_a_new_shape_in_place_comes_back(asked):
+def test_a_new_shape_in_place_is_copied_back(asked):
     judge = asked(
         "def turn(a, b):\n    a.shape = (3, 2)\n    a[0] = 7\n    b.resize((4,), refcheck=False)"
     )
@@ -121,7 +121,7 @@ def test_a_new_shape_in_place_comes_back(asked):
     assert a.tolist() == [[7, 7], [0, 0], [0, 0]] and b.shape == (4,)
 
 
-def test_exceptions_come_as_type_and_text(asked):
+def test_exceptions_cross_as_type_and_text(asked):
     judge = asked(
         "class Own(ValueError): pass\n"
         "def bad(kind):\n"
@@ -332,7 +332,7 @@ def use(model, x):
 """
 
 
-def test_a_module_of_the_checks_own_class_is_called_back(asked):
+def test_a_module_of_a_class_of_the_checks_is_called_back(asked):
     from autograder.checking import Subject
 
     for function in (asked(SHOWN).lookup("use"), asked_for(SHOWN)["use"]):
@@ -591,7 +591,7 @@ def test_what_a_check_cell_is_worth(toy, guests, source, points):
     assert worth(toy, guests, source)[0] == points
 
 
-def test_a_check_cell_uses_its_own_builtins_and_its_own_imports(toy, guests):
+def test_a_check_cell_uses_builtins_and_imports_of_the_judge(toy, guests):
     before = (
         "import builtins, numpy\nabs = max = len = lambda *a: 7\nnumpy.testing.assert_allclose = "
         "print\n"
@@ -680,7 +680,7 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     assert not psutil.wait_procs(survivors, timeout=3)[1]
 
 
-def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
+def test_a_function_that_ends_python_fails_one_check(toy, guests):
     notebook = four("def one():\n    import os\n    os._exit(3)")
     notebook.cells.insert(3, nbformat.v4.new_code_cell("assert one() == 1", id="again"))
     notebook.cells[3].metadata = {
@@ -913,7 +913,7 @@ def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
     )
 
 
-def test_what_a_keeper_said_last_is_heard_though_a_question_was_left_unread():
+def test_the_last_message_of_a_keeper_is_read_after_an_unread_question():
     ours, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked = sandbox._Asked(ours)
     ours.send(b"?")

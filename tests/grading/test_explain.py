@@ -128,7 +128,7 @@ def test_a_grade_is_explained(graded):
 
 
 @pytest.mark.slow
-def test_a_changed_exercise_is_said(graded):
+def test_a_changed_exercise_is_reported(graded):
     checks = graded.exercises()[0].released / "checks.py"
     before = checks.read_text(encoding="utf-8")
     checks.write_text(before + "\n# changed\n", encoding="utf-8")

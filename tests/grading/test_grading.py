@@ -165,7 +165,7 @@ def test_the_release_has_checks_and_runtime_and_no_solution(toy):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_release_is_the_same(toy, tmp_path):
+def test_nbgrader_makes_the_same_release(toy, tmp_path):
     exercise = toy.exercises()[0]
     ours = {
         path.name: path.read_bytes()
@@ -209,7 +209,7 @@ def test_every_submission_gets_its_grade_and_a_reason(graded, student):
 
 
 @pytest.mark.slow
-def test_unchanged_submissions_are_not_graded_again_and_history_is_kept(graded):
+def test_unchanged_submissions_are_not_graded_again_and_keep_their_history(graded):
     course, folder, _ = graded
     before = record_of(course, "minus")
     result = run(course, "grade", "--submitted", folder, "--into", course.into)
@@ -351,7 +351,7 @@ LOST = "proof −1: graded by a person"
 
 
 @pytest.mark.slow
-def test_all_who_read_a_grade_agree_on_what_a_person_graded(by_hand):
+def test_manual_grades_are_the_same_in_every_output(by_hand):
     submit, grade, give = by_hand
     submit("Because.")
     assert grade()[:3] == (6.0, True, [READ])
@@ -442,7 +442,7 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_rule_of_ones_own_that_the_page_shows_takes_a_tenth_for_each_week(toy, tmp_path):
+def test_the_late_rule_of_the_page_subtracts_a_tenth_for_each_week(toy, tmp_path):
     page = (ROOT / "book" / "grading.md").read_text(encoding="utf8")
     (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
     course = with_due_date(toy, tmp_path / "course", rule)
@@ -537,7 +537,7 @@ def test_check_shows_a_student_the_feedback(graded):
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [True, False], ids=["engine", "stock"])
-def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
+def test_nbgrader_commands_give_the_same_grades(graded, tmp_path, engine):
     """`nbgrader autograde`, `generate_feedback` and the formgrader work on the course after
     `release`.
     """
@@ -610,7 +610,7 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
 
 
-def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
+def test_a_problem_with_a_fix_gets_no_advice_to_open_the_file(toy, tmp_path):
     (tmp_path / "01-toy.ipynb").write_bytes(b"PK\x03\x04")
     result = run(toy, "check", tmp_path / "01-toy.ipynb")
     one_line(result, "Unpack it, and submit the notebook")
@@ -733,7 +733,7 @@ def test_without_a_sandbox_grading_refuses_and_says_what_to_install(toy, tmp_pat
 
 
 @pytest.mark.slow
-def test_at_ones_own_risk_it_goes_on_and_the_report_says_so(toy, tmp_path):
+def test_without_a_sandbox_grading_needs_an_option_and_is_reported(toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     hand_in(tmp_path / "submitted", "bob", {**RIGHT, "twice": "import os; os._exit(0)"}, toy=toy)
     result = run(

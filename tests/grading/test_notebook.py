@@ -96,7 +96,7 @@ def problem(data):
     ],
     ids=range(14),
 )
-def test_what_is_no_notebook_is_said(data, says):
+def test_a_file_that_is_no_notebook_is_reported(data, says):
     assert says in problem(data)
 
 
@@ -146,12 +146,12 @@ TEXT = json.dumps(RELEASED, indent=1)
     ],
     ids=range(16),
 )
-def test_what_it_is_instead_and_how_to_mend_it_is_said(data, says):
+def test_the_kind_of_a_wrong_file_and_a_fix_are_reported(data, says):
     assert problem(data).startswith("01-toy.ipynb ") and says in problem(data)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
-def test_a_notebook_in_another_unicode_encoding_is_read_and_its_author_told(encoding):
+def test_a_notebook_in_another_unicode_encoding_is_read_with_a_note(encoding):
     data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
     assert parse(data, "x").cells[0].source == "# Töy 玩具"
     (note,) = file_kinds.read_as(data, "x.ipynb")
@@ -236,7 +236,7 @@ def test_too_many_cells_are_malformed_with_a_sentence():
     assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
 
 
-def test_what_counts_of_a_cell_is_kept_and_nothing_else():
+def test_a_restored_cell_keeps_only_the_answer():
     raw = {
         "cell_type": "markdown",
         "source": ["a", "\ud800b"],
@@ -375,13 +375,13 @@ def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
     ) and "restored." in notes_of(result)
 
 
-def test_a_locked_cell_may_be_laid_out_anew():
+def test_a_locked_cell_may_be_reformatted():
     text = "import checks\n\n\nchecks.run('add',\n           points = 4)  # four\n"
     _, result = restored(lambda raw: raw["cells"][PLACE["check_add"]].update(source=text))
     assert not result.repairs and not result.evidence
 
 
-def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
+def test_a_deleted_check_is_restored_and_a_deleted_answer_is_empty():
     def change(raw):
         raw["cells"] = [each for each in raw["cells"] if each["id"] not in ("add", "check_add")]
 
@@ -391,7 +391,7 @@ def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
     assert notes_of(result) == "These cells were missing and have been restored: add, check_add."
 
 
-def test_what_was_repaired_alike_is_said_once():
+def test_equal_repairs_are_reported_once():
     def change(raw):
         for name in ("check_add", "check_twice", "head"):
             raw["cells"][PLACE[name]]["source"] = "100"
@@ -419,7 +419,7 @@ def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
     assert last.source.endswith("return 7") and not last.metadata
 
 
-def test_added_cells_keep_their_place_and_lose_their_marks():
+def test_added_cells_keep_their_position_and_lose_their_metadata():
     def change(raw):
         added = {
             "cell_type": "code",
@@ -498,7 +498,7 @@ def test_a_cell_is_found_by_its_text_wherever_it_stands():
     assert list(cells) == list(PLACE) and not result.repairs
 
 
-def test_an_own_cell_in_the_place_of_an_answer_is_not_taken_for_it():
+def test_an_added_cell_is_not_taken_for_an_answer():
     def change(raw):
         without_marks(raw)
         raw["cells"][PLACE["add"]]["source"] = "x = 1"  # defines no add
@@ -508,7 +508,7 @@ def test_an_own_cell_in_the_place_of_an_answer_is_not_taken_for_it():
     assert "x = 1" in [each.source for each in result.notebook.cells]
 
 
-def test_an_own_cell_in_the_place_of_a_check_is_no_change_of_it():
+def test_an_added_cell_for_a_check_is_no_change_of_it():
     def change(raw):
         without_marks(raw)
         raw["cells"][PLACE["check_add"]]["source"] = "print(add(1, 2))"
@@ -531,7 +531,7 @@ def test_the_mark_of_one_cell_on_another_counts_by_its_grade_id():
 # Pictures.
 
 
-def test_attachments_come_along_in_answers_and_own_texts_and_nowhere_else():
+def test_attachments_are_copied_in_answers_and_added_texts_only():
     picture = {"a.png": {"image/png": "aGk="}}
 
     def change(raw):
@@ -604,7 +604,7 @@ def ran(result):
 
 @pytest.mark.parametrize("message_count", ["", GIVEN, "  \n"], ids=["empty", "as given", "blank"])
 @pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
-def test_answers_in_one_own_cell_count_and_are_said_once(message_count, where):
+def test_answers_in_an_added_cell_count_and_are_reported_once(message_count, where):
     def change(raw):
         answered(raw, add=message_count)
         raw["cells"].insert(where, own_cell("import math\n\n" + "\n\n\n".join(WRITTEN.values())))
@@ -615,7 +615,7 @@ def test_answers_in_one_own_cell_count_and_are_said_once(message_count, where):
 
 
 @pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
-def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
+def test_helpers_of_a_moved_answer_are_copied_and_nothing_else(where):
     def change(raw):
         cells = [
             own_cell(
@@ -802,7 +802,7 @@ def test_the_same_character_in_several_cells_is_one_line():
         "(" * 5000,
     ],
 )
-def test_nothing_is_said_where_no_own_cell_defines_it(source):
+def test_nothing_is_reported_where_no_added_cell_defines_it(source):
     def change(raw):
         answered(raw, add="")
         raw["cells"].append({"cell_type": "code", "source": source})
@@ -846,7 +846,7 @@ def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, whe
         assert notes_of(result) == COUNTED.format("add")
 
 
-def test_a_helper_in_an_own_cell_is_nothing_to_say():
+def test_a_helper_in_an_added_cell_is_not_reported():
     def change(raw):
         answered(raw, add="def add(a, b):\n    return helper(a, b)")
         raw["cells"].insert(1, {"cell_type": "code", "source": "def helper(a, b):\n    return add"})

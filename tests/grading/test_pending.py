@@ -156,7 +156,7 @@ def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suit
     assert {result.status for result in report.results} == {"blocked"} and not report.pending
 
 
-def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monkeypatch):
+def test_a_failing_course_answer_costs_no_points(suite, has, monkeypatch):
     """With another version of a library a check may be wrong: it says so, names no cause, and
     its points wait.
     """
@@ -245,7 +245,7 @@ def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     assert show.text(report).startswith("double: partly pending, ungraded\n")
 
 
-def test_reports_are_kept_and_older_ones_are_read(suite, has):
+def test_reports_are_stored_and_older_ones_are_read(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
     record = report.to_dict()
     assert Report.from_dict(record).to_dict() == record and record["pending"] == 7.0
@@ -489,7 +489,7 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_autograde_marks_what_waits(course):
+def test_nbgrader_autograde_marks_pending_points(course):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
     for student, marked in {"ada": True, "bob": False}.items():

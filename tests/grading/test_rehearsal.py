@@ -177,7 +177,7 @@ def test_points_go_to_the_check_that_moved_them(then, now, through):
     )
 
 
-def test_what_was_handed_in_anew_is_no_checks_doing():
+def test_a_new_submission_is_not_attributed_to_a_check():
     same = (
         graded("ada", {"k": cell(4, a=Status.PASSED)}),
         graded("ada", {"k": cell(0, a=Status.FAILED)}),
@@ -217,7 +217,7 @@ def test_the_latest_change_of_a_history():
     assert changes.latest(dataclasses.replace(more, history=[{"score": "no record"}])) is None
 
 
-def test_a_check_was_mended(course, tmp_path):
+def test_a_corrected_check_changes_grades(course, tmp_path):
     """What `--dry-run` says beforehand, `report` says afterwards."""
     hand_in(
         tmp_path / "submitted",

@@ -343,7 +343,7 @@ def test_after_the_reveal_each_page_has_what_the_hash_of_the_first_day_confirms(
 
 
 @pytest.mark.slow
-def test_a_hash_whose_key_is_public_is_said_to_be_of_no_use(revealed, graded):
+def test_a_hash_with_a_public_key_is_reported_as_useless(revealed, graded):
     result = run(revealed, "commit")
     assert graded[1] in result.output and "The key of 01-toy is public already" in result.output
 
@@ -528,7 +528,7 @@ def test_a_name_on_a_page_opens_no_file(revealed, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_grade_of_an_earlier_release_is_said_to_be_one(course):
+def test_a_grade_of_an_earlier_release_is_reported(course):
     """Its record has a seed that follows from the secret itself, and no versions."""
     path = course.graded("ada", "01-toy").record
     raw = json.loads(path.read_text())
@@ -550,7 +550,7 @@ def test_a_grade_of_an_earlier_release_is_said_to_be_one(course):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_page_has_the_seed(revealed):
+def test_the_nbgrader_page_has_the_seed(revealed):
     from nbgrader.apps import NbGraderAPI
 
     before = page_of(revealed, "ben").read_text()

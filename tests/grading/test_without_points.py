@@ -179,7 +179,7 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
         ([0.75, {}, 1], "Expected 3 numbers, got a list of 3.", []),
     ],
 )
-def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, message, passed):
+def test_a_wrong_number_is_reported_without_the_right_one(answer, message, passed):
     with pytest.raises(Failed) as failed:
         expect_by_hand(answer, [3 / 4, 1 / 4, 1 / 3])
     assert (
@@ -187,7 +187,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, mess
     )
 
 
-def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
+def test_a_hint_follows_a_wrong_number_only():
     with pytest.raises(Failed) as failed:
         expect_by_hand([1, 3], [1, 2], Message("Both are whole."))
     assert str(failed.value.message) == "The number at index [1] is wrong: 3. Both are whole."
@@ -220,7 +220,7 @@ def test_the_cell_is_graded_worth_nothing_and_adds_nothing(course):
     assert (exercise.without_points, exercise.programs) == ({"by_hand"}, ["add", "twice"])
 
 
-def test_release_holds_the_answers_to_their_promises(tmp_path, monkeypatch):
+def test_release_verifies_the_listed_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be taken for the next text
     course = course_without_points(tmp_path)
     assert verify.fault(course) == ""
@@ -315,7 +315,7 @@ STATES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ANSWERS)
-def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(graded, student):
+def test_the_feedback_page_has_the_result_without_points(graded, student):
     page = page_of(graded[0], student)
     (row,) = [bar for bar in page.select(".bars a") if "by_hand" in bar.text]
     assert f"{STATES.get(student, 'not passed yet')}, ungraded" in text_of(row) and not row.select(
@@ -327,7 +327,7 @@ def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(gr
 
 
 @pytest.mark.slow
-def test_a_wrong_answer_is_told_its_hint_on_the_page(graded):
+def test_the_page_shows_the_hint_of_a_wrong_answer(graded):
     check = text_of(page_of(graded[0], "exchanged").select_one("#at-check_by_hand .check"))
     assert (
         "The number at index [0] is wrong: 0.25. both exchanged. The sum comes first." in check
@@ -337,7 +337,7 @@ def test_a_wrong_answer_is_told_its_hint_on_the_page(graded):
 
 
 @pytest.mark.slow
-def test_what_is_left_open_is_said_beside_full_points(graded, course):
+def test_open_questions_are_listed_next_to_full_points(graded, course):
     with Gradebook(course.db_url, course.course_id) as book:
         for student in ("done", "blank"):
             grade = book.find_grade("proof", "01-toy", "01-toy", student)
@@ -390,7 +390,7 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
+def test_nbgrader_autograde_gives_the_same(graded, tmp_path):
     course, _ = graded
     there = tmp_path / "course"
     shutil.copytree(

@@ -65,7 +65,7 @@ def places(tmp_path):
 
 
 @pytest.mark.long
-def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, places):
+def test_the_exchange_delivers_exercises_and_feedback(isolated, places):
     course, ada, bob = places
     run(course, "nbgrader", "release_assignment", NAME)
     run(ada, "nbgrader", "fetch_assignment", NAME)

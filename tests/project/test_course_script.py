@@ -188,7 +188,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_what_it_refuses_is_one_line_with_the_mend(name):
+def test_each_refusal_is_one_line_with_a_fix(name):
     arguments, message = REFUSALS[name]
     line = course.refusal(*arguments)
     assert message in line and "\n" not in line
@@ -231,7 +231,7 @@ def test_what_failed_is_not_taken_for_installed(commands, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("how", ["fails", "is interrupted"])
-def test_an_environment_is_made_whole_or_not_at_all(commands, monkeypatch, capsys, how):
+def test_an_unfinished_environment_is_removed(commands, monkeypatch, capsys, how):
     shutil.rmtree(course.VENV)
 
     def half(command, **options):
@@ -254,7 +254,7 @@ def test_a_folder_that_is_no_environment_is_named_and_left(commands, capsys):
     assert course.VENV.exists()
 
 
-def test_the_sample_class_begins_anew_when_an_exercise_is_newer(commands):
+def test_the_sample_class_is_made_again_when_an_exercise_is_newer(commands):
     gradebook = course.BUILD / "sample" / "gradebook.db"
     gradebook.parent.mkdir(parents=True)
     gradebook.touch()
@@ -287,7 +287,7 @@ def test_a_target_runs_its_command(commands, target, command):
     assert any(command in line for line in commands)
 
 
-def test_elsewhere_the_exercises_are_tried_in_place_of_the_tests(commands, monkeypatch, capsys):
+def test_other_systems_solve_the_exercises_instead_of_running_tests(commands, monkeypatch, capsys):
     monkeypatch.setattr(course, "python", lambda: course.python_of(course.VENV, "linux"))
     monkeypatch.setattr(sys, "platform", "darwin")
     assert course.main(["test"]) == 0

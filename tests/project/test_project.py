@@ -136,7 +136,7 @@ def test_what_is_declared_is_pinned_within_its_bounds():
         )
 
 
-def test_a_group_brings_all_that_its_use_needs_and_no_more():
+def test_a_group_has_all_requirements_of_its_use_and_no_more():
     assert declared("dependencies") < declared("grade") < declared("book") < declared("test")
     assert "sphinx" in declared("book") and not {"sphinx", "jupyter-book", "docutils"} & declared(
         "grade"
@@ -153,7 +153,7 @@ def test_what_the_course_installs_is_what_it_uses():
     ) & set(beyond)
 
 
-def test_the_lock_names_no_place_to_fetch_from():
+def test_the_lock_names_no_index():
     text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in LOCKS)
     assert len(pins()) > 100
     assert "://" not in text and not re.search(r"^\s*-", text, re.MULTILINE) and "+" not in text
@@ -280,7 +280,7 @@ def test_uv_knows_what_torch_needs():
     assert names == set(metadata["requires-dist"])
 
 
-def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
+def test_doctor_names_what_each_use_lacks_and_a_fix(monkeypatch):
     version = importlib.metadata.version
 
     def without(*absent):
@@ -319,7 +319,7 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
         ((3, 15, 0), "ok", "newer than 3.14"),
     ],
 )
-def test_doctor_tells_of_a_python_that_is_not_tried(monkeypatch, version, state, note):
+def test_doctor_reports_an_untested_python(monkeypatch, version, state, note):
     monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=version, platform="linux"))
     finding = next(doctor._python())
     assert (
@@ -459,7 +459,7 @@ def test_each_path_that_a_readme_names_exists(readme):
     assert not missing
 
 
-def test_each_module_that_a_folder_is_said_to_have_is_there():
+def test_each_module_in_the_table_of_folders_exists():
     """In the table of the engine's folders: names in parentheses, without their suffix."""
     text = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
     modules = [

@@ -193,7 +193,7 @@ def page(course):
 
 
 @pytest.mark.parametrize("name", [race.COURSE, "The Course’s Own", "the course's\u200b own "])
-def test_a_student_who_takes_the_name_of_the_courses_own_is_marked(name):
+def test_a_student_with_the_name_of_the_course_entry_is_marked(name):
     assert (
         race._name_of(name).lower().rstrip().endswith("own (a student)")
         and race._name_of("ada") == "ada"

@@ -99,7 +99,7 @@ def shown(guest, source):
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
 
 
-def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, monkeypatch):
+def test_a_gpu_that_guests_cannot_use_costs_no_points(isolated, tmp_path, monkeypatch):
     """The judge's machine may have a GPU that the sandbox keeps from its guests: then points
     wait.
     """

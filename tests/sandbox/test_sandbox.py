@@ -64,7 +64,7 @@ def test_seconds_seen_twice_or_not_at_all_for_one_look_are_counted_once():
     assert tallied([Look(cpu, True) for cpu in (1, 1, 1, 0, 1, 1, 1)]).cpu == 1
 
 
-def test_seconds_of_processes_that_nobody_waited_for_stay_counted():
+def test_seconds_of_orphaned_processes_stay_counted():
     assert tallied([Look(cpu, True) for cpu in (3, 3, 3, 0, 0, 0, 1, 1)]).cpu == 4
 
 
@@ -143,7 +143,7 @@ class Idling:
         return {"cpu": 0.0, "idle": time.monotonic() - self.start}
 
 
-def test_a_frame_that_comes_in_drops_is_idle_time():
+def test_a_slowly_sent_frame_is_idle_time():
     def drops(theirs):
         frame = wire.HEAD.pack(1000, 0) + b"{" * 1000
         for index in range(len(frame)):
@@ -159,7 +159,7 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
 
 
 @pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, CHUNK])
-def test_frames_are_told_apart_however_they_are_cut(size):
+def test_frames_are_separated_however_they_are_cut(size):
     numbers = range(40)
     frames = [
         wire.pack({"op": "output", "output": number}, [bytes([number]) * number])
@@ -222,7 +222,7 @@ def test_a_judge_that_was_stopped_has_not_waited(monkeypatch):
     assert guest.budget.idle < 1 and guest.budget.wall < 1
 
 
-def test_what_the_judge_cannot_handle_is_the_end_of_who_sent_it():
+def test_a_message_that_the_judge_cannot_handle_ends_its_guest():
     def fails(output):
         raise RecursionError
 
@@ -519,7 +519,7 @@ def test_memory_that_the_warm_parent_shares_does_not_count(guest):
     [(1200, [signal.SIGSTOP]), (800, [signal.SIGSTOP, signal.SIGCONT])],
     ids=["held", "given-back"],
 )
-def test_a_guest_is_stopped_before_it_is_said_to_have_too_much(monkeypatch, then, signals):
+def test_a_guest_is_stopped_before_a_limit_is_reported(monkeypatch, then, signals):
     sent = []
     monkeypatch.setattr(keeper.os, "kill", lambda pid, number: sent.append((pid, number)))
     processes = SimpleNamespace(memory_in_detail=lambda most: then if sent else 1200)

@@ -114,7 +114,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_any_value_comes_out_as_it_went_in(value):
+def test_any_value_is_decoded_as_it_was_encoded(value):
     assert same(value, crossed(value))
     assert same(value, crossed(value, copy=False))
 
@@ -203,7 +203,7 @@ def test_what_is_no_plain_value_crosses_as_a_handle():
     ],
     ids=["nodes", "handles", "array", "repeats", "text"],
 )
-def test_what_is_too_large_is_said_where_it_is_made(value):
+def test_too_large_values_fail_where_they_are_encoded(value):
     with pytest.raises(TooLarge):
         frame_of(value)
 

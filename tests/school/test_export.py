@@ -98,7 +98,7 @@ def test_moodles_worksheet_is_filled_in_and_no_comment_is_touched(course, sheet,
     assert table.missing == [("=evil", "not in sheet.csv")]
 
 
-def test_canvas_gets_who_they_are_and_the_exercises_column_alone(course, sheet, tmp_path):
+def test_canvas_gets_students_and_the_column_of_the_exercise(course, sheet, tmp_path):
     rows, known = records.rows(course), Exercises(course.exercises())
     table = exporting.to_canvas(rows, sheet(CANVAS), known, anonymous=False)
     assert read(table, tmp_path / "out.csv") == [
@@ -120,7 +120,7 @@ def test_canvas_gets_who_they_are_and_the_exercises_column_alone(course, sheet, 
     )
 
 
-def test_a_student_whom_canvas_named_is_found_by_canvass_number(course, sheet):
+def test_a_student_named_by_canvas_is_found_by_canvas_number(course, sheet):
     rows = [
         {
             **records.rows(course)[0],
@@ -192,7 +192,7 @@ def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, syst
         second.changed_since(tmp_path / "other.csv")
 
 
-def test_anonymous_files_name_nobody(course, sheet, tmp_path):
+def test_anonymous_files_have_no_names(course, sheet, tmp_path):
     rows = records.rows(course)
     people = {
         value for student, person in CLASS.items() for value in (student, *person[:3]) if value
@@ -241,7 +241,7 @@ def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
     )
 
 
-def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
+def test_two_students_with_similar_names_have_separate_pages(course, tmp_path):
     rows = [{**records.rows(course)[0], "student_id": student} for student in ('a"b', "a_b", "A_B")]
     for row in rows:
         page = course.graded(row["student_id"], "01-qkv").page

@@ -20,7 +20,7 @@ FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved",
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_mistake_is_told_however_the_projections_are_kept(fault):
+def test_a_mistake_is_recognized_for_each_layout_of_projections(fault):
     """The listed layers have one fused projection; many students keep three."""
     exercise = loader.load(FOLDER)
     layer = exercise.answers[0].layer_of(fault, fused=False)

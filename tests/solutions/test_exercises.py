@@ -135,7 +135,7 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
 
 
 @on_seeds(FEW_WRONG, MANY_WRONG)
-def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
+def test_wrong_answers_fail_and_are_recognized(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the
     tolerance.
     """
@@ -312,7 +312,7 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
 
 
 @each_exercise
-def test_time_and_difficulty_stand_below_each_heading(folder):
+def test_time_and_difficulty_follow_each_heading(folder):
     assert_times_below_headings(folder)
 
 

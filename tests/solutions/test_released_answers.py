@@ -119,7 +119,7 @@ def students_folder(root, name, answer):
     return folder
 
 
-def test_each_exercise_finds_its_own_archive_where_several_are_opened_in_one_process(tmp_path):
+def test_each_exercise_imports_its_archive_when_several_are_open(tmp_path):
     folders = [students_folder(tmp_path, name, f"answer_{name}") for name in "ab"]
     code = """
 import os, sys, json

@@ -21,7 +21,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("before", TEXTS)
-def test_a_text_is_written_anew(before):
+def test_a_rewritten_text(before):
     names = set()
     for change in (rewrites.TEXTS | rewrites.OF_NUMPY).values():
         tree = change.visit(ast.parse(before, mode="eval"))

@@ -77,7 +77,7 @@ def test_what_the_checks_make_of_them_is_what_is_recorded(folder, faults):
     assert not faults
 
 
-def test_a_parameter_that_is_filled_from_another_one_is_told_so(faults, monkeypatch):
+def test_a_parameter_filled_from_another_is_reported(faults, monkeypatch):
     some = [
         answer for answer in unseen.answers("06-multi-head") if "W_o is transposed" in answer.about
     ]

@@ -22,7 +22,7 @@ def message_of(exercise, subject, function):
     return str(first.relation)
 
 
-def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
+def test_explains_an_array_as_a_sum_if_there_is_one_way():
     a, b = np.arange(6.0), np.ones(6)
     assert counts_in(2 * a - b, {"a": a, "b": b, "c": a**2}) == pytest.approx(
         {"a": 2, "b": -1, "c": 0}
@@ -65,7 +65,7 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
         ),
     ],
 )
-def test_what_a_gap_was_made_of(gap, sentence):
+def test_explains_a_permutation_gap(gap, sentence):
     assert sentence in message_of("04-position", "permutation_gap", gap)
 
 
@@ -80,12 +80,12 @@ def test_what_a_gap_was_made_of(gap, sentence):
         (lambda a: a[:, None] * (np.eye(len(a)) - a[:, None]), "The result is diag(a) - a^2 1^T."),
     ],
 )
-def test_what_a_jacobian_is_the_sum_of(jacobian, expected):
+def test_explains_a_jacobian_as_a_sum(jacobian, expected):
     sentence = message_of("03-softmax-gradients", "softmax_jacobian", jacobian)
     assert sentence == expected or (not expected and "The result is" not in sentence)
 
 
-def test_how_much_each_point_moves_a_slope():
+def test_explains_a_slope_by_its_points():
     def middle(lengths, seconds):
         x, y = np.log(lengths), np.log(seconds)
         return (y[3] - y[2]) / (x[3] - x[2])
@@ -99,7 +99,7 @@ def test_how_much_each_point_moves_a_slope():
 
 
 @pytest.mark.slow
-def test_which_heads_count_in_a_result():
+def test_counts_heads_in_a_result():
     def changed(change):
         def cut(layer, head):
             if not 0 <= head < layer.num_heads:
@@ -132,7 +132,7 @@ def test_which_heads_count_in_a_result():
 
 
 @pytest.mark.slow
-def test_which_products_a_gradient_is_the_sum_of():
+def test_explains_a_gradient_as_a_sum_of_products():
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == "11-gpu"]
     names = loader.load(folder).suite.checks[0].__globals__
     random = torch.Generator().manual_seed(SEED)
@@ -161,7 +161,7 @@ def test_which_products_a_gradient_is_the_sum_of():
         assert actual == f"The gradient of {name} is {wanted}", "what is told to be right is"
 
 
-def test_what_finding_out_ends_in_changes_no_failure():
+def test_an_error_in_an_explanation_changes_no_failure():
     with pytest.raises(Failed) as caught, told_by(lambda: 1 / 0):
         raise Failed("It is 3.")
     assert (caught.value.message, caught.value.relation) == ("It is 3.", "")

@@ -36,14 +36,14 @@ def release(course, *options):
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_the_record_of_each_exercise_holds(folder):
+def test_the_record_of_each_exercise_is_valid(folder):
     """Who edits an exercise, or what verifies it, runs `make release`, which writes it anew."""
     assert verified.holds(folder), (
         f"solutions/{folder.name}/verified.json is not of these sources. Run: make release"
     )
 
 
-def test_whoever_verifies_writes_down_what_the_book_shows(folder):
+def test_verification_records_the_counts_of_the_book(folder):
     assert not verified.holds(folder)
     tried = answer_trials.of(folder)
     assert not verified.holds(folder), "the book tries, and does not verify"
@@ -75,7 +75,7 @@ def test_the_same_sources_make_the_same_bytes(folder):
 @pytest.mark.parametrize(
     "name", ["checks.py", "misconceptions.py", "01-toy.py", "exercise.toml", "data.csv"]
 )
-def test_another_text_is_verified_anew(folder, name):
+def test_another_text_is_verified_again(folder, name):
     verify.fault(folder)
     with (folder / name).open("a", encoding="utf-8") as file:
         file.write("\n# one line more\n")
@@ -97,7 +97,7 @@ def test_how_lines_end_is_no_part_of_it(folder):
     assert verified.holds(folder)
 
 
-def test_another_runtime_is_verified_anew(folder, tmp_path, monkeypatch):
+def test_another_runtime_is_verified_again(folder, tmp_path, monkeypatch):
     verify.fault(folder)
     runtime = tmp_path / "checking"
     runtime.mkdir()
@@ -106,13 +106,13 @@ def test_another_runtime_is_verified_anew(folder, tmp_path, monkeypatch):
     assert not verified.holds(folder)
 
 
-def test_other_tools_are_verified_with_anew(folder, monkeypatch):
+def test_other_tools_are_verified_again(folder, monkeypatch):
     verify.fault(folder)
     monkeypatch.setattr(verified, "TOOLS", verified.TOOLS[1:])
     assert not verified.holds(folder)
 
 
-def test_another_version_is_verified_with_anew_and_another_build_is_not(folder, monkeypatch):
+def test_another_version_is_verified_again_and_another_build_is_not(folder, monkeypatch):
     monkeypatch.setattr(verified.metadata, "version", lambda name: "2.0+cpu")
     verify.fault(folder)
     monkeypatch.setattr(verified.metadata, "version", lambda name: "2.0+cu130")
@@ -166,7 +166,7 @@ BROKEN = {
 }
 
 
-def test_a_record_that_is_broken_or_edited_is_none_and_is_written_anew(course, folder):
+def test_a_broken_or_edited_record_is_written_again(course, folder):
     release(course)
     record = folder / verified.NAME
     text = record.read_text(encoding="utf-8")
@@ -202,7 +202,7 @@ def test_what_is_saved_while_it_is_verified_is_not_taken_for_verified(folder, mo
     assert verify.fault(folder) == "" and not verified.holds(folder)
 
 
-def test_a_release_relies_on_a_record_that_holds_and_says_so(course, folder, monkeypatch):
+def test_a_release_relies_on_a_valid_record(course, folder, monkeypatch):
     assert release(course) == "Released exercises/01-toy\n"
     record = (folder / verified.NAME).read_bytes()
     (course.root / "_build" / "released" / "01-toy.json").unlink()  # as in a fresh clone
