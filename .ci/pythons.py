@@ -3,11 +3,11 @@
     .venv/bin/python .ci/pythons.py [--list] [TURN]
 
 The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd
-name. Each Python but .venv's own solves the exercises, as tests/helpers/student.py does: one that is
-old enough with the least versions that pyproject.toml allows (.venv's, if no other is), the others with
-the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel. Each
-part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end;
-status 1. With the number of a turn, each of the long parts runs in one of twelve.
+name. Each Python but .venv's own solves the exercises, as tests/helpers/student.py does: one that
+is old enough with the least versions that pyproject.toml allows (.venv's, if no other is), the
+others with the newest that pip finds. For a Python that is promised and not here, each pin needs a
+wheel. Each part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its
+log's end; status 1. With the number of a turn, each of the long parts runs in one of twelve.
 """
 
 import os
