@@ -33,13 +33,14 @@ from .module_state import left_as_it_was
 from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
 from .subject import Subject
-from .suite import Suite, placed
+from .suite import Suite, use_host
 from .sums import as_sum, counts_in
 from .words import Message
 
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "files.py",
     "guidance.py",
     "helpers.py",
     "mismatch.py",
@@ -97,10 +98,10 @@ __all__ = [
     "left_as_it_was",
     "misconception",
     "noncontiguous",
-    "placed",
     "read_only",
     "right",
     "told_by",
+    "use_host",
 ]
 
 # An exercise's archive has this package by its short name, and its files import it so. In the

@@ -105,7 +105,7 @@ NAME = f"{len(chapters.read(ROOT)) + 1:02}-sparse-attention"  # the next one
 PAGES = [f"book/{NAME}", f"book/{NAME}-deeper"]
 README = """Chapters:
 
-<!-- chapters: made by `make lists` from book/entries/ -->
+<!-- chapters: made by `make lists` from book/NN-name/entries.md -->
 <!-- end of chapters -->
 
 More.
@@ -118,7 +118,12 @@ def with_book(course):
     (course.root / "book").mkdir()
     for path in (ROOT / "book").glob("*.md"):
         shutil.copy(path, course.root / "book")
-    shutil.copytree(ROOT / chapters.SOURCE, course.root / chapters.SOURCE)
+    for chapter in chapters.read(ROOT).values():
+        shutil.copytree(
+            chapter.folder,
+            course.root / "book" / chapter.name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     shutil.copy(ROOT / "_toc.yml", course.root)
     (course.root / "README.md").write_text(README, encoding="utf-8")
     return course
@@ -135,11 +140,10 @@ def test_a_new_chapter_is_in_all_lists(with_book):
     expected = {
         path.relative_to(with_book.root).as_posix() for path in set(files(with_book)) - set(before)
     }
-    figure = {f"book/figures/sparse_attention.{kind}" for kind in ("py", "js", "css")}
-    entries = {f"{chapters.SOURCE.as_posix()}/{NAME}.{kind}" for kind in ("md", "bib", "py")}
-    assert expected >= {f"{page}.md" for page in PAGES} | entries | figure | {
-        "tests/test_figure_sparse_attention.py"
-    }
+    figure = {f"sparse_attention.{kind}" for kind in ("py", "js", "css")}
+    entries = {chapters.ENTRIES, "references.bib", "card.py"}
+    folder = figure | entries | {"test_figure_sparse_attention.py"}
+    assert expected >= {f"{page}.md" for page in PAGES} | {f"book/{NAME}/{name}" for name in folder}
     assert expected >= {
         f"solutions/{NAME}/{file}" for file in (f"{NAME}.py", "checks.py", "exercise.toml")
     }
@@ -147,10 +151,7 @@ def test_a_new_chapter_is_in_all_lists(with_book):
     for path in expected:
         text = (with_book.root / path).read_text(encoding="utf-8")
         assert not re.search(r"NAME|TITLE|NN|chapter N\b", text), path
-        assert (
-            not path.startswith(("book/figures", "tests"))
-            or max(map(len, text.splitlines())) <= 118
-        ), path
+        assert not path.startswith(f"book/{NAME}/") or max(map(len, text.splitlines())) <= 118, path
     contents = (with_book.root / "_toc.yml").read_text(encoding="utf-8")
     assert (
         re.findall(r"file: (book/\d\S+)", contents)[-2:] == PAGES
@@ -213,11 +214,11 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
 
 def test_lists_are_made_again(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
-    assert "already match book/entries/" in run(with_book, "lists").output
+    assert "already match book/NN-name/entries.md" in run(with_book, "lists").output
     readme = with_book.root / "README.md"
     listed = readme.read_text(encoding="utf-8")
     assert listed.startswith("Chapters:\n") and listed.endswith("\nMore.\n")
-    max((with_book.root / chapters.SOURCE).glob("*.md")).unlink()  # a chapter is taken out
+    chapters.files(with_book.root)[-1].unlink()  # a chapter is taken out
     assert run(with_book, "lists").output == "Wrote _toc.yml\nWrote README.md\n"
     assert len(listed.splitlines()) - len(readme.read_text(encoding="utf-8").splitlines()) == 1
 
@@ -228,24 +229,24 @@ HEAD = '---\nafter: [11-gpu]\nneeds: ""\nlearn: ""\nabout: ""\n---\n'
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (HEAD.replace('needs: ""', "needs: a: b"), r"12-beyond\.md:3: this is not YAML"),
-        (HEAD.replace("needs", "need"), r"12-beyond\.md:1: should begin with"),
-        (HEAD.replace("[11-gpu]", "11"), r"12-beyond\.md:1: should begin with"),
-        ("## Letters\n", r"12-beyond\.md:1: should begin with"),
+        (HEAD.replace('needs: ""', "needs: a: b"), r"12-beyond/entries\.md:3: this is not YAML"),
+        (HEAD.replace("needs", "need"), r"12-beyond/entries\.md:1: should begin with"),
+        (HEAD.replace("[11-gpu]", "11"), r"12-beyond/entries\.md:1: should begin with"),
+        ("## Letters\n", r"12-beyond/entries\.md:1: should begin with"),
         (
             HEAD.replace("11-gpu", "11"),
-            r"12-beyond\.md:2: 11 is not the name of an earlier chapter",
+            r"12-beyond/entries\.md:2: 11 is not the name of an earlier chapter",
         ),
-        (f"{HEAD}\nGPU\n", r"12-beyond\.md:8: there is text before the first heading"),
+        (f"{HEAD}\nGPU\n", r"12-beyond/entries\.md:8: there is text before the first heading"),
         (
             f"{HEAD}\n## Glosary\n",
-            r"12-beyond\.md:8: a heading is one of Letters, .*, and each " r"comes once",
+            r"12-beyond/entries\.md:8: a heading is one of Letters, .*, and each " r"comes once",
         ),
-        (f"{HEAD}## Letters\n\n## Letters\n", r"12-beyond\.md:9: a heading is one of"),
+        (f"{HEAD}## Letters\n\n## Letters\n", r"12-beyond/entries\.md:9: a heading is one of"),
     ],
 )
 def test_a_fault_in_entries_is_one_line(with_book, text, reason):
-    (with_book.root / chapters.SOURCE / "12-beyond.md").write_text(text, encoding="utf-8")
+    chapters.files(with_book.root)[-1].write_text(text, encoding="utf-8")
     result = run(with_book, "lists")
     assert (
         result.exit_code == 1
@@ -255,21 +256,31 @@ def test_a_fault_in_entries_is_one_line(with_book, text, reason):
 
 
 def test_a_fault_of_files_is_one_line(with_book):
-    folder = with_book.root / chapters.SOURCE
-    (folder / "99-none.md").write_text(HEAD, encoding="utf-8")
-    assert "book/99-none.md has no title" in str(run(with_book, "lists").exception)
-    (folder / "none.md").write_text(HEAD, encoding="utf-8")
-    assert "none.md should have the name of a chapter" in str(run(with_book, "lists").exception)
-    shutil.rmtree(folder)
-    assert "has no book/entries/" in str(run(with_book, "lists").exception)
+    book = with_book.root / "book"
+    for name, reason in (
+        ("99-none", "book/99-none.md has no title"),
+        ("none", "book/none/entries.md: its folder should have the name of a chapter"),
+    ):
+        (book / name).mkdir()
+        (book / name / chapters.ENTRIES).write_text(HEAD, encoding="utf-8")
+        assert reason in str(run(with_book, "lists").exception)
+    for path in chapters.files(with_book.root):
+        path.unlink()
+    assert "has no book/NN-name/entries.md" in str(run(with_book, "lists").exception)
 
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ("| A1 | | 08 | It is so. |", r"12-beyond\.md:11: expected a row such as"),
-        ("| D14 | 003 | | It is so. |\n| Z1 | 009 |", r"12-beyond\.md:12: expected a row such as"),
-        ("| A1 | 000 | | It is so. |", r"12-beyond\.md: .* A1 is already entered by chapter 01"),
+        ("| A1 | | 08 | It is so. |", r"12-beyond/entries\.md:11: expected a row such as"),
+        (
+            "| D14 | 003 | | It is so. |\n| Z1 | 009 |",
+            r"12-beyond/entries\.md:12: expected a row such as",
+        ),
+        (
+            "| A1 | 000 | | It is so. |",
+            r"12-beyond/entries\.md: .* A1 is already entered by chapter 01",
+        ),
     ],
 )
 def test_a_fault_in_claims_is_one_line(with_book, rows, reason):
@@ -277,23 +288,19 @@ def test_a_fault_in_claims_is_one_line(with_book, rows, reason):
         f"{HEAD}\n## Claims\n| Claim | Documents | Also in | Statement "
         f"|\n|---|---|---|---|\n{rows}\n"
     )
-    (with_book.root / chapters.SOURCE / "12-beyond.md").write_text(table, encoding="utf-8")
+    chapters.files(with_book.root)[-1].write_text(table, encoding="utf-8")
     with pytest.raises(UserError, match=reason):
         chapters.claims(with_book.root)
 
 
 def test_one_command_lists_all_of_a_chapter(with_book):
     run(with_book, "new", NAME)
-    chapter_files = {
-        path
-        for path in files(with_book)
-        if re.search(NAME, str(path)) or "sparse_attention" in path.name
-    }
+    chapter_files = {path for path in files(with_book) if NAME in str(path)}
     lines = run(with_book, "chapter", NAME[:2]).output.splitlines()
     assert {line for line in lines if ":" not in line} == {
         path.relative_to(with_book.root).as_posix() for path in chapter_files
     }
-    entries = f"{chapters.SOURCE.as_posix()}/{NAME}.md"
+    entries = f"book/{NAME}/{chapters.ENTRIES}"
     written = (with_book.root / entries).read_text(encoding="utf-8").splitlines()
     for entry in (
         "Letters: $X$",
@@ -304,9 +311,9 @@ def test_one_command_lists_all_of_a_chapter(with_book):
         (number,) = re.findall(rf"^{entries}:(\d+)  {re.escape(entry)}$", "\n".join(lines), re.M)
         assert entry.rpartition(": ")[2] in written[int(number) - 1] or entry == "Cheat sheet"
     assert not [line for line in lines if "Claims" in line]
-    assert "book/entries/10-efficient.md:" in run(with_book, "chapter", "10").output
+    assert "book/10-efficient/entries.md:" in run(with_book, "chapter", "10").output
     assert (
-        "book/entries/10-efficient.bib:1  Reference: ainslie2023"
+        "book/10-efficient/references.bib:1  Reference: ainslie2023"
         in run(with_book, "chapter", "10").output
     )
     assert "There is no chapter 40. The chapters are 01-qkv, " in str(
@@ -325,17 +332,15 @@ def built(html, tmp_path_factory):
     shutil.copytree(
         ROOT / "book", root / "book", ignore=shutil.ignore_patterns("__pycache__", "node_modules")
     )
-    (root / "tests").mkdir()
-    for name in ("conftest.py", "figure_tools.py"):
-        shutil.copy(ROOT / "tests" / name, root / "tests")
+    shutil.copy(ROOT / "conftest.py", root)
     shutil.copytree(ROOT / "tests" / "helpers", root / "tests" / "helpers")
     (root / "_build").mkdir()
     (root / "_build" / "npm").symlink_to(html.parent / "npm")
     course = Course(root=root)
     for command in ("new", "release"):
         assert run(course, command, NAME).exit_code == 0
-    entries, contents = root / chapters.SOURCE / f"{NAME}.md", root / "_toc.yml"
-    for path in set(entries.parent.iterdir()) - set(entries.parent.glob(f"{NAME}.*")):
+    entries, contents = root / "book" / NAME / chapters.ENTRIES, root / "_toc.yml"
+    for path in set(chapters.files(root)) - {entries}:
         path.unlink()
     entries.write_text(
         re.sub("after: .*", "after: []", entries.read_text(encoding="utf-8")), encoding="utf-8"
@@ -346,7 +351,7 @@ def built(html, tmp_path_factory):
     )
     (root / "book" / "index.md").write_text("# A book\n\nOf one chapter.\n", encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, "book/build.py", "--strict"],
+        [sys.executable, "book/tools/build.py", "--strict"],
         cwd=root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

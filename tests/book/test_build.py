@@ -1,5 +1,5 @@
 """What a build of the book does with a page that fails, warns or is newer than its record:
-`book/build.py`.
+`book/tools/build.py`.
 """
 
 import importlib
@@ -18,7 +18,6 @@ from autograder.course.config import ROOT
 
 pytestmark = pytest.mark.long
 
-sys.path.insert(0, str(ROOT / "book"))
 HEAD = """---
 jupytext:
   text_representation:
@@ -57,7 +56,7 @@ SAID = {
     "dies": "book/dies.md, cell 2 (line 18): its kernel died, perhaps for want of memory",
     "lasts": "book/lasts.md, cell 1 (line 14): it takes longer than 8 s",
     "typo": "book/typo.md, cell 2 (line 18): SyntaxError: invalid syntax",
-    "lacks": "book/lacks.md, cell 1 (line 14): its record has no other; run python book/record.py "
+    "lacks": "book/lacks.md, cell 1 (line 14): its record has no other; run python book/tools/record.py "
     "lacks",
 }
 OLD = "book/old.md: its record is older than its code; the book has what was recorded"
@@ -83,7 +82,9 @@ def make(folder, pages):
     """
     book, npm = folder / "book", folder / "_build" / "npm"
     (book / "data" / "experiments").mkdir(parents=True)
-    (book / "figures").mkdir()
+    tools, figures = book / "tools", book / "figures"
+    tools.mkdir()
+    figures.mkdir()
     npm.mkdir(parents=True)
     javascript = importlib.import_module("javascript")
     for name in (
@@ -95,15 +96,16 @@ def make(folder, pages):
         "run_pages.py",
         *javascript.NPM_FILES,
     ):
-        shutil.copy(ROOT / "book" / name, book)
-    shutil.copy(ROOT / "book" / "figures" / "prose.py", book / "figures")
+        shutil.copy(ROOT / "book" / "tools" / name, tools)
+    for name in ("__init__.py", "prose.py"):
+        shutil.copy(ROOT / "book" / "figures" / name, figures)
     (npm / "stamp").write_text(
-        javascript.digest(*(book / name for name in javascript.NPM_FILES)), encoding="utf8"
+        javascript.digest(*(tools / name for name in javascript.NPM_FILES)), encoding="utf8"
     )
-    run_pages = (book / "run_pages.py").read_text(encoding="utf8")
+    run_pages = (tools / "run_pages.py").read_text(encoding="utf8")
     shorter = run_pages.replace("SECONDS, EXPERIMENT = 120, 600", "SECONDS, EXPERIMENT = 8, 600")
     assert shorter != run_pages
-    (book / "run_pages.py").write_text(shorter, encoding="utf8")
+    (tools / "run_pages.py").write_text(shorter, encoding="utf8")
     (folder / "_config.yml").write_text(
         "title: A book\nonly_build_toc_files: true\nexecute:\n  execute_notebooks: cache\n  "
         "stderr_output: warn\n"
@@ -157,13 +159,13 @@ def book(tmp_path_factory):
     changed.
     """
     folder = make(tmp_path_factory.mktemp("reader"), PAGES)
-    assert command(folder, "book/record.py")[0] == 0
+    assert command(folder, "book/tools/record.py")[0] == 0
     edit(folder, "old", "made = 1 + 2", "made = 1 + 3")
     record = folder / "book" / "data" / "experiments" / "lacks.json"
     record_before = json.loads(record.read_text(encoding="utf8"))
     del record_before["cells"][0]["values"]["other"]
     record.write_text(json.dumps(record_before), encoding="utf8")
-    return folder, *command(folder, "book/build.py")
+    return folder, *command(folder, "book/tools/build.py")
 
 
 @pytest.mark.slow
@@ -227,7 +229,7 @@ def test_a_corrected_page_has_its_results(book):
     for name in ("dies", "lasts", "typo", "lacks"):
         (folder / "book" / f"{name}.md").write_text(page(name, [("1 + 1",)]), encoding="utf8")
     (folder / "book" / "data" / "experiments" / "lacks.json").unlink()
-    status, output = command(folder, "book/build.py")
+    status, output = command(folder, "book/tools/build.py")
     assert status == 0 and "5 of 10 run" in output, output
     assert "2.0" in built(folder, "fails") and "nine tenths" in built(folder, "fails")
 
@@ -259,9 +261,9 @@ def test_a_strict_build_refuses(tmp_path, names, message):
     """
     folder = make(tmp_path, names)
     if "old" in names:
-        assert command(folder, "book/record.py", "old")[0] == 0
+        assert command(folder, "book/tools/record.py", "old")[0] == 0
         edit(folder, "old", "made = 1 + 2", "made = 1 + 3")
-    status, lines = command(folder, "book/build.py", "--strict")
+    status, lines = command(folder, "book/tools/build.py", "--strict")
     assert status == 1 and "Traceback" not in lines, lines
     assert re.search(r"all of it in _build/book\.log", lines)
     for line in message:
@@ -276,13 +278,13 @@ def test_stderr_of_an_experiment_is_printed_and_not_recorded(tmp_path):
     edit(
         folder, "old", "print('an'", "import sys\nprint('to', 'whom', file=sys.stderr)\nprint('an'"
     )
-    status, output = command(folder, "book/record.py", "old")
+    status, output = command(folder, "book/tools/record.py", "old")
     assert (
         status == 0
         and "book/old.md, cell 1 (line 14): it also wrote to stderr, which is not kept: to whom"
         in output
     )
-    status, output = command(folder, "book/build.py", "--strict")
+    status, output = command(folder, "book/tools/build.py", "--strict")
     assert status == 0 and "to whom" not in built(folder, "old"), output
 
 
@@ -292,7 +294,7 @@ def test_a_build_that_is_interrupted_says_so_in_a_line(tmp_path):
     folder = make(tmp_path, ["lasts"])
     edit(folder, "lasts", "time.sleep(60)", "open('begun', 'w').close()\ntime.sleep(60)")
     process = subprocess.Popen(
-        [sys.executable, "book/build.py"], cwd=folder, stdout=subprocess.PIPE,
+        [sys.executable, "book/tools/build.py"], cwd=folder, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip
@@ -308,9 +310,8 @@ def test_a_build_that_is_interrupted_says_so_in_a_line(tmp_path):
     ], output
 
 
-@pytest.mark.parametrize("step", ["look_at_downloads", "fetch_packages"])
+@pytest.mark.parametrize("step", ["check_downloads", "fetch_packages"])
 def test_what_a_step_did_not_foresee_is_a_line_and_in_the_log(tmp_path, monkeypatch, capsys, step):
-    monkeypatch.syspath_prepend(str(ROOT / "book"))
     build = importlib.import_module("build")
 
     def broken():

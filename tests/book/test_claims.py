@@ -74,7 +74,7 @@ def test_the_ledger_counts_what_is_answered_and_lists_what_is_not(tmp_path):
     ("claims", "says"),
     [
         (ALL[1:], f"{ALL[0][0]}"),
-        ([*ALL, ("Z9", "holds")], "'Z9' is in no file of book/entries/"),
+        ([*ALL, ("Z9", "holds")], "'Z9' is in no chapter's entries.md"),
         ([*ALL, ALL[0]], "is answered twice"),
         ([(ALL[0][0], "maybe"), *ALL[1:]], "needs :verdict:"),
     ],

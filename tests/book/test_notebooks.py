@@ -7,14 +7,11 @@ import sys
 
 import nbformat
 import pytest
+import records
+import run_pages
 from jupyter_cache.executors.utils import single_nb_execution
 
 from autograder.course.config import ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
-
-import records
-import run_pages
 
 CHAPTERS = [
     path.stem
@@ -70,7 +67,7 @@ def test_it_runs(html, name, tmp_path, monkeypatch):
     for cell in code:
         cell.source = kept_names.get(cell.source, cell.source)
     # of records alone: the notebook has nothing of the book's
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "book"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "book" / "tools"))
     result = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
     assert result.err is None, result.exc_string
 

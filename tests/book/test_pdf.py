@@ -4,19 +4,15 @@ beyond the paper.
 
 import re
 import runpy
-import sys
 import unicodedata
 
+import editions
+import pdf
 import pytest
 import yaml
 from browser_tools import CHROMIUM
 
 from autograder.course.config import ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
-
-import editions
-import pdf
 
 LANGUAGES = [editions.SOURCE, *editions.languages()]
 SOME = ("01-qkv.html", "01-qkv-deeper.html", "02-scaling.html", "cheatsheet.html")

@@ -1,4 +1,4 @@
-"""What is kept of the book's long experiments: `book/records.py`."""
+"""What is kept of the book's long experiments: `book/tools/records.py`."""
 
 import ast
 import json
@@ -12,15 +12,12 @@ import jupytext
 import nbformat
 import numpy as np
 import pytest
-import torch
-
-from autograder.course.config import ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
-
 import record
 import records
 import run_pages
+import torch
+
+from autograder.course.config import ROOT
 
 PAGES = [
     page
@@ -227,24 +224,27 @@ print(made["numbers"].sum().item(), torch.rand(1).item(), np.random.rand(), call
 RUN = """
 import sys
 from pathlib import Path
+sys.path.insert(0, "tools")
 import run_pages
-notebook, seconds, fault = run_pages.execute(Path("page.md").resolve(), anew="anew" in sys.argv)
-print(fault.said if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
+page = Path("page.md").resolve()
+notebook, seconds, fault = run_pages.execute(page, run_pages.read(page), rerun="rerun" in sys.argv)
+print(fault.message if fault else "|".join(o.text for c in notebook.cells for o in c.get("outputs", ())))
 print([cell.source for cell in notebook.cells if cell.cell_type == "code"][1].splitlines()[0])
 """
 
 
 NO_RECORD = (
     "book/page.md: 1 of its cells are recorded, and its record has 0; run python "
-    "book/record.py page"
+    "book/tools/record.py page"
 )
 
 
 @pytest.fixture
 def book(tmp_path):
     """A book of one page, with what runs it."""
+    (tmp_path / "tools").mkdir()
     for name in ("records.py", "run_pages.py"):
-        shutil.copy(ROOT / "book" / name, tmp_path)
+        shutil.copy(ROOT / "book" / "tools" / name, tmp_path / "tools")
     (tmp_path / "page.md").write_text(PAGE, encoding="utf8")
     return tmp_path
 
@@ -269,11 +269,11 @@ def test_a_page_has_an_experiment_from_its_record(book):
     """
     log = book / "log.txt"
     assert run(book) == NO_RECORD
-    first = run(book, "anew")
+    first = run(book, "rerun")
     assert log.read_text() == "run " and "made 2" in first and "True" in first
     assert run(book) == first
     assert log.read_text() == "run "
-    assert run(book, "anew") == first
+    assert run(book, "rerun") == first
     assert log.read_text() == "run run "
     page = book / "page.md"
     page.write_text(
@@ -281,7 +281,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
         encoding="utf8",
     )
     assert run(book) == first
-    assert "made 3" in run(book, "anew")
+    assert "made 3" in run(book, "rerun")
     assert log.read_text() == "run run run "
     record = book / "data" / "experiments" / "page.json"
     assert json.loads(record.read_text(encoding="utf8"))["cells"][0]["printed"] == "made 3\n"
@@ -292,7 +292,7 @@ def test_a_page_has_an_experiment_from_its_record(book):
         changed.replace('print("made",', 'text = "new"\nprint("made",'), encoding="utf8"
     )
     assert run(book) == (
-        "book/page.md, cell 2 (line 24): its record has no text; run python book/record.py page"
+        "book/page.md, cell 2 (line 24): its record has no text; run python book/tools/record.py page"
     )
     record.write_text("<<<<<<< a merge", encoding="utf8")
     assert run(book) == NO_RECORD
@@ -318,7 +318,7 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     page = book / "page.md"
     text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
     page.write_text(text, encoding="utf8")
-    output = run(book, "anew")
+    output = run(book, "rerun")
     assert (
         output.startswith("book/page.md, cell 2 (line 24): ")
         and complaint in output
@@ -403,9 +403,9 @@ def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
         load = next(loads)
         return lambda: load
 
-    def execute(page, anew, into):
+    def execute(page, source, rerun, folder):
         values = {"numbers": records.encoded(np.array([next(times)])), "of": 3}
-        records.put("page", {"made": {}, "cells": [{"values": values}]}, into)
+        records.put("page", {"made": {}, "cells": [{"values": values}]}, folder)
         return notebook(), 1.0, None
 
     for module, name, value in (
@@ -530,7 +530,9 @@ def test_every_experiment_is_repeated_and_compared(page, tmp_path):
     A record is also held to its code, by a digest, at every run.
     """
     recorded = records.path_of(page.stem).read_bytes()
-    _notebook, _seconds, fault = run_pages.execute(page, anew=True, into=tmp_path)
+    _notebook, _seconds, fault = run_pages.execute(
+        page, run_pages.read(page), rerun=True, folder=tmp_path
+    )
     assert not fault
     assert records.path_of(page.stem).read_bytes() == recorded
     cells = records.cells_of(run_pages.read(page))
@@ -589,7 +591,7 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
 
 @pytest.mark.slow
 def test_what_is_recorded_is_of_this_code():
-    """If not: run `python book/record.py PAGE`, and commit what it writes.
+    """If not: run `python book/tools/record.py PAGE`, and commit what it writes.
 
     And nothing is kept of other pages.
     """

@@ -273,10 +273,11 @@ def small(tmp_path, monkeypatch):
     import chapters
 
     for number, letter, term in ((1, "one", "zero"), (2, "two", "Ace")):
-        (tmp_path / "book" / "entries").mkdir(parents=True, exist_ok=True)
+        folder = tmp_path / "book" / f"0{number}-x"
+        folder.mkdir(parents=True)
         entries = ENTRIES.format(letter=letter, term=term)
-        (tmp_path / listed.SOURCE / f"0{number}-x.md").write_text(entries, encoding="utf8")
-        (tmp_path / "book" / f"0{number}-x.md").write_text(f"# Title {number}\n", encoding="utf8")
+        (folder / listed.ENTRIES).write_text(entries, encoding="utf8")
+        folder.with_suffix(".md").write_text(f"# Title {number}\n", encoding="utf8")
     (tmp_path / "conf.py").write_text(
         "extensions = ['myst_parser', 'sphinx_design', 'chapters']\nmyst_enable_extensions = "
         "['colon_fence']\n"
@@ -295,7 +296,7 @@ def small(tmp_path, monkeypatch):
         app = SphinxTestApp(
             srcdir=tmp_path,
             builddir=tmp_path / "build",
-            confoverrides={"exclude_patterns": ["book/entries"]},
+            confoverrides={"exclude_patterns": ["book/*/*"]},
         )
         try:
             app.build()
@@ -324,7 +325,7 @@ def test_entries_of_chapters_become_one_page(small):
 
 def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
     small()
-    path = tmp_path / listed.SOURCE / "02-x.md"
+    path = tmp_path / "book" / "02-x" / listed.ENTRIES
     text = (
         path.read_text(encoding="utf8")
         .replace("| two |", "| {nosuch}`two` |")
@@ -342,7 +343,7 @@ def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
         and len(lines) == 3
     ), warnings
     path.write_text("## Letters\n", encoding="utf8")
-    with pytest.raises(ConfigError, match=r"book/entries/02-x\.md:1: should begin with"):
+    with pytest.raises(ConfigError, match=r"book/02-x/entries\.md:1: should begin with"):
         small()
 
 
@@ -546,7 +547,7 @@ def test_what_lists_the_chapters_is_made_from_one_file(name):
         f"{name} has not the two marks"
     )
     assert name not in listed.stale(ROOT), (
-        f"{name} lists other chapters than {listed.SOURCE}. Run: make lists"
+        f"{name} lists other chapters than book/NN-name/{listed.ENTRIES}. Run: make lists"
     )
 
 
@@ -611,7 +612,7 @@ def test_the_page_on_accessibility_says_what_the_tests_do():
     del tests["test_shared_pages"]
     assert {name for name, text in tests.items() if runs.search(text)} == AXE_RUNS
     assert [name for name, text in tests.items() if "runOnly=" in text] == ["test_book"]
-    files = (ROOT / "tests").glob("test_figure_*.py")
+    files = (ROOT / "book").glob("[0-9][0-9]-*/test_figure_*.py")
     figures = {path.stem.removeprefix("test_figure_"): path.read_text("utf8") for path in files}
     assert [name for name, text in figures.items() if "PAGE" in text and ".press(" not in text] == [
         "heads"

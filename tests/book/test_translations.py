@@ -11,7 +11,9 @@ from collections import Counter
 from types import SimpleNamespace
 from urllib.parse import quote
 
+import editions
 import pytest
+import translations
 from babel.messages.pofile import read_po
 from book_pages import broken_rules, visit, watch
 from browser_tools import AXE
@@ -19,11 +21,6 @@ from bs4 import BeautifulSoup, SoupStrainer
 
 from autograder.authoring import chapters
 from autograder.course.config import ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
-
-import editions
-import translations
 
 LANGUAGE = "zh_CN"
 CATALOGUES = sorted(editions.messages(LANGUAGE).rglob("*.po"))

@@ -34,9 +34,9 @@ from autograder.checking import (
     families,
     machine,
     misconception,
-    placed,
     right,
     show,
+    use_host,
     words,
 )
 from autograder.checking.answer_parts import fits, scaled, softmax, stretched, transposed
@@ -592,7 +592,7 @@ def test_a_missing_part_is_reported_where_it_is_missing(suite):
 
 
 def test_points_are_a_number_that_a_notebook_does_not_show(suite):
-    with placed(Desk()):
+    with use_host(Desk()):
         points = suite.run("double", 6)
     shown, _metadata = DisplayFormatter().format(points)
     assert shown == {"text/plain": "6.0", "text/html": ""}
@@ -682,7 +682,7 @@ class Desk:
 
 def test_checks_run_on_the_host_that_is_set(suite):
     desk = Desk()
-    with placed(desk):
+    with use_host(desk):
         assert suite.run("double", 6) == 6
         assert suite.run("double", 6, seed=7) == 6
     assert [report.seed for report in desk.shown] == [41, 7]
@@ -1560,16 +1560,16 @@ def test_the_language_is_the_environments_where_none_is_asked_for(german, monkey
     message = words.counted(*next(iter(GERMAN)), 1, size=6, what=Message("the result"))
     assert str(message) == "1 of 6 elements of the result is wrong."
     monkeypatch.setenv("LANGUAGE", "de")
-    words._found.cache_clear()  # a process reads its environment once
+    words._translations.cache_clear()  # a process reads its environment once
     assert str(message) == "1 von 6 Einträgen in dem Ergebnis ist falsch."
     with words.use("xx"):  # for which there is no catalogue
         assert str(message) == "1 von 6 Einträgen in dem Ergebnis ist falsch."
     monkeypatch.setenv("LANGUAGE", "xx")
-    words._found.cache_clear()
+    words._translations.cache_clear()
     with words.use("xx"):
         assert str(message) == "1 of 6 elements of the result is wrong."
     assert words.translated("") == ""  # not the catalogue's head
-    words._found.cache_clear()
+    words._translations.cache_clear()
 
 
 def test_what_only_shows_is_listed_and_all_else_decides(tmp_path):
@@ -1720,7 +1720,7 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
         "return 2 * twice(X)"
     )
     exec(source, notebook)
-    with placed(There()):
+    with use_host(There()):
         suite.run("quadruple", 1)
         exec("def quadruple(X):\n    return 6 * X", notebook)
         suite.run("quadruple", 1)
@@ -1730,7 +1730,7 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
         suite.run("quadruple", 1)
         exec("def quadruple(X):\n    if 0:\n        double(X)\n    return 6 * X", notebook)
         suite.run("quadruple", 1)
-        suite.own_answers.clear()
+        suite.replacements.clear()
         exec(source, notebook)
         suite.run("quadruple", 4)
     calls, alone, imported, mentions, no_answer = shown

@@ -146,7 +146,7 @@ def test_calls_of_a_module_are_remembered_as_if_made_alone(judge):
     together, alone = under_test(judge, "Doubled"), under_test(judge, "Doubled")
     together.loaded((2,), {"w": w}, torch.float64, ahead=[(x,)])(x)
     alone.module(2).load({"w": w}, torch.float64)(x)
-    assert [call.what for call in together.calls] == ["", "load", "forward"]
+    assert [call.method for call in together.calls] == ["", "load", "forward"]
     assert all(map(same_call, together.calls, alone.calls))
 
 
@@ -208,7 +208,7 @@ def test_inputs_and_outputs_of_submodules_are_seen_in_the_guest(judge):
     outer.load({name: torch.ones(part) for name, part in outer.shapes().items()})
     judge.sent.clear()
     for _ in range(2):
-        seen = run_remote(seen_by_parts, outer.own, ([np.ones((2, 3), np.float32), None],))
+        seen = run_remote(seen_by_parts, outer.module, ([np.ones((2, 3), np.float32), None],))
         assert [
             (direction, name, len(numbers), masks) for direction, name, numbers, masks in seen
         ] == [

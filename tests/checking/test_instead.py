@@ -21,7 +21,7 @@ from autograder.authoring import loader, release
 from autograder.authoring.answer_cells import AnswerCells
 from autograder.checking import Subject, backward, kernels
 from autograder.checking.modules import run_remote
-from autograder.checking.suite import Here
+from autograder.checking.suite import RunningNotebook
 from autograder.checking.undefined import Ran
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
@@ -148,7 +148,7 @@ def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "twice", lambda x: x, raising=False)
     monkeypatch.setattr(main, "Layer", type("Layer", (), {}), raising=False)
-    with Here().instead(
+    with RunningNotebook().instead(
         {"twice": distinctive_doubling, "Layer": Layer, "without": without}
     ) as answered:
         assert not answered and str(inspect.signature(main.twice)) == "(x)"
@@ -370,7 +370,7 @@ def test_a_stored_replacement_refuses_calls_after_its_time(impatient):
     x = np.eye(2)
     with impatient.instead({"product": np.matmul}) as answered:
         under_test(impatient, "keeps")(x)
-        asked_before = impatient.notebook.given - 1
+        asked_before = impatient.notebook.callback_count - 1
         assert under_test(impatient, "forged")(x, asked_before).tolist() == x.tolist()
     answered.clear()
     assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
@@ -383,7 +383,7 @@ def test_a_stored_replacement_refuses_calls_after_its_time(impatient):
 
 
 def test_a_function_of_a_check_answers_in_its_check_alone(impatient):
-    x, calls_before = np.eye(2), impatient.notebook.given
+    x, calls_before = np.eye(2), impatient.notebook.callback_count
     assert under_test(impatient, "with_function")(np.sum, x) == 2
     impatient.notebook.begin_check()
     assert "too late" in str(under_test(impatient, "forged").error(x, calls_before))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from autograder import checking
-from autograder.checking.memory import held
+from autograder.checking.memory import peak_memory
 from autograder.checking.subject import Subject
 
 N, D, CHUNK = 1000, 4, 16
@@ -116,8 +116,10 @@ def test_less_memory_passes_and_the_result_is_returned(function):
 
 
 def test_peak_memory_is_the_same_each_time():
-    assert held(whole, *arguments())[1] // 1000 == held(whole, *arguments())[1] // 1000
-    assert held(whole, *arguments())[2:] == ((N, N), "float32", "return (Q @ K.mT).sum(-1)")
+    assert (
+        peak_memory(whole, *arguments())[1] // 1000 == peak_memory(whole, *arguments())[1] // 1000
+    )
+    assert peak_memory(whole, *arguments())[2:] == ((N, N), "float32", "return (Q @ K.mT).sum(-1)")
 
 
 def test_a_forged_count_is_refused():
@@ -152,9 +154,9 @@ def test_a_forged_count_is_refused():
 LIGHT = """
 import sys
 import torch
-from autograder.checking.memory import held
+from autograder.checking.memory import peak_memory
 from autograder.checking.modules import backward
-held(lambda X: X @ X.mT, torch.ones(20, 4))
+peak_memory(lambda X: X @ X.mT, torch.ones(20, 4))
 X, upstream = torch.ones(3, 4), torch.arange(9.0).reshape(3, 3)
 result, (gradient,), _ = backward(lambda X: X @ X.mT, X, upstream=upstream)
 assert torch.equal(gradient, (upstream + upstream.mT) @ X)

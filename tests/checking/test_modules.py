@@ -56,7 +56,7 @@ def test_a_module_is_made_loaded_called_and_remembered():
     assert layer.state()["weight"].dtype == torch.float64
     x = torch.ones(2, dtype=torch.float64)
     expect_agrees(layer, lambda x: np.array([4.0, 5.0]) + 0 * x.numpy(), x)
-    assert [call.what for call in subject.calls if call.what != "state_dict"] == [
+    assert [call.method for call in subject.calls if call.method != "state_dict"] == [
         "",
         "read",
         "read",
@@ -141,14 +141,14 @@ def test_what_is_loaded_converted_and_set_is_one_call():
         .module(2)
         .load({"weight": torch.tensor([2.0, 3.0])}, torch.float64, training=False)
     )
-    assert [call.what for call in layer.calls] == ["", "load"] and layer.read("training") is False
+    assert [call.method for call in layer.calls] == ["", "load"] and layer.read("training") is False
     assert layer.load({}, training=True).read("training") is True
     assert layer.state()["weight"].dtype == torch.float64
 
     def tripled(module, times):
         return [float(module.weight.sum()) * times, type(module).__name__]
 
-    assert layer.run_remote(tripled, 3) == [15.0, "Scale"] and layer.calls[-1].what == "tripled"
+    assert layer.run_remote(tripled, 3) == [15.0, "Scale"] and layer.calls[-1].method == "tripled"
 
 
 def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
@@ -156,7 +156,7 @@ def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
     x, upstream = torch.ones(4, 2), torch.ones(4, 3)
     _, (of_x,), named = backward(layer, x, upstream=upstream)
     assert (
-        of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].what == "backward"
+        of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].method == "backward"
     )
     expect_gradients(layer, named, {"bias": None})
     assert "No gradient reached `more`" in message_of(

@@ -209,7 +209,7 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
 def said_of(kind, reason, notes=(), evidence=(), stops=()):
     """Return the cell at a graded notebook's head."""
     return outcome_cell.cell(
-        outcome_cell.Said(kind, reason, list(notes), list(evidence), list(stops))
+        outcome_cell.Summary(kind, reason, list(notes), list(evidence), list(stops))
     )
 
 
@@ -264,8 +264,8 @@ def test_what_follows_from_another_failure_is_on_its_card():
 def test_a_relation_is_shown_where_a_check_found_one():
     waiting = copy.copy(FAILED[2])
     waiting.relation = Message("Yours is {times} times as large.", times="2.65")
-    finding = feedback_page._finding(Report("add", 1.0, 0.0, 7, "", [waiting]), waiting)
-    assert finding.relation == "Yours is 2.65 times as large."
+    check = feedback_page._failed_check(waiting)
+    assert check.relation == "Yours is 2.65 times as large."
 
 
 def test_a_perfect_submission_sees_so():
@@ -302,7 +302,7 @@ def test_the_outcome_is_shown_first_and_at_its_cell():
 
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
     head = said_of(Kind.HOSTILE, Message("altered."))
-    head.metadata[outcome_cell.SAID] = {"kind": 7}
+    head.metadata[outcome_cell.METADATA_KEY] = {"kind": 7}
     assert "hostile : altered." in text_of(page_with(PASSED, head_cell=head))
 
 

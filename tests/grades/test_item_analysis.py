@@ -13,14 +13,14 @@ from report_tools import visit
 from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring.release import release
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import Message
 from autograder.commands import documents
 from autograder.course.config import ROOT, Course, UserError
 from autograder.grades import item_analysis, records, report
 from autograder.grades.item_analysis import Tally
 from autograder.grades.records import CODEC
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 
 P, F, B, U = Status.PASSED, Status.FAILED, Status.BLOCKED, Status.UNVERIFIED
 NAME = "01-toy"
@@ -32,7 +32,7 @@ def cell_of(statuses, points=4.0, weight=1.0):
     """
     weights = weight if isinstance(weight, dict) else dict.fromkeys(statuses, weight)
     checks = [
-        CheckResult(name, f"Returns {name}.", weights[name], status, Message(""))
+        Result(name, f"Returns {name}.", weights[name], status, Message(""))
         for name, status in statuses.items()
     ]
     worth = points / (sum(weights.values()) or 1)

@@ -12,12 +12,12 @@ from browser_tools import AXE, VIOLATIONS
 from bs4 import BeautifulSoup
 from report_tools import rows_of, visit
 
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import Message
 from autograder.course.config import ROOT, Course
 from autograder.grades import reasons, records, report
 from autograder.grades.records import CODEC
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 
 EXERCISES = [f"0{number}-toy" for number in range(1, 6)]
 HOSTILE = [
@@ -42,10 +42,10 @@ def record(student, assignment, number):
         else {"cause": "minus", "label": "minus for plus", "hint": "You subtract with `-`."}
     )
     checks = [
-        CheckResult(f"values_{name}", f"It holds {name} of `A`.", 1.0, Status.PASSED, Message(""))
+        Result(f"values_{name}", f"It holds {name} of `A`.", 1.0, Status.PASSED, Message(""))
         for name in "ab"
     ]
-    checks.append(CheckResult("sums", "Rows sum to 1.", 2.0, *((Status.PASSED, Message("")) if passed else (
+    checks.append(Result("sums", "Rows sum to 1.", 2.0, *((Status.PASSED, Message("")) if passed else (
         Status.FAILED, Message("entry {at} is wrong", at=number % 40))), **cause))  # fmt: skip
     points = 4.0 if passed else 2.0
     latest = Record(
@@ -70,7 +70,7 @@ def test_common_mistakes_are_listed_with_their_students(monkeypatch, tmp_path):
     """
 
     def failed(student, **finding):
-        check = CheckResult(
+        check = Result(
             "sums", "Rows sum to 1.", 2.0, Status.FAILED, Message("8 of 8 are wrong."), **finding
         )
         return dataclasses.replace(
@@ -199,8 +199,8 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
                 if check.cause:
                     check.cause, check.label, check.hint = "turned", "W transposed", hint
         graded.append(latest)
-    waits = CheckResult("later", title, 1.0, Status.UNVERIFIED, Message(""), on="gpu")
-    advice = CheckResult(
+    waits = Result("later", title, 1.0, Status.UNVERIFIED, Message(""), on="gpu")
+    advice = Result(
         "advice", title, 0.0, Status.ADVICE, Message("Every element of {what} is 0.", what="`A`")
     )
     cell = CellResult(0.0, 4.0, subject="add", checks=[waits, advice], pending=4.0)

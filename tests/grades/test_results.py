@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.checking import Status
+from autograder.checking import Result, Status
+from autograder.checking.files import write
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import reasons
 from autograder.grades.records import SCHEMA, from_text, history, record_of, to_text
-from autograder.grades.results import CellResult, CheckResult, Kind, Record, Saved, Standing
-from autograder.grading.batch import write
+from autograder.grades.results import CellResult, Kind, Record, Saved, Standing
 
 # A record as it was written before records had a schema number.
 OLD = {
@@ -69,7 +69,7 @@ OLD = {
 def test_a_record_without_a_schema_is_read():
     record = from_text(json.dumps(OLD))
     assert (record.score, record.kind, record.seed) == (1.0, Kind.WRONG, 7)
-    assert reasons.of(record, record.penalty) == [
+    assert reasons.lines_of(record, record.penalty) == [
         "add −3: likely cause: subtracts them; failed: Each element is the sum of the two",
         "proof −3: no response",
         "late −0.5",
@@ -169,7 +169,16 @@ MESSAGES = st.recursive(
 )
 POINTS = st.floats(0, 100)
 CHECKS = st.builds(
-    CheckResult, TEXT, TEXT, POINTS, st.sampled_from(Status), MESSAGES, TEXT, TEXT, TEXT
+    Result,
+    TEXT,
+    TEXT,
+    POINTS,
+    st.sampled_from(Status),
+    st.one_of(TEXT, MESSAGES),
+    cause=TEXT,
+    label=TEXT,
+    hint=TEXT,
+    relation=st.one_of(TEXT, MESSAGES),
 )
 CELLS = st.builds(
     CellResult, POINTS, POINTS, st.booleans(), TEXT, st.lists(CHECKS, max_size=2), MESSAGES
@@ -202,7 +211,7 @@ def test_what_is_written_is_what_is_read(record):
     text = to_text(record)
     again = from_text(text)
     assert to_text(again) == text
-    assert reasons.of(again, again.penalty) == reasons.of(record, record.penalty)
+    assert reasons.lines_of(again, again.penalty) == reasons.lines_of(record, record.penalty)
     assert {**vars(again), "cells": 0, "reason": 0, "repairs": 0} == {
         **vars(record), "cells": 0, "reason": 0, "repairs": 0
     }  # fmt: skip

@@ -171,7 +171,7 @@ def natural(a, b):
 
 def test_advice_costs_nothing_and_shows_its_hint(folder):
     report = examined(folder, natural)
-    assert (report.score, report.pending, show.standing(report), show.mends(report)) == (
+    assert (report.score, report.pending, show.standing(report), show.needs_fixing(report)) == (
         4,
         0,
         Status.PASSED,
@@ -185,7 +185,7 @@ def test_advice_costs_nothing_and_shows_its_hint(folder):
     assert "A size of 1 was stretched." in text and "Read:" not in text and "again" not in text
     page = show.as_html(report)
     assert "i advice, worth no points: Another shape" in page and "A size of 1" in page
-    assert show.COLOUR[Status.FAILED] not in page and show.MARK[Status.FAILED] not in page
+    assert show.COLOR[Status.FAILED] not in page and show.MARK[Status.FAILED] not in page
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
 
 
@@ -234,7 +234,7 @@ def test_beside_a_mistake_the_mistake_counts(folder):
     report = examined(folder, lambda a, b: a - b)
     statuses = {result.name: result.status for result in report.results}
     assert statuses == {"keeps_shape": "passed", "adds": "failed", "refuses": "advice"}
-    assert report.score == 1 and show.mends(report) and "checks.run(" in show.text(report)
+    assert report.score == 1 and show.needs_fixing(report) and "checks.run(" in show.text(report)
     unwritten = examined(folder, None)
     assert {result.status for result in unwritten.results} == {"blocked"} and unwritten.score == 0
 
@@ -297,7 +297,7 @@ def test_grading_gives_the_points_and_no_reason_speaks_of_it(graded, student):
     cell = record.cells["check_add"]
     assert cell.points == ANSWERS[student][1] and cell.max_points == 4
     assert record.kind == (Kind.RIGHT if cell.points == 4 else Kind.WRONG)
-    lines = [line for line in reasons.of(record) if line.startswith("add")]
+    lines = [line for line in reasons.lines_of(record) if line.startswith("add")]
     assert len(lines) == (cell.points < 4) and "Another shape" not in str(lines)
     assert from_text(to_text(record)) == record
     statuses = [check.status for check in cell.checks]

@@ -77,7 +77,7 @@ def grades(into, course):
             ).stat().st_size > 1000
             scores[submission.student.id] = (
                 submission.score,
-                tuple(reasons.of(record)),
+                tuple(reasons.lines_of(record)),
                 record.seed,
                 len(record.history),
             )

@@ -25,12 +25,12 @@ import pytest
 from toy_course import toy_course
 
 from autograder.authoring.release import release
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import Message
 from autograder.corpus.case import RIGHT, WRONG
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
-from autograder.grades.results import CellResult, CheckResult, Kind, Outcome
+from autograder.grades.results import CellResult, Kind, Outcome
 from autograder.grading import cluster
 from autograder.grading.backends import Job, WorkerDied
 from autograder.grading.worker_config import WorkerConfig
@@ -656,7 +656,7 @@ def test_an_archive_that_arrives_damaged_is_refused(tmp_path):
 
 
 def outcome():
-    check = CheckResult(
+    check = Result(
         "adds", "It adds.", 1.0, Status.FAILED, Message("{n} is wrong", n=3), cause="swapped"
     )
     cells = {"check": CellResult(1.5, 4.0, subject="add", checks=[check], error=Message(""))}
@@ -733,10 +733,10 @@ def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
         [1, 3],
     ]
     pool._lost(pool.workers["one"])
-    job, answer = pool.done.popleft()
-    assert job.key == 0 and isinstance(answer, WorkerDied) and not pool.done
+    job, answer = pool.answers.popleft()
+    assert job.key == 0 and isinstance(answer, WorkerDied) and not pool.answers
     assert (
         [job.key for job in pool.homeless] == [2]
-        and len(pool.given) == 2
+        and len(pool.submitted) == 2
         and set(pool.workers) == {"two"}
     )

@@ -290,7 +290,8 @@ def test_a_function_of_the_checks_runs_where_the_module_is(asked):
         layer.load(values, torch.bfloat16, training=False)
         assert layer.run_remote(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
         assert (
-            layer.calls[-1].what == "doubled" and layer.state()["W.weight"].dtype == torch.bfloat16
+            layer.calls[-1].method == "doubled"
+            and layer.state()["W.weight"].dtype == torch.bfloat16
         )
         with pytest.raises(Failed, match=r"Layer\(3, 2\).doubled raised IndexError"):
             layer.run_remote(doubled, [], 1)
@@ -915,7 +916,7 @@ def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
 
 def test_the_last_message_of_a_keeper_is_read_after_an_unread_question():
     ours, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked = sandbox._Asked(ours)
+    asked = sandbox._KeeperUsage(ours)
     ours.send(b"?")
     keepers.send(b'{"ended": "exit", "code": 3}')
     keepers.close()

@@ -144,7 +144,7 @@ def graded(isolated, toy, tmp_path_factory):
 
 def reasons_of(course, student):
     record = batch.record_of(course, student, "01-toy")
-    return reasons.of(record, record.penalty)
+    return reasons.lines_of(record, record.penalty)
 
 
 def test_the_release_has_checks_and_runtime_and_no_solution(toy):
@@ -843,7 +843,7 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
         batch.record_of(course, "ada", "01-toy").score == 6
         and batch.record_of(course, "bob", "01-toy") is None
     )
-    # that nothing of it goes on, tests/conftest.py asks
+    # that nothing of it goes on, conftest.py asks
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from autograder.authoring import packages
 from autograder.authoring.release import release
 from autograder.checking import Status, undefined
 from autograder.checking.report import Report, Result
-from autograder.checking.suite import Here
+from autograder.checking.suite import RunningNotebook
 from autograder.checking.undefined import Ran
 from autograder.checking.words import Message
 from autograder.commands import doctor
@@ -240,7 +240,7 @@ def test_a_notebook_names_the_magic_or_the_error(monkeypatch):
         monkeypatch.setitem(
             __import__("sys").modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell)
         )
-        return str(Here().why_undefined("add"))
+        return str(RunningNotebook().why_undefined("add"))
 
     check = "checks.run('add', points=4)"
     assert "the cell [1] begins with `%%bash`" in kernel(["", f"%%bash\n{ADD}", check])

@@ -32,7 +32,6 @@ from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text
 from autograder.grades.results import (
     CellResult,
-    CheckResult,
     Kind,
     Record,
     Saved,
@@ -194,7 +193,7 @@ def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has,
     cell = cell_of(suite.examine("double", lambda A: A.is_gone, points=10, seed=SEED))
     assert cell.pending > 0 and "own" in cell.waits_for()
     cell.checks = [check for check in cell.checks if check.on == "own"]
-    (line,) = Pending([record_with({"check": cell})]).said()
+    (line,) = Pending([record_with({"check": cell})]).sentences()
     assert "need versions with which the course's own answer passes: run `" in line
 
 
@@ -236,9 +235,7 @@ def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     )
     assert "Read:" not in text and "seed=" not in text
     assert (
-        drawn.count("pending: ") == 3
-        and show.COLOUR["failed"] not in drawn
-        and "Read:" not in drawn
+        drawn.count("pending: ") == 3 and show.COLOR["failed"] not in drawn and "Read:" not in drawn
     )
     assert show.standing(report) == "unverified"
     report = suite.examine("double", lambda A: 2 * A, points=0, seed=SEED)
@@ -266,19 +263,12 @@ def test_triton_is_looked_for_and_not_imported():
 
 
 def cell_of(report):
-    checks = [
-        CheckResult(
-            result.name,
-            result.title,
-            result.weight,
-            result.status,
-            Message(str(result.message)),
-            on=result.on,
-        )
-        for result in report.results
-    ]
     return CellResult(
-        report.score, report.points, subject="double", checks=checks, pending=report.pending
+        report.score,
+        report.points,
+        subject="double",
+        checks=report.results,
+        pending=report.pending,
     )
 
 
@@ -315,7 +305,7 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     )
     again = from_text(to_text(record))
     assert again.pending == 7.0 and again.waits_for() == ["gpu", "triton"]
-    (line,) = reasons.of(record)
+    (line,) = reasons.lines_of(record)
     assert line == (
         "double: 7 pending (not lost), because these checks need a machine with a GPU and Triton"
     )
@@ -324,15 +314,16 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
     )
     assert settled.pending == 0.0 and settled.waits_for() == [] and settled.score == 9.0
     assert (
-        reasons.of(settled)
-        == reasons.of(from_text(to_text(settled)))
+        reasons.lines_of(settled)
+        == reasons.lines_of(from_text(to_text(settled)))
         == ["double −1: graded by a person"]
     )
     whole = record.with_saved(
         Saved(Standing(10.0, 10.0), {"check": SavedCell(manual=True, score=10.0)})
     )
     assert (
-        reasons.of(whole) == [] and reasons.of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
+        reasons.lines_of(whole) == []
+        and reasons.lines_of(whole.with_saved(Saved(Standing(3.0, 10.0)))) != []
     )
 
 

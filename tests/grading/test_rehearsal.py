@@ -10,12 +10,12 @@ from report_tools import rows_of
 from toy_course import RIGHT, hand_in, run, toy_course
 
 from autograder.authoring.release import release
-from autograder.checking import Status
+from autograder.checking import Result, Status
 from autograder.checking.words import Message
 from autograder.course.config import Course
 from autograder.grades import changes
 from autograder.grades.records import CODEC, record_of
-from autograder.grades.results import CellResult, CheckResult, Kind, Record
+from autograder.grades.results import CellResult, Kind, Record
 
 pytestmark = pytest.mark.long
 
@@ -81,7 +81,7 @@ def test_a_dry_run_says_what_would_change_and_writes_nothing(course, tmp_path):
 
 def record(student, score, status, kind=Kind.WRONG):
     """A record of one cell with one check."""
-    check = CheckResult("keeps", "It keeps.", 1.0, status, Message(""))
+    check = Result("keeps", "It keeps.", 1.0, status, Message(""))
     cell = CellResult(score, 4.0, subject="keep", checks=[check])
     return Record(
         student,
@@ -133,8 +133,7 @@ def test_the_largest_loss_is_first_and_what_stays_is_left_out():
 def cell(points, **statuses):
     """A cell of 4 points with checks of these names, which weigh the same."""
     checks = [
-        CheckResult(name, "It holds.", 1.0, status, Message(""))
-        for name, status in statuses.items()
+        Result(name, "It holds.", 1.0, status, Message("")) for name, status in statuses.items()
     ]
     return CellResult(points, 4.0, subject="keep", checks=checks)
 

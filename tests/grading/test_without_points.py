@@ -294,7 +294,7 @@ def test_no_answer_costs_a_point(graded, student):
     assert (record.score, record.max_score) == (6, 9)  # the proof waits for a person
     assert (cell.points, cell.max_points) == (0, 0)
     assert record.kind == (Kind.LIMIT if student == "dies" else Kind.RIGHT)
-    lines = reasons.of(record)
+    lines = reasons.lines_of(record)
     assert not any(reason.startswith("by_hand") for reason in lines), lines
     missing = [reason for reason in lines if "missing and ha" in reason]
     assert [any(name in reason for reason in missing) for name in TASKS] == [

@@ -88,7 +88,8 @@ def texts(pages):
         yield f"record of {stem}", records.digest(notebook)
         for number, cell in records.cells_of(notebook).items():
             yield f"names of {stem}, {number}", records.wanted(notebook, cell)
-    for path in sorted((ROOT / "book" / "figures").glob("*.py")):
+    book = ROOT / "book"
+    for path in sorted([*book.glob("figures/*.py"), *book.glob("[0-9][0-9]-*/*.py")]):
         yield f"plain {path.name}", digest(code_tokens.plain(path.read_text(encoding="utf8")))
     yield "kernels", gpu_compile.of_kernels()
     yield "measured files", gpu_compile.digests()
@@ -110,6 +111,6 @@ def texts(pages):
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT), str(ROOT / "book"), str(ROOT / "benchmarks")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "book" / "tools"), str(ROOT / "benchmarks")]
     sys.meta_path.append(NotInstalled())
     json.dump(dict(texts(json.load(sys.stdin))), sys.stdout)

@@ -64,15 +64,15 @@ def solved():
     """
     from gpu_course import LAST_FIGURE, SCRIPT, Place
 
-    from autograder.checking import placed
+    from autograder.checking import use_host
 
     sys.path.insert(0, str(FOLDER))
     text = SCRIPT.read_text(encoding="utf-8").partition(LAST_FIGURE)[0]
     text = text.replace('os.environ["TRITON_INTERPRET"] = "1"', "pass")
-    names_of_script = Place()
-    with kernels_interpreted(), placed(names_of_script):
-        exec(compile(text, str(SCRIPT), "exec"), names_of_script.names)
-    return names_of_script.found
+    namespace = Place()
+    with kernels_interpreted(), use_host(namespace):
+        exec(compile(text, str(SCRIPT), "exec"), namespace.names)
+    return namespace.found
 
 
 def listed():

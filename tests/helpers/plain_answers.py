@@ -81,7 +81,7 @@ def share(suite, subject, answer):
     Each check is graded by itself, and no more once half of the points are lost.
     """
     checks, lacking = [], set()
-    for check in suite.of(subject):
+    for check in suite.checks_of(subject):
         if machine.lacks(check.on) or lacking.intersection(check.needs):
             lacking.add(check.__name__)
         else:

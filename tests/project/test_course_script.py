@@ -71,7 +71,7 @@ def test_what_needs_linux_says_so_in_one_line_and_is_left_out(
     monkeypatch.setattr(course, "python", lambda: course.python_of(course.VENV, "linux"))
     course.in_phases("course", system)
     output = capsys.readouterr().out
-    assert ("autograder release" in " ".join(commands)) and "book/build.py" in commands
+    assert ("autograder release" in " ".join(commands)) and "book/tools/build.py" in commands
     graded = any("autograder grade" in command for command in commands)
     assert graded == (system == "linux") == (course.ELSEWHERE["sample"] not in output)
     ran = [phase for phase in course.PHASES if re.search(rf"^{phase} +\d+\.\d s$", output, re.M)]
@@ -336,7 +336,6 @@ def test_make_hands_on_the_python_that_it_is_given():
 
 
 def test_without_triton_the_pages_that_need_it_are_not_run(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "book"))
     run_pages = importlib.import_module("run_pages")
     monkeypatch.setattr(run_pages, "find_spec", lambda name: None)
     assert [page.stem for page in run_pages.not_run()] == ["11-kernel", "11-gpu-deeper"]

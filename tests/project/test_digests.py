@@ -11,15 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from autograder.course.config import ROOT
-
-sys.path.insert(0, str(ROOT / "book"))
-
 import records
 import run_pages
 
 from autograder.authoring.code_tokens import plain
+from autograder.course.config import ROOT
 
 pytestmark = pytest.mark.long
 MINORS = range(11, 15)

@@ -69,10 +69,11 @@ def test_seconds_of_orphaned_processes_stay_counted():
 
 
 def test_processes_that_came_and_went_between_two_looks_count_as_computing():
-    tally = tallied([Look(0, running=False, made=True)] * 20)
+    tally = tallied([Look(0, running=False, has_new=True)] * 20)
     assert tally.cpu == pytest.approx(1.0) and tally.idle == 0
     assert (
-        tallied([Look(0.01 * step, running=False, made=True) for step in range(1, 22)]).cpu < 0.21
+        tallied([Look(0.01 * step, running=False, has_new=True) for step in range(1, 22)]).cpu
+        < 0.21
     )
 
 

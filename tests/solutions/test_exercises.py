@@ -148,7 +148,9 @@ def test_wrong_answers_fail_and_are_recognized(folder, subject, seeds):
             name, cause = failed[0]
             if cause != wrong.__name__:
                 unlike.append(f"{wrong.__name__}, seed {seed}: taken for {cause or 'nothing'}")
-            check = next(check for check in exercise.suite.of(subject) if check.__name__ == name)
+            check = next(
+                check for check in exercise.suite.checks_of(subject) if check.__name__ == name
+            )
             failure = attempt(check, wrong, seed).failure
             # a GPU's roundings are small
             if failure.expected is not None and not getattr(wrong, "on", ""):
@@ -264,7 +266,9 @@ def recorded(folder):
 def test_every_check_is_earned(folder, subject):
     """A check that no listed wrong answer fails may be checking nothing."""
     # What needs what this machine lacks is not run here, and no record has what only a GPU shows.
-    checks = [check for check in loaded(folder).suite.of(subject) if not machine.lacks(check.on)]
+    checks = [
+        check for check in loaded(folder).suite.checks_of(subject) if not machine.lacks(check.on)
+    ]
     failed = {name for wrong in recorded(folder)[subject].wrong for name, _title in wrong.failed}
     if any(check.on in answer_trials.GPU for check in checks):
         failed |= {
