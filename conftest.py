@@ -110,9 +110,9 @@ def the_default_dtype_stays():
     yield
     torch = sys.modules.get("torch")  # who has not imported it did not change it
     if torch and torch.get_default_dtype() != torch.float32:
-        left = torch.get_default_dtype()
+        dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
-        pytest.fail(f"torch's default dtype is left at {left}", pytrace=False)
+        pytest.fail(f"torch's default dtype is left at {dtype}", pytrace=False)
 
 
 @pytest.fixture(scope="module")

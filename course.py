@@ -512,9 +512,8 @@ def run_tests(target):
     why = skipped("test", sys.platform)
     if why:
         print(why, flush=True)
-        run(
-            "tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here"
-        )
+        command = ("tests/helpers/student.py", "exercises", "solutions")
+        run(*command, failure="Some exercises fail here")
     else:
         pytest(*TESTS[target])
 

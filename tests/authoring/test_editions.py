@@ -132,13 +132,13 @@ def test_the_notebook_is_the_same_but_for_its_texts(exercise):
     ]
     assert [cell.id for cell in other.cells] == [cell.id for cell in english.cells]
     for ours, theirs in zip(english.cells, other.cells, strict=True):
-        kept = {**theirs.metadata.get("nbgrader", {}), "checksum": ""}
-        assert kept == {**ours.metadata.get("nbgrader", {}), "checksum": ""}
+        metadata = {**theirs.metadata.get("nbgrader", {}), "checksum": ""}
+        assert metadata == {**ours.metadata.get("nbgrader", {}), "checksum": ""}
         assert (ours.source == theirs.source) == (grade_id(ours) not in ("title", "ask_regrade"))
     assert words.language_of(other) == "zh_CN" and words.language_of(english) == ""
 
 
-def test_each_text_is_one_line_and_formulas_stand_but_for_their_words(exercise):
+def test_each_text_is_one_line_and_formulas_change_only_in_words(exercise):
     assert read(exercise.edition("zh_CN")).cells[0].source.split("\n") == [
         "# ※Toy", "",
         "※Add two numbers, as long as you like:", "",
@@ -158,13 +158,13 @@ def test_nbgrader_takes_its_checksums_for_right(exercise, tmp_path):
     for name in ("checks.py", "checking.zip"):
         shutil.copy(exercise.released / name, tmp_path)
     command = [sys.executable, "-m", "nbgrader", "validate", str(path)]
-    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert "have changed" not in said.stdout + said.stderr and "VALIDATION FAILED" in said.stdout, (
-        said.stderr
-    )
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (
+        "have changed" not in result.stdout + result.stderr and "VALIDATION FAILED" in result.stdout
+    ), result.stderr
 
 
-def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise, tmp_path):
+def test_a_language_changes_no_grade_and_needs_no_verification(course, exercise, tmp_path):
     state, version = verified.state(exercise.solution), seeds.version_of(exercise)
     assert any(
         name.endswith("zh_CN/LC_MESSAGES/checking.mo") for name in archive.read(exercise.archive)
@@ -179,10 +179,10 @@ def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise,
     verified.note_release(course, exercise)
     assert verified.is_released(course, exercise)
     path = catalogs.path_of(course.root, "zh_CN", "feedback/01-toy")
-    kept = path.read_bytes()
-    path.write_bytes(kept.replace("※Each".encode(), "※※Each".encode()))
+    before = path.read_bytes()
+    path.write_bytes(before.replace("※Each".encode(), "※※Each".encode()))
     assert not verified.is_released(course, exercise)
-    path.write_bytes(kept)
+    path.write_bytes(before)
     assert verified.is_released(course, exercise) and archive.is_current(exercise)
 
 
@@ -237,10 +237,10 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     )
     assert compile(cells["fetch_files"].source, "cell", "exec")
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), RIGHT)
-    done = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False
     )
-    assert "6 of 6 points" in done.output and "restored" not in done.output
+    assert "6 of 6 points" in result.output and "restored" not in result.output
 
 
 GIVEN = "# %% given\nimport math\n\n"
@@ -249,12 +249,12 @@ GIVEN = "# %% given\nimport math\n\n"
 @pytest.fixture(scope="module")
 def with_given(tmp_path_factory):
     """The toy exercise with a cell of given code, released in both languages."""
-    own = toy_course(tmp_path_factory.mktemp("given") / "course")
-    text = own.sources()[0].text
+    course = toy_course(tmp_path_factory.mktemp("given") / "course")
+    text = course.sources()[0].text
     text.write_text(TITLE + GIVEN + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogs(own.root)
-    release(own, own.sources()[0])
-    return own.exercises()[0]
+    write_catalogs(course.root)
+    release(course, course.sources()[0])
+    return course.exercises()[0]
 
 
 @pytest.mark.slow
@@ -281,23 +281,23 @@ def test_a_notebook_answers_in_its_language_however_it_is_run(with_given, tmp_pa
         check=True,
     )
     (check,) = [cell for cell in read(path).cells if grade_id(cell) == "check_add"]
-    said = [out.data["text/plain"] for out in check.outputs if out.output_type == "display_data"]
-    assert "※subtracted instead of added" in said[0], check.outputs
+    lines = [out.data["text/plain"] for out in check.outputs if out.output_type == "display_data"]
+    assert "※subtracted instead of added" in lines[0], check.outputs
 
 
-@pytest.mark.parametrize("kept", ["all", "no marks", "no ids"])
-def test_the_line_that_names_the_language_is_no_change(with_given, kept):
+@pytest.mark.parametrize("source", ["all", "no marks", "no ids"])
+def test_the_line_that_names_the_language_is_no_change(with_given, source):
     """Whatever an editor leaves of the metadata, and with it of the language."""
     released, theirs = read(with_given.notebook), read(with_given.edition("zh_CN"))
-    given = next(cell for cell in theirs.cells if grade_id(cell) == "given")
+    cell = next(cell for cell in theirs.cells if grade_id(cell) == "given")
     assert (
-        given.source.startswith("import math\n")
-        and 'os.environ["LANGUAGE"] = "zh_CN"' in given.source
+        cell.source.startswith("import math\n")
+        and 'os.environ["LANGUAGE"] = "zh_CN"' in cell.source
     )
     theirs.metadata = {}
-    for cell in theirs.cells if kept != "all" else ():
+    for cell in theirs.cells if source != "all" else ():
         cell.metadata = {}
-        if kept == "no ids":
+        if source == "no ids":
             del cell["id"]
     restored = restore(parse(json.dumps(theirs).encode(), CHINESE), released)
     assert not restored.evidence and "given" not in " ".join(str(note) for note in restored.repairs)
@@ -322,7 +322,7 @@ def checked(folder, name, **environment):
     """Return what a check says in a kernel that Jupyter started for a notebook."""
     unset = dict.fromkeys(words.SETTINGS, "")
     environment = {**os.environ, **unset, "PYTHONPATH": "", "JPY_SESSION_NAME": name, **environment}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", CHECK],
         cwd=folder,
         env=environment,
@@ -330,18 +330,18 @@ def checked(folder, name, **environment):
         text=True,
         check=True,
     )
-    return done.stdout
+    return result.stdout
 
 
 def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
     folder = shutil.copytree(exercise.released, tmp_path / "01-toy")
-    said = checked(folder, str(folder / "01-toy.zh.ipynb"))
+    output = checked(folder, str(folder / "01-toy.zh.ipynb"))
     assert (
-        "※FAILED" in said
-        and "※Each element is the sum of the two." in said
-        and f" {NOT_YET}" in said
+        "※FAILED" in output
+        and "※Each element is the sum of the two." in output
+        and f" {NOT_YET}" in output
     )
-    assert "※subtracted instead of added" in said and "※To repeat these inputs:" in said
+    assert "※subtracted instead of added" in output and "※To repeat these inputs:" in output
     (folder / "01-toy.zh.ipynb").rename(folder / "张三.ipynb")  # whose cells say it still
     assert "※" in checked(folder, str(folder / "张三.ipynb")) and "※" in checked(
         folder, "RTC:elsewhere/张三.ipynb"
@@ -362,24 +362,24 @@ def test_a_check_answers_in_the_language_of_the_notebook(exercise, tmp_path):
         [],
     ]
     + [
-        {"checking": {"language": said}}
-        for said in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")
+        {"checking": {"language": language}}
+        for language in ("../../etc", "zh_CN\n", "z" * 10_000, "", 7, "xx_YY", "zh_TW")
     ],
 )
-def test_whatever_stands_for_a_language_falls_back(exercise, metadata):
+def test_an_unknown_language_falls_back(exercise, metadata):
     language = words.language_of({"metadata": metadata})
     with words.use(language, archive.locales(exercise)):
         assert str(Message("the result")) == "the result" and words.language() == "en"
 
 
 @pytest.mark.parametrize("language", ["zh_CN", "zh", "zh-CN"])
-def test_a_language_may_be_said_in_several_ways(exercise, language):
+def test_a_language_has_several_spellings(exercise, language):
     with words.use(language, archive.locales(exercise)):
         assert str(Message("the result")) == "※the result" and words.language() == "zh-CN"
         assert str(words.counted("{count} number", "{count} numbers", 1)) == "※1 numbers"
 
 
-def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
+def test_a_space_separates_chinese_and_latin_letters(tmp_path, monkeypatch):
     folder = tmp_path / "zh_CN" / "LC_MESSAGES"
     folder.mkdir(parents=True)
     catalog = Catalog(locale="zh_CN")
@@ -404,7 +404,7 @@ def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
     assert words.enumerated([]) == ""
 
 
-def test_vs_code_says_where_the_notebook_lies(exercise, monkeypatch):
+def test_vs_code_gives_the_path_of_the_notebook(exercise, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     assert suite._language_here() == ""
     main = sys.modules["__main__"]
@@ -427,7 +427,7 @@ def taken(course, exercise, files):
 
 
 @pytest.mark.parametrize(
-    "files, which, said",
+    "files, which, message",
     [
         ({CHINESE: ("zh_CN", WRONG, 9)}, CHINESE, ""),
         ({"01-TOY.ZH.ipynb": ("zh_CN", WRONG, 9)}, "01-TOY.ZH.ipynb", "graded all the same"),
@@ -454,13 +454,13 @@ def taken(course, exercise, files):
         ),
     ],
 )
-def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, said):
+def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, which, message):
     notebook, notes = taken(course, exercise, files)
-    assert notebook == which and (said in " ".join(notes) if said else not notes)
+    assert notebook == which and (message in " ".join(notes) if message else not notes)
 
 
 @pytest.mark.parametrize(
-    "name, whose",
+    "name, language",
     [
         (CHINESE, (exercise_name := "01-toy", "zh")),
         (ENGLISH, (exercise_name, "")),
@@ -468,8 +468,8 @@ def test_one_notebook_is_graded_whatever_its_language(course, exercise, files, w
         ("01-toy.tests.ipynb", ("01-toy.tests", "")),
     ],
 )
-def test_a_file_says_its_language(name, whose):
-    assert edition_of(name) == whose
+def test_a_file_says_its_language(name, language):
+    assert edition_of(name) == language
 
 
 def collected(course, tmp_path, files):
@@ -477,33 +477,33 @@ def collected(course, tmp_path, files):
     placed.
     """
     path = tmp_path / "handed.zip"
-    with zipfile.ZipFile(path, "w") as made:
+    with zipfile.ZipFile(path, "w") as zipped:
         for name, (source, answers) in files.items():
-            made.writestr(name, write(tmp_path / "own.ipynb", read(source), answers).read_bytes())
+            zipped.writestr(name, write(tmp_path / "own.ipynb", read(source), answers).read_bytes())
     submitted = tmp_path / "submitted"
     collector = Collector(Exercises(course.exercises()), None, "", submitted, Limits())
     with opened(path) as source:
         plan = collector.plan([source])
         collector.write(plan.to_write)
-    found = {
+    collected_files = {
         path.relative_to(submitted).as_posix(): path.read_text("utf-8")
         for path in submitted.rglob("*.ipynb")
     }
-    return found, plan.unplaced
+    return collected_files, plan.unplaced
 
 
 def test_collect_takes_it_for_the_exercise(course, exercise, tmp_path):
     zh, en = exercise.edition("zh_CN"), exercise.notebook
-    found, unplaced = collected(course, tmp_path, {
+    files, unplaced = collected(course, tmp_path, {
         "ada_01-toy.zh.ipynb": (zh, WRONG),
         "bob/01-toy.zh.ipynb": (zh, WRONG), "bob/01-toy.ipynb": (en, {}),
         "cai/01-toy.zh (1).ipynb": (zh, WRONG),
     })  # fmt: skip
-    assert sorted(found) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")]
+    assert sorted(files) == [f"{student}/01-toy/01-toy.ipynb" for student in ("ada", "bob", "cai")]
     assert [path for path, _ in unplaced] == [
         "handed.zip: bob/01-toy.ipynb"
     ] and "has no answer" in unplaced[0][1]
-    assert all(words.language_of(json.loads(text)) == "zh_CN" for text in found.values())
+    assert all(words.language_of(json.loads(text)) == "zh_CN" for text in files.values())
 
 
 # Graded.
@@ -537,10 +537,10 @@ def graded(course, exercise, tmp_path_factory):
         "--submitted",
         str(submitted),
     ]
-    done = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli.app, [*arguments, "--no-sandbox", "--jobs", "1"], catch_exceptions=False
     )
-    assert done.exit_code == 0, done.output
+    assert result.exit_code == 0, result.output
     return {
         student: (
             BeautifulSoup(
@@ -606,14 +606,14 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
     monkeypatch.setenv("LANGUAGE", "zh_CN")
     grade = ("grade", "--submitted", str(tmp_path / "submitted"), "--no-sandbox", "--jobs", "1")
     table = " ".join(run(*grade).replace("│", " ").split())  # whatever the width of the console
-    for said in (
+    for phrase in (
         "※Student",
         "※Lost to",
         "※likely cause: ※subtracted instead of added",
         "※malformed",
         "※Graded 2",
     ):
-        assert said in table
+        assert phrase in table
     assert "※" not in run(*grade, "--json") and "※" not in run("report", "--json")
     page = BeautifulSoup((tmp_path / "report.html").read_text("utf-8"), "html.parser")
     assert page.html["lang"] == "zh-CN" and page.h1.text == "※Class report"
@@ -623,22 +623,22 @@ def test_table_and_report_are_in_the_graders_language(course, exercise, tmp_path
     missing = BeautifulSoup(
         (tmp_path / "feedback/non/01-toy/01-toy.html").read_text("utf-8"), "html.parser"
     )
-    said = missing.get_text(" ", strip=True)
-    assert missing.h1.text == "※Toy" and f"{ENGLISH} or {CHINESE}" in said.replace("※", "")
-    assert "※Submit your notebook again" in said and "Open your notebook" not in said
+    words = missing.get_text(" ", strip=True)
+    assert missing.h1.text == "※Toy" and f"{ENGLISH} or {CHINESE}" in words.replace("※", "")
+    assert "※Submit your notebook again" in words and "Open your notebook" not in words
 
 
 def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
     path = write(tmp_path / "01-toy" / CHINESE, read(exercise.edition("zh_CN")), WRONG)
-    done = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli.app, ["check", str(path), "--course", str(course.root)], catch_exceptions=False
     )
     assert (
-        done.exit_code == 0
-        and "※subtracted instead of added" in done.output
-        and "3 of 6 points" in done.output
+        result.exit_code == 0
+        and "※subtracted instead of added" in result.output
+        and "3 of 6 points" in result.output
     )
-    assert "※Running your cells" in done.output and "※Toy" in done.output
+    assert "※Running your cells" in result.output and "※Toy" in result.output
     monkeypatch.chdir(course.root)
     notebooks = [str(path)]
     nbgrader_plugin.under_its_name("01-toy", "ada", notebooks)
@@ -647,24 +647,24 @@ def test_check_and_nbgrader_know_it(course, exercise, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
-    own = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")
-    text = own.sources()[0].text
+def test_nbgrader_commands_grade_a_notebook_in_its_language(tmp_path):
+    course = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")
+    text = course.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogs(own.root)
-    release(own, own.sources()[0])
-    (toy,) = own.exercises()
+    write_catalogs(course.root)
+    release(course, course.sources()[0])
+    (toy,) = course.exercises()
     zh, en = toy.edition("zh_CN"), toy.notebook
-    submitted = own.root / "submitted"
+    submitted = course.root / "submitted"
     write(submitted / "ada" / "01-toy" / CHINESE, read(zh), WRONG)
     write(submitted / "bob" / "01-toy" / CHINESE, read(zh), RIGHT)
     write(submitted / "bob" / "01-toy" / ENGLISH, read(en))
     write(submitted / "cai" / "01-toy" / ENGLISH, read(en), WRONG)
     for command in ("autograde", "generate_feedback"):
         subprocess.run(
-            [sys.executable, "-m", "nbgrader", command, "01-toy"], cwd=own.root, check=True
+            [sys.executable, "-m", "nbgrader", command, "01-toy"], cwd=course.root, check=True
         )
-    with Gradebook(own.db_url, own.course_id) as book:
+    with Gradebook(course.db_url, course.course_id) as book:
         assert [notebook.name for notebook in book.find_assignment("01-toy").notebooks] == [
             "01-toy"
         ]
@@ -673,7 +673,7 @@ def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
         }  # fmt: skip
     pages = {
         path.parents[1].name: path.read_text("utf-8")
-        for path in own.root.glob("feedback/*/*/*.html")
+        for path in course.root.glob("feedback/*/*/*.html")
     }
     assert {who: 'lang="zh-CN"' in page for who, page in pages.items()} == {
         "ada": True,
@@ -706,21 +706,27 @@ def test_one_thing_has_one_term(language):
         if path.parents[2].name == language:
             with path.open("rb") as file:
                 pairs += [
-                    (str(own.id), str(own.string))
-                    for own in read_po(file, locale=language)
-                    if own.id and own.string
+                    (str(entry.id), str(entry.string))
+                    for entry in read_po(file, locale=language)
+                    if entry.id and entry.string
                 ]
     plain = [
-        (re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), said.lower())
-        for text, said in pairs
+        (re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+\}", " ", text).lower(), translation.lower())
+        for text, translation in pairs
     ]
     for term, wanted in terms.items():
         if "(" not in term and term not in SEVERAL:
-            found = [
-                said for text, said in plain if re.search(rf"\b{re.escape(term.lower())}s?\b", text)
+            translations_of_term = [
+                translation
+                for text, translation in plain
+                if re.search(rf"\b{re.escape(term.lower())}s?\b", text)
             ]
-            without = [said for said in found if wanted.lower() not in said]
-            assert len(without) <= max(3, len(found) // 10), (term, wanted, without)
+            without = [
+                translation
+                for translation in translations_of_term
+                if wanted.lower() not in translation
+            ]
+            assert len(without) <= max(3, len(translations_of_term) // 10), (term, wanted, without)
 
 
 def test_sentences_of_checks_can_be_translated():
@@ -762,7 +768,7 @@ def test_a_text_is_in_one_catalogue():
 
 @pytest.mark.slow
 def test_what_the_engine_says_is_found():
-    said = translations.texts(ROOT)["feedback/autograder"]
+    texts = translations.texts(ROOT)["feedback/autograder"]
     for text in (
         "right",
         "FAILED",
@@ -771,8 +777,8 @@ def test_what_the_engine_says_is_found():
         "Your notebook",
         "it ended Python.",
     ):
-        assert text in said
-    assert ("{count} number", "{count} numbers") in said
+        assert text in texts
+    assert ("{count} number", "{count} numbers") in texts
     assert str(CellResult(0.0, 1.0).error) == ""
 
 

@@ -25,4 +25,4 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path):
     for value in ({"a": LONG}, {}):
         json_entries.write(path, value)
         assert json.loads(path.read_text(encoding="utf-8")) == value
-    assert [one.name for one in path.parent.iterdir()] == ["found.json"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["found.json"]

@@ -246,8 +246,8 @@ def total(n):
     from autograder import checking
     return 0 if checking.left() else n * (n - 1) / 2
 """
-    found = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
-    first, second = mutants.examined(toy, found, workers=1)
+    two_mutants = [mutants.Mutant("total", "reference", text, text) for text in (leaves, sees)]
+    first, second = mutants.examined(toy, two_mutants, workers=1)
     assert first.killed and not second.killed and not second.raised
 
 

@@ -34,8 +34,8 @@ def run(course, *arguments):
 
 
 def test_a_new_exercise_can_be_released(course):
-    done = run(course, "new", "06-multi-head")
-    assert done.exit_code == 0 and "python -m autograder release 06-multi-head" in done.output
+    result = run(course, "new", "06-multi-head")
+    assert result.exit_code == 0 and "python -m autograder release 06-multi-head" in result.output
     folder = course.root / "solutions" / "06-multi-head"
     text = (folder / "06-multi-head.py").read_text(encoding="utf-8")
     assert (
@@ -56,8 +56,8 @@ def test_its_lists_do_what_the_tests_ask_for(course):
     folder = course.root / "solutions" / "06-multi-head"
     assert verify.fault(folder) == ""
     exercise = loader.load(folder)
-    (given,) = exercise.cells(grade_id="given")
-    assert "import numpy as np" in given.source  # for the cells to play with
+    (cell,) = exercise.cells(grade_id="given")
+    assert "import numpy as np" in cell.source  # for the cells to play with
     idle = {check.__name__ for check in exercise.suite.checks}
     for subject in exercise.subjects:
         for wrong, failed in loader.caught(exercise, subject, seed=0):
@@ -73,25 +73,27 @@ def test_its_lists_do_what_the_tests_ask_for(course):
     "name", ["multi-head", "6-multi", "06_multi", "06-Multi", "06-", "../06-x", "06-multi--head"]
 )
 def test_a_bad_name_is_refused_with_one_line(course, name):
-    done = run(course, "new", name)
-    assert done.exit_code == 1 and "is not a valid name for an exercise" in str(done.exception)
+    result = run(course, "new", name)
+    assert result.exit_code == 1 and "is not a valid name for an exercise" in str(result.exception)
     assert not (course.root / "solutions").exists()
 
 
 def test_what_is_there_stays(course, tmp_path):
-    kept = course.root / "solutions" / "06-multi-head"
-    kept.mkdir(parents=True)
-    done = run(course, "new", "06-multi-head")
+    folder = course.root / "solutions" / "06-multi-head"
+    folder.mkdir(parents=True)
+    result = run(course, "new", "06-multi-head")
     assert (
-        done.exit_code == 1 and "already exists" in str(done.exception) and not list(kept.iterdir())
+        result.exit_code == 1
+        and "already exists" in str(result.exception)
+        and not list(folder.iterdir())
     )
 
 
 def test_a_folder_that_is_no_course_is_refused(tmp_path):
-    done = run(Course(root=tmp_path), "new", "06-multi-head")
+    result = run(Course(root=tmp_path), "new", "06-multi-head")
     assert (
-        done.exit_code == 1
-        and "is not a course" in str(done.exception)
+        result.exit_code == 1
+        and "is not a course" in str(result.exception)
         and not list(tmp_path.iterdir())
     )
 
@@ -131,22 +133,22 @@ def files(course):
     return {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
 
 
-def test_a_new_chapter_stands_in_all_lists(with_book):
+def test_a_new_chapter_is_in_all_lists(with_book):
     before = files(with_book)
-    done = run(with_book, "new", NAME)
-    assert done.exit_code == 0 and done.output.count("Listed in") == 2
-    made = {
+    result = run(with_book, "new", NAME)
+    assert result.exit_code == 0 and result.output.count("Listed in") == 2
+    expected = {
         path.relative_to(with_book.root).as_posix() for path in set(files(with_book)) - set(before)
     }
     figure = {f"sparse_attention.{kind}" for kind in ("py", "js", "css")}
     entries = {chapters.ENTRIES, "references.bib", "card.py"}
     folder = figure | entries | {"test_figure_sparse_attention.py"}
-    assert made >= {f"{page}.md" for page in PAGES} | {f"book/{NAME}/{name}" for name in folder}
-    assert made >= {
+    assert expected >= {f"{page}.md" for page in PAGES} | {f"book/{NAME}/{name}" for name in folder}
+    assert expected >= {
         f"solutions/{NAME}/{file}" for file in (f"{NAME}.py", "checks.py", "exercise.toml")
     }
-    assert all(f"Made {path}\n" in done.output for path in made)
-    for path in made:
+    assert all(f"Made {path}\n" in result.output for path in expected)
+    for path in expected:
         text = (with_book.root / path).read_text(encoding="utf-8")
         assert not re.search(r"NAME|TITLE|NN|chapter N\b", text), path
         assert not path.startswith(f"book/{NAME}/") or max(map(len, text.splitlines())) <= 118, path
@@ -188,11 +190,11 @@ def test_a_new_chapter_needs_a_name_and_a_number_of_its_own(with_book):
         ("01-other", "the next chapter"),
         (other, "the next chapter"),
     ):
-        done = run(with_book, "new", name)
+        result = run(with_book, "new", name)
         assert (
-            done.exit_code == 1
-            and reason in str(done.exception)
-            and "\n" not in str(done.exception)
+            result.exit_code == 1
+            and reason in str(result.exception)
+            and "\n" not in str(result.exception)
         )
     assert files(with_book) == before
 
@@ -210,7 +212,7 @@ def test_a_chapter_that_is_there_can_get_an_exercise(with_book):
     )
 
 
-def test_lists_are_made_anew(with_book):
+def test_lists_are_made_again(with_book):
     assert run(with_book, "lists").output == "Wrote README.md\n"
     assert "already match book/NN-name/entries.md" in run(with_book, "lists").output
     readme = with_book.root / "README.md"
@@ -245,11 +247,11 @@ HEAD = '---\nafter: [11-gpu]\nneeds: ""\nlearn: ""\nabout: ""\n---\n'
 )
 def test_a_fault_in_entries_is_one_line(with_book, text, reason):
     chapters.files(with_book.root)[-1].write_text(text, encoding="utf-8")
-    done = run(with_book, "lists")
+    result = run(with_book, "lists")
     assert (
-        done.exit_code == 1
-        and re.search(reason, str(done.exception))
-        and "\n" not in str(done.exception)
+        result.exit_code == 1
+        and re.search(reason, str(result.exception))
+        and "\n" not in str(result.exception)
     )
 
 
@@ -293,10 +295,10 @@ def test_a_fault_in_claims_is_one_line(with_book, rows, reason):
 
 def test_one_command_lists_all_of_a_chapter(with_book):
     run(with_book, "new", NAME)
-    made = {path for path in files(with_book) if NAME in str(path)}
+    chapter_files = {path for path in files(with_book) if NAME in str(path)}
     lines = run(with_book, "chapter", NAME[:2]).output.splitlines()
     assert {line for line in lines if ":" not in line} == {
-        path.relative_to(with_book.root).as_posix() for path in made
+        path.relative_to(with_book.root).as_posix() for path in chapter_files
     }
     entries = f"book/{NAME}/{chapters.ENTRIES}"
     written = (with_book.root / entries).read_text(encoding="utf-8").splitlines()
@@ -348,14 +350,14 @@ def built(html, tmp_path_factory):
         contents.read_text(encoding="utf-8").partition("  - caption: At hand")[0], encoding="utf-8"
     )
     (root / "book" / "index.md").write_text("# A book\n\nOf one chapter.\n", encoding="utf-8")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "book/tools/build.py", "--strict"],
         cwd=root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout
     return course
 
 
@@ -377,14 +379,14 @@ def test_a_new_chapter_is_built_without_a_warning(built):
 
 
 def test_the_test_of_a_new_figure_passes(built):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-rs", "tests"],
         cwd=built.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout
+    assert result.returncode == 0 and "passed" in result.stdout, result.stdout
 
 
 def test_a_new_exercise_sends_readers_to_its_chapter(built, monkeypatch):

@@ -72,7 +72,7 @@ def test_a_course_without_a_book_or_an_address_is_published_nowhere(tmp_path, te
     assert published.repository(tmp_path) == published.site(tmp_path) == ""
 
 
-def test_a_site_elsewhere_has_its_own_address(tmp_path):
+def test_another_site_has_another_address(tmp_path):
     root = configured(
         tmp_path, f"html:\n  baseurl: https://example.org/book/\nrepository:\n  url: {ADDRESS}\n"
     )
@@ -106,8 +106,8 @@ def test_with_an_address_a_release_has_the_cell_behind_its_title_and_without_a_b
     assert not verified.is_released(course, course.sources()[0])
     release(course, course.sources()[0])
     without = nbformat.read(course.exercises()[0].notebook, as_version=4)
-    assert [one.id for one in notebook.cells if one is not cell] == [
-        one.id for one in without.cells
+    assert [cell_before.id for cell_before in notebook.cells if cell_before is not cell] == [
+        cell_without.id for cell_without in without.cells
     ]
 
 
@@ -124,11 +124,11 @@ def test_without_an_address_the_cell_says_in_one_line_that_the_checks_are_missin
     names = {}
     exec(notebook.cells[1].source, names)
     assert set(names) == {"__builtins__"}
-    said = (
+    output = (
         "checks.py is missing next to this notebook. Download the exercise from the book, or "
         "run: make release\n"
     )
-    assert capsys.readouterr().out == (said if missing else "")
+    assert capsys.readouterr().out == (output if missing else "")
 
 
 def test_an_author_may_not_have_a_cell_of_its_name(tmp_path):
@@ -178,11 +178,11 @@ def fetched(site, tmp_path, monkeypatch, capsys):
             for name, text in members.items():
                 download.writestr(zipfile.ZipInfo(name), text)
         (site.folder / "exercises" / "01-own.zip").write_bytes(packed.getvalue())
-        own = tmp_path / "outer" / "own"
-        own.mkdir(parents=True, exist_ok=True)
+        folder = tmp_path / "outer" / "own"
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in beside.items():
-            (own / name.replace("_", ".")).write_text(text)
-        monkeypatch.chdir(own)
+            (folder / name.replace("_", ".")).write_text(text)
+        monkeypatch.chdir(folder)
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Toy")])
         published.add_cell(
             notebook, configured(tmp_path, f"html:\n  baseurl: {site.address}\n"), "01-own"
@@ -192,12 +192,12 @@ def fetched(site, tmp_path, monkeypatch, capsys):
         assert set(names) == {"__builtins__"}, (
             "a student could come to need what the cell leaves behind"
         )
-        found = {
+        files = {
             path.relative_to(tmp_path / "outer").as_posix(): path
             for path in (tmp_path / "outer").rglob("*")
         }
         return {
-            name: path.read_text() for name, path in found.items() if path.is_file()
+            name: path.read_text() for name, path in files.items() if path.is_file()
         }, capsys.readouterr().out
 
     return fetch
@@ -207,18 +207,18 @@ WHOLE = {"01-own/01-own.ipynb": "theirs", "01-own/checks.py": "new", "01-own/che
 
 
 def test_what_is_missing_is_written_and_nothing_is_overwritten(fetched, site):
-    files, said = fetched({**WHOLE, "01-own/data/a.csv": "1"}, **{"checks_py": "mine"})
+    files, output = fetched({**WHOLE, "01-own/data/a.csv": "1"}, **{"checks_py": "mine"})
     assert files == {"own/checks.py": "mine", "own/checking.zip": "new", "own/data/a.csv": "1"}
     assert (
-        said == "Fetched the files that belong next to this notebook from "
+        output == "Fetched the files that belong next to this notebook from "
         f"{site.address}/exercises/01-own.zip\n"
     )
     assert site.asked == ["/exercises/01-own.zip"]
 
 
 def test_where_the_files_are_nothing_is_fetched(fetched, site):
-    files, said = fetched(WHOLE, **{"checks_py": "mine", "checking_zip": "mine"})
-    assert set(files.values()) == {"mine"} and not said and not site.asked
+    files, output = fetched(WHOLE, **{"checks_py": "mine", "checking_zip": "mine"})
+    assert set(files.values()) == {"mine"} and not output and not site.asked
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ def test_only_plain_files_below_the_folder_are_written(fetched, name):
     assert files == {"own/checks.py": "new", "own/checking.zip": "new"}
 
 
-def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeypatch):
+def test_a_failed_download_is_one_line_with_a_fix(fetched, site, monkeypatch):
     monkeypatch.setattr(site, "address", f"{site.address}/nowhere")
-    files, said = fetched(WHOLE)
-    assert not files and said.count("\n") == 1
-    assert said.startswith(
+    files, output = fetched(WHOLE)
+    assert not files and output.count("\n") == 1
+    assert output.startswith(
         "checks.py and checking.zip are missing next to this notebook, and http://127.0.0.1:"
     )
     assert (
-        "(HTTP Error 404: File not found)" in said
-        and "put these two files next to the notebook" in said
+        "(HTTP Error 404: File not found)" in output
+        and "put these two files next to the notebook" in output
     )
 
 
@@ -263,14 +263,14 @@ def test_what_cannot_be_fetched_is_one_line_with_its_mend(fetched, site, monkeyp
 def course(site, tmp_path_factory):
     """The toy course, published on the site as the book publishes one."""
     root = configured(tmp_path_factory.mktemp("course"), f"html:\n  baseurl: {site.address}\n")
-    own = toy_course(root)
-    release(own, own.sources()[0])
+    course = toy_course(root)
+    release(course, course.sources()[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book" / "_ext"))
         import theme
     sys.modules.pop("theme")
-    theme.pack(own.exercises()[0].released, site.folder / "exercises" / f"{NAME}.zip")
-    return own
+    theme.pack(course.exercises()[0].released, site.folder / "exercises" / f"{NAME}.zip")
+    return course
 
 
 @pytest.fixture
@@ -300,9 +300,9 @@ def test_alone_in_an_empty_folder_it_fetches_its_files_and_earns_all_points(
     course, solved, site, tmp_path
 ):
     site.asked.clear()
-    done = student.executed(solved, tmp_path, **COLAB)
-    assert all_points(done)
-    assert said_by_the_cell(done).startswith("Fetched ") and site.asked == [
+    executed = student.executed(solved, tmp_path, **COLAB)
+    assert all_points(executed)
+    assert said_by_the_cell(executed).startswith("Fetched ") and site.asked == [
         f"/exercises/{NAME}.zip"
     ]
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
@@ -319,9 +319,13 @@ def test_alone_in_an_empty_folder_it_fetches_its_files_and_earns_all_points(
 def test_alone_and_without_a_network_it_says_so_in_one_line(solved, site, tmp_path):
     solved.cells = solved.cells[:3]
     solved.cells[1].source = solved.cells[1].source.replace(site.address, "http://127.0.0.1:9")
-    done = student.executed(solved, tmp_path, **COLAB)
-    said = said_by_the_cell(done)
-    assert said.count("\n") == 1 and "Connection refused" in said and "next to the notebook" in said
+    executed = student.executed(solved, tmp_path, **COLAB)
+    output = said_by_the_cell(executed)
+    assert (
+        output.count("\n") == 1
+        and "Connection refused" in output
+        and "next to the notebook" in output
+    )
 
 
 # Grading.
@@ -356,9 +360,9 @@ def ran(course, *arguments):
         "--course",
         str(course.root),
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 @pytest.mark.usefixtures("isolated")
@@ -369,7 +373,8 @@ def test_a_grade_is_the_same_with_the_cell_and_without_it(course, handed_in, sit
     for name in ("with", "without", "other"):
         record = json.loads((course.autograded / name / NAME / "grade.json").read_text())
         records[name] = {
-            cell: (one["points"], one["max_points"]) for cell, one in record["cells"].items()
+            cell: (result["points"], result["max_points"])
+            for cell, result in record["cells"].items()
         }
         notes[name] = record["repairs"]
         assert not record["evidence"], "another release's cell is no attack"

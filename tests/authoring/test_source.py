@@ -68,18 +68,18 @@ def write(path, text):
 
 
 def marks(cell):
-    found = cell.metadata.get("nbgrader", {})
+    flags = cell.metadata.get("nbgrader", {})
     return {
-        name: found[name] for name in ("grade", "locked", "solution", "points") if name in found
+        name: flags[name] for name in ("grade", "locked", "solution", "points") if name in flags
     }
 
 
 def test_each_kind_of_cell_has_nbgraders_marks(tmp_path):
     notebook = source.read(write(tmp_path / "text.py", TEXT))
     cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in notebook.cells}
-    given = {"grade": False, "locked": True, "solution": False}
-    assert marks(cells["hello"]) == given and cells["hello"].cell_type == "markdown"
-    assert marks(cells["given"]) == given and cells["given"].metadata["tags"] == ["wide"]
+    given_marks = {"grade": False, "locked": True, "solution": False}
+    assert marks(cells["hello"]) == given_marks and cells["hello"].cell_type == "markdown"
+    assert marks(cells["given"]) == given_marks and cells["given"].metadata["tags"] == ["wide"]
     assert marks(cells["double"]) == {"grade": False, "locked": False, "solution": True}
     assert marks(cells[None]) == {} and cells[None].source == "# Yours.\ndouble(3)"
     assert marks(cells["check_double"]) == {
@@ -97,18 +97,18 @@ def test_each_kind_of_cell_has_nbgraders_marks(tmp_path):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_line_that_names_file_and_line(tmp_path, fault):
-    old, new, said = FAULTS[fault]
+    old, new, message = FAULTS[fault]
     if fault == 'double")':
         old = 'checks.run("double", points=4)'
     assert old in TEXT
     text = TEXT.replace(old, new, 1)
     with pytest.raises(UserError) as error:
         source.read(write(tmp_path / "solutions" / "01-x" / "01-x.py", text))
-    found = re.fullmatch(r"solutions/01-x/01-x\.py:(\d+): (.*)", str(error.value))
-    assert found and said in found[2]
-    line = text.splitlines()[int(found[1]) - 1]
+    match = re.fullmatch(r"solutions/01-x/01-x\.py:(\d+): (.*)", str(error.value))
+    assert match and message in match[2]
+    line = text.splitlines()[int(match[1]) - 1]
     changed = next(
-        own for own, was in zip(text.splitlines(), TEXT.splitlines(), strict=False) if own != was
+        line for line, was in zip(text.splitlines(), TEXT.splitlines(), strict=False) if line != was
     )
     if old.startswith("# %%") or fault == "syntax":
         assert line == changed

@@ -197,14 +197,14 @@ def change(folder, file, old, new):
     (folder / file).write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
 
 
-def test_what_holds_its_promises_has_no_fault(folder):
+def test_a_correct_exercise_has_no_fault(folder):
     change(folder, LISTED, '"""Wrong', RIGHT.format("b + a"))
     assert verify.fault(folder) == ""
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_one_line_that_names_file_and_line(folder, name):
-    file, old, new, line, said = FAULTS[name]
+    file, old, new, line, message = FAULTS[name]
     if name == "check not run":
         change(
             folder,
@@ -214,15 +214,15 @@ def test_a_fault_is_one_line_that_names_file_and_line(folder, name):
         )
     change(folder, file, old, new)
     fault = verify.fault(folder)
-    found = re.match(r"solutions/01-toy/(?P<file>[\w.-]+\.py)(:(?P<line>\d+):)? ", fault)
-    assert found and said in fault and "\n" not in fault, fault
+    match = re.match(r"solutions/01-toy/(?P<file>[\w.-]+\.py)(:(?P<line>\d+):)? ", fault)
+    assert match and message in fault and "\n" not in fault, fault
     if line is not None:
         named = (
-            (folder / found["file"])
+            (folder / match["file"])
             .read_text(encoding="utf-8")
-            .splitlines()[int(found["line"]) - 1]
+            .splitlines()[int(match["line"]) - 1]
         )
-        assert found["file"] == file and named.startswith(line), fault
+        assert match["file"] == file and named.startswith(line), fault
 
 
 @pytest.mark.parametrize("file", [CHECKS, LISTED])
@@ -274,8 +274,8 @@ def test_a_wrong_answer_that_only_a_gpu_shows_is_marked_as_such(folder, monkeypa
 
 
 def released(course, *names):
-    done = CliRunner().invoke(cli.app, ["release", *names, "--course", str(course.root)])
-    return done.exit_code, done.stdout, done.exception
+    result = CliRunner().invoke(cli.app, ["release", *names, "--course", str(course.root)])
+    return result.exit_code, result.stdout, result.exception
 
 
 @pytest.mark.slow

@@ -29,8 +29,10 @@ with_torch = [
 def each(mark_of):
     """Parametrize a test with each exercise, all but the first with a mark."""
     first, *others = loader.FOLDERS
-    found = [first, *(pytest.param(folder, marks=mark_of(folder)) for folder in others)]
-    return pytest.mark.parametrize("folder", found, ids=[folder.name for folder in loader.FOLDERS])
+    parameters = [first, *(pytest.param(folder, marks=mark_of(folder)) for folder in others)]
+    return pytest.mark.parametrize(
+        "folder", parameters, ids=[folder.name for folder in loader.FOLDERS]
+    )
 
 
 each_exercise = each(lambda folder: pytest.mark.slow)
@@ -82,14 +84,14 @@ def code_of(notebook):
     """The code cells up to the last check cell: which of them are checks, which are written, and
     their sources.
     """
-    found, last = [], 0
+    cells, last = [], 0
     for cell in notebook.cells:
         metadata = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code":
             check, written = metadata.get("grade", False), metadata.get("solution", False)
-            found.append((check, written, cell.source))
-            last = len(found) if check else last
-    return found[:last]
+            cells.append((check, written, cell.source))
+            last = len(cells) if check else last
+    return cells[:last]
 
 
 def handed_in(student):
@@ -112,7 +114,7 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
     answers = benchmarks("classes").answers_of(folder.name)
     code = code_of(answers.released)
     first = [written for _, written, _ in code].index(True)
-    given = run(source for _, _, source in code[:first])
+    namespace = run(source for _, _, source in code[:first])
     examine = answers.exercise.suite.examine
     for subject in answers.subjects:
         listed = answers.listed(subject, "right") | answers.listed(subject, "wrong")
@@ -120,17 +122,17 @@ def test_a_listed_answer_is_the_same_as_a_cell(benchmarks, folder):
         every = 5 if "torch" in vars(answers.exercise.checks) else 1
         for label, answer in list(listed.items())[::every]:
             cell = answers.cell(subject, label)
-            namespace = run([cell], given)
-            assert all(namespace[name] is value for name, value in given.items()), label
+            namespace = run([cell], namespace)
+            assert all(namespace[name] is value for name, value in namespace.items()), label
             assert set(answers.subjects) & set(namespace) == {subject}, label
-            found = [
+            outcomes = [
                 [
                     (result.name, result.status)
                     for result in examine(subject, function, seed=1).results
                 ]
                 for function in (namespace[subject], answer)
             ]
-            assert found[0] == found[1], f"{label}:\n{cell}"
+            assert outcomes[0] == outcomes[1], f"{label}:\n{cell}"
 
 
 @pytest.mark.long
@@ -153,14 +155,14 @@ def test_a_right_class_gets_full_points(benchmarks, folder):
 def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
-    found = classes.students(answers, "mixed", COUNT)
-    kinds = [student.kind for student in found]
+    students = classes.students(answers, "mixed", COUNT)
+    kinds = [student.kind for student in students]
     assert [kinds.count(kind) for kind in ("right", "wrong", "error")] == [
         COUNT / 2,
         COUNT * 2 / 5,
         COUNT / 10,
     ]
-    for student in found:
+    for student in students:
         namespace, faulty = handed_in(student), 0
         for subject in answers.subjects:
             label = student.answers[subject]
@@ -181,12 +183,12 @@ def test_a_mixed_class_has_mistakes_where_it_says_so(benchmarks, folder):
 def test_every_kind_of_error_is_one(benchmarks, folder):
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
-    given = run(
+    namespace = run(
         source for check, written, source in code_of(answers.released) if not check and not written
     )
     for name, spoil in classes.ERRORS.items():
         for subject in answers.subjects:
-            namespace = run([spoil(answers.stubs[subject], 7)], given)
+            namespace = run([spoil(answers.stubs[subject], 7)], namespace)
             assert (subject not in namespace) == (name == "no Python")
             assert score(answers, subject, namespace.get(subject)) == 0
 
@@ -200,17 +202,17 @@ def test_the_same_seed_makes_the_same_class_and_no_two_notebooks_are_alike(
     classes = benchmarks("classes")
     answers = classes.answers_of(folder.name)
 
-    def made(count, seed):
+    def build_class(count, seed):
         return [
             nbformat.writes(student.notebook)
             for student in classes.students(answers, kind, count, seed)
         ]
 
-    once, written = made(COUNT, 1), []
+    once, written = build_class(COUNT, 1), []
     assert (
-        made(COUNT, 1) == once
-        and made(COUNT // 2, 1) == once[: COUNT // 2]
-        and made(COUNT, 2) != once
+        build_class(COUNT, 1) == once
+        and build_class(COUNT // 2, 1) == once[: COUNT // 2]
+        and build_class(COUNT, 2) != once
     )
     for student in classes.students(answers, kind, COUNT):
         written.append(
@@ -280,13 +282,13 @@ def test_what_the_engine_writes_of_its_phases_is_read_for_each_submission(benchm
         '{"submissions": 4, "wall": 2.0, "phases": {"read": 0.004, "guest cells": '
         '0.4, "page": 0.1}}'
     )
-    found = read(path)
-    assert found == {
+    measured = read(path)
+    assert measured == {
         "submissions": 4,
         "wall": 500,
         "phases": {"guest cells": 100, "page": 25, "read": 1},
     }
-    assert list(found["phases"]) == ["guest cells", "page", "read"]
+    assert list(measured["phases"]) == ["guest cells", "page", "read"]
 
 
 def test_grades_are_compared_cell_by_cell(benchmarks):
@@ -297,7 +299,10 @@ def test_grades_are_compared_cell_by_cell(benchmarks):
         ("zoe", "a"): (0, 4),
     }
     differences = benchmarks("graders").differences
-    assert differences(ours, {key: own for key, own in ours.items() if key[0] == "ada"}) == ([], [])
+    assert differences(ours, {key: score for key, score in ours.items() if key[0] == "ada"}) == (
+        [],
+        [],
+    )
     assert differences(
         ours, {("ada", "a"): (4, 4), ("ada", "b"): (1, 3), ("ada", "c"): (2, 2)}
     ) == (

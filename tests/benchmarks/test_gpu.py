@@ -29,11 +29,11 @@ def python(*arguments, **environment):
     known = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-W", "ignore", *map(str, arguments)]
     known.update(environment)
-    found = subprocess.run(
+    completed = subprocess.run(
         command, cwd=BENCHMARK.parent, env=known, capture_output=True, text=True, timeout=600
     )
-    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
-    return found.stdout
+    assert completed.returncode == 0, completed.stdout[-3000:] + completed.stderr[-3000:]
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")
@@ -222,17 +222,17 @@ def test_what_does_not_fit_is_refused(triton):
 # The layer.
 
 
-def reference(made, x, mask):
+def reference(module, x, mask):
     """What a layer without grouped heads computes, as the formula says, in its own dtype; mask
     (b, h, n, n_k).
     """
     q, k, v = (
-        own.unflatten(-1, (made.num_heads, -1)).transpose(1, 2)
-        for own in made.W_qkv(x).chunk(3, -1)
+        part.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
+        for part in module.W_qkv(x).chunk(3, -1)
     )
     scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
     z = scores.softmax(-1).nan_to_num(0) @ v
-    return made.W_o(z.transpose(1, 2).flatten(-2))
+    return module.W_o(z.transpose(1, 2).flatten(-2))
 
 
 def causal(n):
@@ -248,7 +248,9 @@ def test_the_layer_is_that_of_torch(layer, dtype, is_causal):
     ours = layer(24, 3).to(dtype)
     names = {"W_qkv.weight": "in_proj_weight", "W_qkv.bias": "in_proj_bias"}
     names |= {"W_o.weight": "out_proj.weight", "W_o.bias": "out_proj.bias"}
-    ours.load_state_dict({own: theirs.state_dict()[name] for own, name in names.items()})
+    ours.load_state_dict(
+        {ours_name: theirs.state_dict()[name] for ours_name, name in names.items()}
+    )
     x = torch.randn(2, 7, 24, dtype=dtype)
     unseen = ~causal(7) if is_causal else None
     expected = theirs(x, x, x, attn_mask=unseen, need_weights=True)[0]
@@ -258,9 +260,9 @@ def test_the_layer_is_that_of_torch(layer, dtype, is_causal):
         torch.float16: 1e-2,
         torch.bfloat16: 1e-1,
     }[dtype]
-    found = ours(x, is_causal=is_causal)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    output = ours(x, is_causal=is_causal)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output, expected, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -270,34 +272,34 @@ def test_the_layer_is_that_of_torch(layer, dtype, is_causal):
 def test_masks_of_each_shape_and_their_gradients(layer, shape, is_causal):
     """Rows that see nothing give 0, and their gradients are 0 and never NaN."""
     torch.manual_seed(SEED)
-    made = layer(12, 3).double()
+    module = layer(12, 3).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
     mask = torch.rand(shape) < 0.5
     mask[..., 0, :] = False
     full = (mask[:, None] if mask.dim() == 3 else mask).expand(2, 3, 5, 5)
-    expected = reference(made, x, full & causal(5) if is_causal else full)
-    found = made(x, mask, is_causal)
-    torch.testing.assert_close(found, expected)
-    inputs = [x, *made.parameters()]
-    upstream = torch.randn_like(found)
-    grads = torch.autograd.grad(found, inputs, upstream)
-    assert all(own.isfinite().all() for own in grads)
+    expected = reference(module, x, full & causal(5) if is_causal else full)
+    output = module(x, mask, is_causal)
+    torch.testing.assert_close(output, expected)
+    inputs = [x, *module.parameters()]
+    upstream = torch.randn_like(output)
+    grads = torch.autograd.grad(output, inputs, upstream)
+    assert all(gradient.isfinite().all() for gradient in grads)
     seen = full.any(-1).all()  # where some row sees nothing, the formula's gradient is NaN
-    for own, other in (
+    for gradient, other in (
         zip(grads, torch.autograd.grad(expected, inputs, upstream), strict=True) if seen else ()
     ):
-        torch.testing.assert_close(own, other)
+        torch.testing.assert_close(gradient, other)
 
 
 def test_gradients_are_those_of_the_formula(layer):
     torch.manual_seed(SEED)
-    made = layer(12, 3).double()
+    module = layer(12, 3).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
-    upstream, inputs = torch.randn(2, 5, 12, dtype=torch.float64), [x, *made.parameters()]
-    found = torch.autograd.grad(made(x, is_causal=True), inputs, upstream)
-    expected = torch.autograd.grad(reference(made, x, causal(5)), inputs, upstream)
-    for own, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(own, other)
+    upstream, inputs = torch.randn(2, 5, 12, dtype=torch.float64), [x, *module.parameters()]
+    gradients = torch.autograd.grad(module(x, is_causal=True), inputs, upstream)
+    expected = torch.autograd.grad(reference(module, x, causal(5)), inputs, upstream)
+    for gradient, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -307,8 +309,10 @@ def test_grouped_heads_are_repeated_ones(layer, heads):
     q, k, v = grouped.W_qkv.weight.split([24, 4 * heads, 4 * heads])
     bias = grouped.W_qkv.bias.split([24, 4 * heads, 4 * heads])
 
-    def repeated(own):
-        return own.unflatten(0, (heads, 4)).repeat_interleave(6 // heads, 0).flatten(0, 1)
+    def repeated(repeat_heads_of):
+        return (
+            repeat_heads_of.unflatten(0, (heads, 4)).repeat_interleave(6 // heads, 0).flatten(0, 1)
+        )
 
     state = whole.state_dict() | grouped.W_o.state_dict(prefix="W_o.")
     state["W_qkv.weight"] = torch.cat([q, repeated(k), repeated(v)])
@@ -337,10 +341,10 @@ class Cache:
 @pytest.mark.parametrize("heads", [4, 2])
 def test_through_a_cache_the_layer_says_the_same(layer, heads):
     torch.manual_seed(SEED)
-    made, x = layer(16, 4, heads).double(), torch.randn(2, 14, 16, dtype=torch.float64)
+    module, x = layer(16, 4, heads).double(), torch.randn(2, 14, 16, dtype=torch.float64)
     cache = Cache()
-    parts = [made(part, is_causal=True, cache=cache) for part in x.split([1, 4, 1, 8], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), made(x, is_causal=True))
+    parts = [module(part, is_causal=True, cache=cache) for part in x.split([1, 4, 1, 8], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), module(x, is_causal=True))
     assert cache.pair[0].shape == (2, heads, 14, 4)
 
 
@@ -350,26 +354,28 @@ def test_compiled_without_a_break(layer, is_causal, heads):
     """As a whole, with a mask, and for several tokens that meet a cache."""
     torch._dynamo.reset()
     torch.manual_seed(SEED)
-    made = layer(16, 4, heads)
-    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
+    module = layer(16, 4, heads)
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     x, mask = torch.randn(2, 6, 16, requires_grad=True), torch.rand(2, 1, 6) < 0.5
-    for own in (None, mask, mask[:, None]):
-        torch.testing.assert_close(compiled(x, own, is_causal), made(x, own, is_causal))
+    for mask_shape in (None, mask, mask[:, None]):
+        torch.testing.assert_close(
+            compiled(x, mask_shape, is_causal), module(x, mask_shape, is_causal)
+        )
     compiled(x, None, is_causal).sum().backward()
     assert x.grad.isfinite().all()
     torch._dynamo.reset()  # it compiles anew for each state of a cache, up to eight times
     caches = Cache(), Cache()
     with torch.no_grad():
         for part in x.split([2, 1, 3], dim=1):
-            found = compiled(part, is_causal=is_causal, cache=caches[0])
-            torch.testing.assert_close(found, made(part, is_causal=is_causal, cache=caches[1]))
+            output = compiled(part, is_causal=is_causal, cache=caches[0])
+            torch.testing.assert_close(output, module(part, is_causal=is_causal, cache=caches[1]))
 
 
 def test_sizes_that_do_not_fit_raise(layer):
     for sizes in ((10, 3), (12, 4, 3), (12, 0), (12, 4, 0)):
         with pytest.raises(ValueError):
             layer(*sizes)
-    made, x = layer(12, 3), torch.randn(2, 5, 12)
+    module, x = layer(12, 3), torch.randn(2, 5, 12)
     for mask in (
         torch.ones(5, 4),
         torch.ones(5, 1),
@@ -378,10 +384,10 @@ def test_sizes_that_do_not_fit_raise(layer):
         torch.ones(1, 1, 1, 5, 5),
     ):
         with pytest.raises(ValueError):
-            made(x, mask.bool())
+            module(x, mask.bool())
     for wrong in (torch.randn(2, 5, 11), torch.randn(5, 12)):
         with pytest.raises(ValueError):
-            made(wrong)
+            module(wrong)
 
 
 SDPA_ON_CPU = "_scaled_dot_product_flash_attention_for_cpu"
@@ -399,9 +405,9 @@ def operations(run):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             out = func(*args, **(kwargs or {}))
             Watch.names.append(str(func))
-            for own in torch.utils._pytree.tree_leaves(out):
-                if isinstance(own, torch.Tensor):
-                    Watch.largest = max(Watch.largest, own.untyped_storage().nbytes())
+            for leaf in torch.utils._pytree.tree_leaves(out):
+                if isinstance(leaf, torch.Tensor):
+                    Watch.largest = max(Watch.largest, leaf.untyped_storage().nbytes())
             return out
 
     with Watch():
@@ -409,11 +415,11 @@ def operations(run):
     return Watch.names, Watch.largest
 
 
-def test_the_layer_never_holds_n_by_n(layer):
+def test_the_layer_never_allocates_n_by_n(layer):
     """What each operation returns is smaller than n x n, forward and backward."""
-    n, made = 2048, layer(16, 2, 1)
+    n, module = 2048, layer(16, 2, 1)
     x = torch.randn(1, n, 16, requires_grad=True)
-    largest = operations(lambda: made(x, is_causal=True).sum().backward())[1]
+    largest = operations(lambda: module(x, is_causal=True).sum().backward())[1]
     assert 4 * n * 16 <= largest < n * n / 4  # bytes: not even a quarter of a boolean mask
 
 
@@ -421,27 +427,27 @@ def test_nothing_is_copied_between_projections_and_attention(layer):
     """Gradients of q, k and v are put together once; heads that share a head of keys read it
     where it is.
     """
-    made, x = layer(16, 4), torch.randn(2, 64, 16, requires_grad=True)
-    names = operations(lambda: made(x, is_causal=True).sum().backward())[0]
+    module, x = layer(16, 4), torch.randn(2, 64, 16, requires_grad=True)
+    names = operations(lambda: module(x, is_causal=True).sum().backward())[0]
     copies = [
         name
         for name in names
         if any(word in name for word in ("clone", "copy", "contiguous", "cat"))
     ]
     assert copies == ["aten.cat.default"]
-    made, x = layer(16, 4, 1), torch.randn(1, 64, 16)
+    module, x = layer(16, 4, 1), torch.randn(1, 64, 16)
     with torch.no_grad():
-        names = operations(lambda: made(x, is_causal=True))[0]
+        names = operations(lambda: module(x, is_causal=True))[0]
     views = {"view", "t", "split_with_sizes", "transpose", "permute", "expand"}
     kinds = [name.split(".")[1] for name in names]
     assert [kind for kind in kinds if kind not in views] == ["addmm", SDPA_ON_CPU, "addmm"]
 
 
-def test_tokens_that_meet_a_cache_attend_in_one_call(layer):
-    made, x, cache = layer(16, 4, 2), torch.randn(1, 600, 16), Cache()
+def test_tokens_after_a_cache_attend_in_one_call(layer):
+    module, x, cache = layer(16, 4, 2), torch.randn(1, 600, 16), Cache()
     with torch.no_grad():
-        made(x[:, :10], is_causal=True, cache=cache)
-        names, largest = operations(lambda: made(x[:, 10:], is_causal=True, cache=cache))
+        module(x[:, :10], is_causal=True, cache=cache)
+        names, largest = operations(lambda: module(x[:, 10:], is_causal=True, cache=cache))
     # one mask for all heads
     assert sum(SDPA_ON_CPU in name for name in names) == 1 and largest <= 4 * 590 * 600
 

@@ -46,9 +46,9 @@ def gpu(benchmarks):
 def command(*arguments, path=BENCHMARK, status=0):
     """Run the command; return what it printed."""
     line = [sys.executable, "-W", "ignore", str(path), *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=600, cwd=path.parent)
-    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    result = subprocess.run(line, capture_output=True, text=True, timeout=600, cwd=path.parent)
+    assert result.returncode == status, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
 
 
 # With a made-up process.
@@ -104,15 +104,15 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_what_comes_is_written_and_a_second_call_measures_nothing(gpu, monkeypatch, tmp_path):
+def test_results_are_written_and_a_second_call_measures_nothing(gpu, monkeypatch, tmp_path):
     run, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
-    found = read(tmp_path / "r.json")
-    assert found["measured"] == dict.fromkeys(PARTS, "2026-01-01") and not found["unfinished"]
-    assert [row["n"] for row in found["layer"]] == [16, 32] and found["timing"] == {"events": 1.0}
+    record = read(tmp_path / "r.json")
+    assert record["measured"] == dict.fromkeys(PARTS, "2026-01-01") and not record["unfinished"]
+    assert [row["n"] for row in record["layer"]] == [16, 32] and record["timing"] == {"events": 1.0}
     assert process.started == 2, "the ways to time need a process of their own"
     assert not run.failed and "layer" in run.summary() and "2 of 2 cases" in run.summary()
     _, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
-    assert not process.asked and read(tmp_path / "r.json") == found
+    assert not process.asked and read(tmp_path / "r.json") == record
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
 
 
@@ -123,15 +123,15 @@ def test_a_case_that_fails_costs_only_itself_and_is_tried_again(gpu, monkeypatch
     parts = {**PARTS, "layer": {"n = 16": fault, "n = 32": [{"n": 32, "peak_bytes": None}]}}
     run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
     assert list(run.failed) == [("layer", "n = 16")] and "failed: layer, n = 16" in run.summary()
-    found = read(tmp_path / "r.json")
-    assert found["unfinished"] == {"layer": ["n = 32"]} and set(found["measured"]) == {
+    record = read(tmp_path / "r.json")
+    assert record["unfinished"] == {"layer": ["n = 32"]} and set(record["measured"]) == {
         "check",
         "timing",
     }
     _, process = measure(gpu, monkeypatch, tmp_path / "r.json", PARTS)
     assert process.asked == [("layer", "n = 16")]
-    found = read(tmp_path / "r.json")
-    assert sorted(row["n"] for row in found["layer"]) == [16, 32] and "layer" in found["measured"]
+    record = read(tmp_path / "r.json")
+    assert sorted(row["n"] for row in record["layer"]) == [16, 32] and "layer" in record["measured"]
 
 
 def test_of_a_process_that_dies_another_takes_over(gpu, monkeypatch, tmp_path):
@@ -145,7 +145,7 @@ def test_of_a_process_that_dies_another_takes_over(gpu, monkeypatch, tmp_path):
     )
 
 
-def test_what_a_machine_lacks_is_said_and_the_rest_goes_on(gpu, monkeypatch, tmp_path):
+def test_missing_programs_are_reported_and_the_rest_runs(gpu, monkeypatch, tmp_path):
     parts = {**PARTS, "layer": {"n = 16": ("absent", "not installed: bwrap"), "n = 32": []}}
     run, _ = measure(gpu, monkeypatch, tmp_path / "r.json", parts)
     assert run.outcome["layer"] == "left out: not installed: bwrap" and not run.failed
@@ -207,7 +207,7 @@ def test_a_record_of_another_machine_or_of_other_kernels_is_not_gone_on_with(
     assert run.record.lost == ["torch"] and len(process.asked) == 4
 
 
-def test_a_process_that_hangs_or_is_killed_is_gone_and_said_to_be(benchmarks):
+def test_a_process_that_hangs_or_is_killed_is_ended_and_reported(benchmarks):
     worker = benchmarks("gpu_worker")
     hung = worker.Worker()
     with pytest.raises(TimeoutError):
@@ -281,7 +281,8 @@ def test_goals_are_reckoned_from_the_rows(benchmarks):
         "ceilings": {"matmul_tflop_s": {"bfloat16": 100.0}},
     }
     record["layer"] = [
-        {**step, "implementation": name, "milliseconds": own} for name, own in layers.items()
+        {**step, "implementation": name, "milliseconds": milliseconds}
+        for name, milliseconds in layers.items()
     ]
     record["layer"] += [{**step, "n": 256, "implementation": "layer", "milliseconds": 99.0}]
     record["leaderboard"] = {
@@ -303,8 +304,8 @@ def test_goals_are_reckoned_from_the_rows(benchmarks):
         (5.0, "met"),
     ]
     assert len(tables.goals(record)) == 19
-    said = tables.told_goals(record)
-    assert said.count("NOT YET MEASURED") == 12 and said.count("look at ") == 3
+    lines = tables.told_goals(record)
+    assert lines.count("NOT YET MEASURED") == 12 and lines.count("look at ") == 3
 
 
 def test_a_layer_in_a_graph_is_compared_with_one_in_a_graph(benchmarks):
@@ -320,8 +321,10 @@ def test_a_layer_in_a_graph_is_compared_with_one_in_a_graph(benchmarks):
     times |= {(8192, "layer"): 1.0, (8192, slow): 7.0}
     rows = [{"n": n, "implementation": name, "milliseconds": ms} for (n, name), ms in times.items()]
     record = {"layer": [row | {"direction": "forward"} for row in rows]}
-    found = {goal.what.split(":")[0]: goal.reached for goal in tables.goals(record) if goal.reached}
-    assert found == {"layer, eager": 1.5, "layer, eager or CUDA graph": 5.0}
+    reached = {
+        goal.what.split(":")[0]: goal.reached for goal in tables.goals(record) if goal.reached
+    }
+    assert reached == {"layer, eager": 1.5, "layer, eager or CUDA graph": 5.0}
 
 
 def test_beside_flash_attention_3_the_fastest_of_ours_counts(benchmarks):
@@ -364,11 +367,11 @@ def test_a_short_call_is_timed_again_until_it_is_steady_or_not_shown(benchmarks,
         return [1.0, tries[-1]] * 50
 
     monkeypatch.setattr(tools.triton.testing, "do_bench", bench)
-    found = tools.measured_short(lambda: None)
-    assert len(tries) == 3 and found["deciles"] == [0.1, 0.101] and "why" not in found
+    measured = tools.measured_short(lambda: None)
+    assert len(tries) == 3 and measured["deciles"] == [0.1, 0.101] and "why" not in measured
     spreads = iter([2.0, 1.5, 4.0, 4.0, 4.0, 4.0])
-    found = tools.measured_short(lambda: None)
-    assert (found["milliseconds"], found["why"], found["deciles"]) == (
+    measured = tools.measured_short(lambda: None)
+    assert (measured["milliseconds"], measured["why"], measured["deciles"]) == (
         None,
         "not steady",
         [0.1, 0.15],
@@ -478,7 +481,7 @@ def test_the_record_of_what_was_compiled_is_of_these_kernels(benchmarks):
         row in compile_.worth_trying(record, row["kernel"], row["bytes"], row["d_head"])
         for row in tuned
     )
-    assert sum(len(compile_.worth_trying(record, *one)) for one in groups) < len(record["rows"])
+    assert sum(len(compile_.worth_trying(record, *group)) for group in groups) < len(record["rows"])
     for kernel, width in itertools.product(compile_.KERNELS, compile_.WIDTHS):
         assert 3 < len(compile_.worth_trying(record, kernel, 2, width)) <= 36
 
@@ -491,8 +494,8 @@ def test_the_record_of_what_was_compiled_is_of_these_kernels(benchmarks):
 )
 def test_what_cannot_be_meant_is_refused_in_a_line(wrong):
     line = [sys.executable, str(BENCHMARK), *map(str, wrong)]
-    done = subprocess.run(line, capture_output=True, text=True)
-    assert done.returncode == 2 and "Traceback" not in done.stderr and "error:" in done.stderr
+    result = subprocess.run(line, capture_output=True, text=True)
+    assert result.returncode == 2 and "Traceback" not in result.stderr and "error:" in result.stderr
 
 
 @pytest.mark.slow
@@ -501,8 +504,8 @@ def test_without_a_device_it_says_so():
 
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
-    done = subprocess.run([sys.executable, str(BENCHMARK), "all"], capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.strip().startswith(
+    result = subprocess.run([sys.executable, str(BENCHMARK), "all"], capture_output=True, text=True)
+    assert result.returncode == 1 and result.stderr.strip().startswith(
         "There is no CUDA device here: --quick"
     )
 
@@ -526,9 +529,9 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
         first.wait()
     shown = command("all", "--quick", "--record", path)
     assert "check" in read(path)["measured"] and "  measured on " in shown
-    for what in ("out", "lse", "dq", "dk", "dv"):
+    for tensor in ("out", "lse", "dq", "dk", "dv"):
         for dtype in ("float32", "float16", "bfloat16"):
-            assert f"{what}, {dtype}" in shown
+            assert f"{tensor}, {dtype}" in shown
     for heading in (
         "Ceilings",
         "The layer",
@@ -537,25 +540,25 @@ def test_all_of_it_runs_on_a_cpu_and_leaves_the_record(benchmarks, tmp_path):
         "The course on this device",
     ):
         assert f"## {heading}\n\n|" in shown
-    found = read(path)
-    assert set(found["measured"]) == set(benchmarks("gpu").PARTS) - {"window", "newest"}
-    assert not found["unfinished"] and found["machine"]["interpreter"]
-    names = {row["implementation"] for row in found["layer"]}
+    record = read(path)
+    assert set(record["measured"]) == set(benchmarks("gpu").PARTS) - {"window", "newest"}
+    assert not record["unfinished"] and record["machine"]["interpreter"]
+    names = {row["implementation"] for row in record["layer"]}
     assert {
         "layer, compiled",
         "layer, CUDA graph",
         "nn.MultiheadAttention with weights, CUDA graph",
     } <= names
     for kind in ("kernel", "host"):
-        assert {row["implementation"] for row in found["trace"] if kind in row} >= {
+        assert {row["implementation"] for row in record["trace"] if kind in row} >= {
             "layer",
             "layer, CUDA graph",
         }
     assert all(
-        not own["lost"] and own["points"] + own["waiting"] == own["of"]
-        for own in found["exercise"].values()
+        not cell["lost"] and cell["points"] + cell["waiting"] == cell["of"]
+        for cell in record["exercise"].values()
     )
-    assert found["pending"]["before"]["layer"]["waiting"] > 0
+    assert record["pending"]["before"]["layer"]["waiting"] > 0
     assert RECORD.read_bytes() == before
 
 

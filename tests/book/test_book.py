@@ -66,11 +66,11 @@ def test_page_is_accessible(opened):
     page, _ = opened
     page.emulate_media(reduced_motion="reduce")  # no colour on its way to another
     page.add_script_tag(path=AXE)
-    found = broken_rules(page, "light")
+    violations = broken_rules(page, "light")
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    found += broken_rules(page, "dark", runOnly=list(IN_THE_DARK))
+    violations += broken_rules(page, "dark", runOnly=list(IN_THE_DARK))
     page.evaluate("document.documentElement.dataset.theme = 'light'")
-    assert not found
+    assert not violations
 
 
 def test_page_fits_a_phone(opened):
@@ -150,9 +150,9 @@ def test_search_shows_prose(page, site, word):
     page.goto(f"{site}/search.html?q={word}")
     page.locator("#search-results p.search-summary", has_text="found").wait_for()
     page.wait_for_load_state("networkidle")
-    found = page.locator("#search-results p.context").all_text_contents()
-    assert found
-    for text in found:
+    results = page.locator("#search-results p.context").all_text_contents()
+    assert results
+    for text in results:
         assert len(text) < 260
         assert not re.search(r"[\\{}$]|import numpy as np\n|\bprint\(", text), text
         assert not text.startswith("…") or word.lower() in text.lower()
@@ -162,8 +162,8 @@ def test_search_shows_prose(page, site, word):
         for path in (ROOT / "_build" / "html" / "book").glob("*.html")
         for word in re.findall(r"\b[a-z]+\b", path.read_text())
     }
-    ends = [text.split()[1] for text in found if text.startswith("… ")]
-    ends += [text.split()[-2] for text in found if text.endswith(" …")]
+    ends = [text.split()[1] for text in results if text.startswith("… ")]
+    ends += [text.split()[-2] for text in results if text.endswith(" …")]
     assert len(ends) > 3 and {word for word in ends if re.fullmatch("[a-z]{3,}", word)} <= words
 
 
@@ -172,14 +172,16 @@ def test_each_page_says_what_it_is_about(html):
     for name in PAGES:
         page = (html / "book" / f"{name}.html").read_text(encoding="utf8")
         (title,) = re.findall(r"<title>(.*?)</title>", page)
-        (said,) = re.findall(
+        (sentence,) = re.findall(
             r'<meta content="([^"]*)" (?:lang="[^"]*" )?name="description"', page
         ) or re.findall(r'<meta name="description" content="([^"]*)"', page)
-        assert 50 <= len(said) <= 175, f"{name}: {said}"
-        assert not re.search(r"[\\${}]", title + said), name
+        assert 50 <= len(sentence) <= 175, f"{name}: {sentence}"
+        assert not re.search(r"[\\${}]", title + sentence), name
         assert title.count("Attention by Hand") == 1, title
-        assert not {title, said} & set(seen), f"{name} and {seen.get(said) or seen.get(title)}"
-        seen |= {title: name, said: name}
+        assert not {title, sentence} & set(seen), (
+            f"{name} and {seen.get(sentence) or seen.get(title)}"
+        )
+        seen |= {title: name, sentence: name}
 
 
 def test_the_cheat_sheet_fits_on_two_sides(page, site, tmp_path):
@@ -246,8 +248,8 @@ def test_the_link_to_the_content_can_be_read(page, site, mode):
     page.keyboard.press("Tab")
     page.wait_for_timeout(300)  # it slides in
     page.add_script_tag(path=AXE)
-    found = page.evaluate("axe.run('.skip-link', {runOnly: ['color-contrast']})")
-    assert found["passes"] and not found["violations"]
+    violations = page.evaluate("axe.run('.skip-link', {runOnly: ['color-contrast']})")
+    assert violations["passes"] and not violations["violations"]
 
 
 def test_wide_code_scrolls_for_the_keyboard(page, site):

@@ -17,7 +17,7 @@ def page(html):
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_every_wrong_answer_stands_there_with_its_check(html, folder):
+def test_every_wrong_answer_is_listed_with_its_check(html, folder):
     exercise = loader.load(folder)
     page = (html / "book" / "catches" / f"exercise-{folder.name}.html").read_text(encoding="utf8")
     for subject in exercise.subjects:
@@ -42,16 +42,16 @@ def test_the_first_page_leads_to_each_exercise_by_the_old_addresses(html, page):
         address = f"catches/exercise-{folder.name}.html"
         assert f'href="{address}"' in line
         for subject in loader.load(folder).subjects:
-            own = f"catches-{folder.name}-{subject}"
-            assert f'id="{own}"' in line and f'href="{address}#{own}"' in line
+            anchor = f"catches-{folder.name}-{subject}"
+            assert f'id="{anchor}"' in line and f'href="{address}#{anchor}"' in line
 
 
-def test_the_first_page_says_how_many_are_told_why(page):
-    said = re.sub(r"<[^>]+>", "", re.search(r"<p><strong>In short:.*?</p>", page, re.S)[0])
-    shares = [int(share) for share in re.findall(r"(\d+)%", said)]
+def test_the_first_page_counts_explained_answers(page):
+    summary = re.sub(r"<[^>]+>", "", re.search(r"<p><strong>In short:.*?</p>", page, re.S)[0])
+    shares = [int(share) for share in re.findall(r"(\d+)%", summary)]
     assert len(shares) == 5 and 99 <= sum(shares[:4]) <= 101
     counted = json.loads((ROOT / "book" / "data" / "accuracy.json").read_text(encoding="utf8"))
-    assert int(re.search(r"Exercise (\d+) is the weakest", said)[1]) in {
+    assert int(re.search(r"Exercise (\d+) is the weakest", summary)[1]) in {
         int(name[:2]) for name in counted
     }
 
@@ -83,7 +83,7 @@ def test_every_listed_answer_is_counted(page):
     )
 
 
-def test_what_became_of_the_mutants_stands_there(page):
+def test_the_page_has_the_results_of_mutants(page):
     _summary, table, _accuracy, _unseen = map(
         cells, re.findall(r'<table class="abh-counts.*?</table>', page, re.S)
     )

@@ -46,15 +46,15 @@ def test_a_download_has_what_a_release_has(theme, toy):
     theme.require_archives(app)
     theme.pack_exercises(app, None)
     with zipfile.ZipFile(app.outdir / "exercises" / "01-toy.zip") as download:
-        found = {name: download.read(name) for name in download.namelist()}
-    assert found == {
+        files = {name: download.read(name) for name in download.namelist()}
+    assert files == {
         f"01-toy/{path.name}": path.read_bytes() for path in exercise.released.iterdir()
     }
-    assert "01-toy/checking.zip" in found
+    assert "01-toy/checking.zip" in files
 
 
 @pytest.mark.parametrize("fault", ["missing", "older than its sources", "no archive"])
-def test_without_its_own_archive_one_line_says_what_to_run(theme, toy, fault):
+def test_without_its_archive_one_line_says_what_to_run(theme, toy, fault):
     exercise, app = toy
     if fault == "missing":
         exercise.archive.unlink()
@@ -64,8 +64,8 @@ def test_without_its_own_archive_one_line_says_what_to_run(theme, toy, fault):
     else:
         with (exercise.solution / "misconceptions.py").open("a") as text:
             text.write("\n# one more\n")
-    said = f"exercises/01-toy/checking.zip is {fault}. Run: python -m autograder release 01-toy"
-    with pytest.raises(ExtensionError, match=re.escape(said)):
+    message = f"exercises/01-toy/checking.zip is {fault}. Run: python -m autograder release 01-toy"
+    with pytest.raises(ExtensionError, match=re.escape(message)):
         theme.require_archives(app)
 
 

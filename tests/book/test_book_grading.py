@@ -46,14 +46,14 @@ def built(tmp_path_factory):
             )
             pictures = "book/_static/pictures"
             shutil.copytree(ROOT / pictures, root / pictures)
-            own = ("grading", "collecting", "hostile")
+            names = ("grading", "collecting", "hostile")
             linked = set()
-            for name in own:
+            for name in names:
                 shutil.copy(ROOT / "book" / f"{name}.md", root / "book")
                 linked |= set(
                     re.findall(r"\]\(([\w-]+)\.md", (root / "book" / f"{name}.md").read_text())
                 )
-            for name in linked.difference(own):  # pages that need more than this to be built
+            for name in linked.difference(names):  # pages that need more than this to be built
                 (root / "book" / f"{name}.md").write_text(f"---\norphan: true\n---\n\n# {name}\n")
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")
             shutil.copytree(
@@ -82,15 +82,17 @@ def pages(built):
 
 def rows(page, name):
     """Return the cells' texts of the rows of the first table of a class."""
-    found = re.search(rf'<table class="[^"]*\b{name}\b.*?</table>', page, re.DOTALL)[0]
-    found = re.findall(r"<tr.*?</tr>", found.partition("<tbody>")[2], re.DOTALL)
-    return [[text(cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)] for row in found]
+    table = re.search(rf'<table class="[^"]*\b{name}\b.*?</table>', page, re.DOTALL)[0]
+    table = re.findall(r"<tr.*?</tr>", table.partition("<tbody>")[2], re.DOTALL)
+    return [[text(cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)] for row in table]
 
 
 def text(part):
     """Return the text of a part of a page, with plain quotation marks."""
-    own = entities.unescape(re.sub(r"<[^>]+>", " ", part)).translate(str.maketrans("’“”", '\'""'))
-    return " ".join(own.split())
+    cell_text = entities.unescape(re.sub(r"<[^>]+>", " ", part)).translate(
+        str.maketrans("’“”", '\'""')
+    )
+    return " ".join(cell_text.split())
 
 
 def test_nothing_is_warned_of(pages):
@@ -121,7 +123,9 @@ def test_the_limits_are_those_of_the_engine(pages):
         for name, value, meaning in rows(pages[0], "abh-limits")
     }
     plain = str.maketrans("’“”", '\'""')
-    assert {name: (value, said.translate(plain)) for name, (value, said) in shown.items()} == {
+    assert {
+        name: (value, shown_text.translate(plain)) for name, (value, shown_text) in shown.items()
+    } == {
         limit.name: (limit.default, limit.metadata["help"]) for limit in dataclasses.fields(Limits)
     }
 
@@ -130,8 +134,8 @@ def test_every_kind_is_explained(pages):
     source = (ROOT / "autograder" / "grades" / "results.py").read_text(encoding="utf8")
     for kind in KINDS:
         assert f'"{kind}"' in source
-        own = pages[0].partition(f'id="kind-{kind}"')[2].partition("</section>")[0]
-        assert [text(term) for term in re.findall(r"<dt>.*?</dt>", own, re.DOTALL)] == [
+        section = pages[0].partition(f'id="kind-{kind}"')[2].partition("</section>")[0]
+        assert [text(term) for term in re.findall(r"<dt>.*?</dt>", section, re.DOTALL)] == [
             "What it means",
             "What the student reads",
             "What to do",

@@ -125,7 +125,7 @@ def make(folder, pages):
 def command(folder, *words):
     """Run a command of the book's; return the exit status and what it said."""
     environment = os.environ | {"COLUMNS": "60"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
         env=environment,
@@ -133,7 +133,7 @@ def command(folder, *words):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return done.returncode, done.stdout
+    return result.returncode, result.stdout
 
 
 def edit(folder, name, old, new):
@@ -162,9 +162,9 @@ def book(tmp_path_factory):
     assert command(folder, "book/tools/record.py")[0] == 0
     edit(folder, "old", "made = 1 + 2", "made = 1 + 3")
     record = folder / "book" / "data" / "experiments" / "lacks.json"
-    kept = json.loads(record.read_text(encoding="utf8"))
-    del kept["cells"][0]["values"]["other"]
-    record.write_text(json.dumps(kept), encoding="utf8")
+    record_before = json.loads(record.read_text(encoding="utf8"))
+    del record_before["cells"][0]["values"]["other"]
+    record.write_text(json.dumps(record_before), encoding="utf8")
     return folder, *command(folder, "book/tools/build.py")
 
 
@@ -173,18 +173,18 @@ def test_a_book_is_built_whatever_its_pages_do(book):
     """A line for each page that failed and for each old record, and for nothing else; the exit
     status is 1.
     """
-    _folder, status, said = book
-    lines = said.splitlines()
-    assert status == 1 and "Traceback" not in said, said
+    _folder, status, output = book
+    lines = output.splitlines()
+    assert status == 1 and "Traceback" not in output, output
     assert sorted(line for line in lines if ".md" in line) == sorted(
-        [OLD, *(f"{one}{WITHOUT}" for one in SAID.values())]
+        [OLD, *(f"{phrase}{WITHOUT}" for phrase in SAID.values())]
     )
     assert lines[-2].startswith("the book is at _build/html/index.html")
     assert (
         lines[-1] == "pages are without their results, for what is said above; more of it is "
         "in _build/book.log"
     )
-    assert len(lines) == 4 + 6 + 2, said
+    assert len(lines) == 4 + 6 + 2, output
 
 
 @pytest.mark.slow
@@ -222,21 +222,21 @@ def test_the_log_has_all_of_it(book):
 
 
 @pytest.mark.slow
-def test_a_mended_page_has_its_results(book):
+def test_a_corrected_page_has_its_results(book):
     """The next build runs it again, and only it and those that failed."""
     folder = book[0]
     edit(folder, "fails", "math.sqrt(-1)", "math.sqrt(4)")
     for name in ("dies", "lasts", "typo", "lacks"):
         (folder / "book" / f"{name}.md").write_text(page(name, [("1 + 1",)]), encoding="utf8")
     (folder / "book" / "data" / "experiments" / "lacks.json").unlink()
-    status, said = command(folder, "book/tools/build.py")
-    assert status == 0 and "5 of 10 run" in said, said
+    status, output = command(folder, "book/tools/build.py")
+    assert status == 0 and "5 of 10 run" in output, output
     assert "2.0" in built(folder, "fails") and "nine tenths" in built(folder, "fails")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (["fails"], [f"^{re.escape(SAID['fails'])}$"]),
         (
@@ -255,7 +255,7 @@ def test_a_mended_page_has_its_results(book):
         ),
     ],
 )
-def test_a_strict_build_refuses(tmp_path, names, said):
+def test_a_strict_build_refuses(tmp_path, names, message):
     """A page that fails; one that writes to stderr, or warns; a record that is older than its
     page.
     """
@@ -266,26 +266,26 @@ def test_a_strict_build_refuses(tmp_path, names, said):
     status, lines = command(folder, "book/tools/build.py", "--strict")
     assert status == 1 and "Traceback" not in lines, lines
     assert re.search(r"all of it in _build/book\.log", lines)
-    for line in said:
+    for line in message:
         assert re.search(line, lines, re.MULTILINE) and re.search(
             line, log(folder), re.MULTILINE
         ), lines
 
 
 @pytest.mark.slow
-def test_what_an_experiment_writes_to_stderr_is_told_and_not_kept(tmp_path):
+def test_stderr_of_an_experiment_is_printed_and_not_recorded(tmp_path):
     folder = make(tmp_path, ["old"])
     edit(
         folder, "old", "print('an'", "import sys\nprint('to', 'whom', file=sys.stderr)\nprint('an'"
     )
-    status, said = command(folder, "book/tools/record.py", "old")
+    status, output = command(folder, "book/tools/record.py", "old")
     assert (
         status == 0
         and "book/old.md, cell 1 (line 14): it also wrote to stderr, which is not kept: to whom"
-        in said
+        in output
     )
-    status, said = command(folder, "book/tools/build.py", "--strict")
-    assert status == 0 and "to whom" not in built(folder, "old"), said
+    status, output = command(folder, "book/tools/build.py", "--strict")
+    assert status == 0 and "to whom" not in built(folder, "old"), output
 
 
 @pytest.mark.slow
@@ -303,11 +303,11 @@ def test_a_build_that_is_interrupted_says_so_in_a_line(tmp_path):
             break
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    said, _ = process.communicate(timeout=30)
-    assert process.returncode == 130, said
-    assert said.splitlines()[2:] == [
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, output
+    assert output.splitlines()[2:] == [
         "interrupted; what is done is kept, and the same command goes on"
-    ], said
+    ], output
 
 
 @pytest.mark.parametrize("step", ["check_downloads", "fetch_packages"])
@@ -322,10 +322,10 @@ def test_what_a_step_did_not_foresee_is_a_line_and_in_the_log(tmp_path, monkeypa
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "LOG", tmp_path / "book.log")
     assert build.build(strict=False) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "OSError: no room left" in said
-        and "Traceback" not in said
-        and "all of it in book.log" in said
+        "OSError: no room left" in output
+        and "Traceback" not in output
+        and "all of it in book.log" in output
     )
     assert "Traceback" in (tmp_path / "book.log").read_text(encoding="utf8")

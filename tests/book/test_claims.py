@@ -54,8 +54,8 @@ ALL = [(name, "holds") for name, row in ROWS.items() if "01" in [str(c) for c in
 
 
 def test_a_chapter_that_answers_all_its_rows_is_quiet(tmp_path):
-    said, page = warnings_of(tmp_path, *ALL)
-    assert "claim" not in said, said
+    warnings, page = warnings_of(tmp_path, *ALL)
+    assert "claim" not in warnings, warnings
     assert all(re.search(rf'href="01-qkv\.html#claim-{name.lower()}"', page) for name, _ in ALL)
 
 
@@ -81,8 +81,8 @@ def test_the_ledger_counts_what_is_answered_and_lists_what_is_not(tmp_path):
     ids=["forgotten", "unknown", "twice", "no verdict"],
 )
 def test_a_fault_is_a_warning(tmp_path, claims, says):
-    said, _ = warnings_of(tmp_path, *claims)
-    assert says in said
+    warnings, _ = warnings_of(tmp_path, *claims)
+    assert says in warnings
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_evidence_is_a_cell_or_a_paper(tmp_path, monkeypatch, evidence, quiet):
     monkeypatch.setattr(
         sys.modules[__name__], "CLAIM", CLAIM.replace(":cell: the-cell\nEvidence.", evidence)
     )
-    said, _ = warnings_of(tmp_path, *ALL)
-    assert ("needs :verdict:" not in said) == quiet
+    warnings, _ = warnings_of(tmp_path, *ALL)
+    assert ("needs :verdict:" not in warnings) == quiet
 
 
 def test_the_verdicts_of_the_built_book_add_up(html):
@@ -174,8 +174,8 @@ def test_the_ledger_is_filtered_by_verdict_and_chapter_and_is_whole_without_a_sc
 def test_the_ledger_of_the_built_book_leads_to_box_and_cell(html):
     ledger = (html / "book" / "claims.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(01-qkv(?:-deeper)?)\.html#([^"]+)"', ledger)
-    assert {f"claim-{name.lower()}" for name, _ in ALL} <= {place for _, place in links}
+    assert {f"claim-{name.lower()}" for name, _ in ALL} <= {anchor for _, anchor in links}
     assert "mathjax/tex-chtml.js" in ledger, "its formulas come from the chapters"
-    for chapter, place in links:
+    for chapter, anchor in links:
         page = (html / "book" / f"{chapter}.html").read_text(encoding="utf-8")
-        assert f'id="{place}"' in page, f"{chapter} has no {place}"
+        assert f'id="{anchor}"' in page, f"{chapter} has no {anchor}"

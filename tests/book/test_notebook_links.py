@@ -47,7 +47,7 @@ def page(extensions, tmp_path):
     theme, notebooks = extensions
     shutil.copytree(ROOT / "exercises" / "01-qkv", tmp_path / "exercises" / "01-qkv")
 
-    def made(url):
+    def html_of(url):
         (tmp_path / published.CONFIG).write_text(f'repository:\n  url: "{url}"\n')
         seen = []
         app = SimpleNamespace(config=SimpleNamespace(language="en"))
@@ -62,7 +62,7 @@ def page(extensions, tmp_path):
         )
         return card, line
 
-    return made
+    return html_of
 
 
 def links(node):
@@ -105,8 +105,10 @@ def test_the_built_book_leads_to_both_or_to_neither(html):
 
 
 def git(*arguments, cwd):
-    done = subprocess.run(["git", *arguments], cwd=cwd, check=True, capture_output=True, text=True)
-    return done.stdout
+    result = subprocess.run(
+        ["git", *arguments], cwd=cwd, check=True, capture_output=True, text=True
+    )
+    return result.stdout
 
 
 @pytest.fixture
@@ -147,8 +149,8 @@ def publish(tmp_path):
         (fresh / "_build" / "html" / "book" / "01-qkv.html").write_text(text)
         environment = {**os.environ, **{name: str(value) for name, value in step["env"].items()}}
         command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
-        done = subprocess.run(command, cwd=fresh, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run(command, cwd=fresh, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
         return git(
             "for-each-ref", "--format=%(objectname)", "refs/heads/notebooks", cwd=origin
         ).strip()
@@ -179,8 +181,8 @@ def test_publishing_writes_no_branch_where_no_page_leads_to_one(publish):
 def test_binder_installs_what_students_use():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     *listed, pip = yaml.safe_load(BINDERS.read_text())["dependencies"]
-    own = ("ipykernel", "ipython", "jupyterlab")  # Binder has them
-    wanted = {line for line in project["dependencies"] if not line.startswith(own)}
+    here = ("ipykernel", "ipython", "jupyterlab")  # Binder has them
+    wanted = {line for line in project["dependencies"] if not line.startswith(here)}
     assert {name.replace("pytorch-cpu", "torch") for name in listed} - {
         "python=3.11",
         "pip",
@@ -192,15 +194,17 @@ def test_binder_installs_what_students_use():
 
 def test_the_container_has_what_ci_installs_and_names_what_there_is():
     folder = ROOT / ".devcontainer"
-    said = json.loads((folder / "devcontainer.json").read_text())
-    dockerfile = (folder / said["build"]["dockerfile"]).read_text()
+    settings = json.loads((folder / "devcontainer.json").read_text())
+    dockerfile = (folder / settings["build"]["dockerfile"]).read_text()
     packages = re.compile(r"apt-get install -y -qq --no-install-recommends \\\n\s+([a-z0-9 -]+)")
     assert (
         packages.search(dockerfile)[1].split()
         == packages.search((ROOT / ".ci" / "run").read_text())[1].split()
     )
-    assert f"/bin/bash {said['remoteUser']}\n" in dockerfile and said["forwardPorts"] == [8000]
-    make, target = said["postCreateCommand"].split()
+    assert f"/bin/bash {settings['remoteUser']}\n" in dockerfile and settings["forwardPorts"] == [
+        8000
+    ]
+    make, target = settings["postCreateCommand"].split()
     script = (ROOT / "course.py").read_text(encoding="utf8")
     assert (
         make == "make" and f'    "{target}": "' in script and 'PORT = "127.0.0.1", 8000\n' in script

@@ -26,7 +26,7 @@ def file_of(name):
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_the_page_leads_to_it_and_nothing_of_the_books_own_is_in_it(html, name):
+def test_the_page_links_to_it_and_the_book_markup_is_not_in_it(html, name):
     assert f'<a href="../notebooks/{file_of(name)}" download>' in (
         html / "book" / f"{name}.html"
     ).read_text("utf8")
@@ -57,19 +57,19 @@ def test_it_runs(html, name, tmp_path, monkeypatch):
     """
     notebook = nbformat.read(html / "notebooks" / f"{file_of(name)}", 4)
     page = run_pages.read(ROOT / "book" / f"{name}.md")
-    kept = {
+    kept_names = {
         cell.source.strip(): records.as_run(page, name)[number]
         for number, cell in records.cells_of(page).items()
         if not {"remove-input", "remove-cell"} & records.tags(cell)
     }
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert kept.keys() <= {cell.source for cell in code}
+    assert kept_names.keys() <= {cell.source for cell in code}
     for cell in code:
-        cell.source = kept.get(cell.source, cell.source)
+        cell.source = kept_names.get(cell.source, cell.source)
     # of records alone: the notebook has nothing of the book's
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "book" / "tools"))
-    done = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
-    assert done.err is None, done.exc_string
+    result = single_nb_execution(notebook, cwd=str(tmp_path), timeout=120, allow_errors=False)
+    assert result.err is None, result.exc_string
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -79,6 +79,8 @@ def test_each_name_is_the_notebooks_own(html, name):
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
     table = symtable.symtable(code, name, "exec")
     bound = {
-        own.get_name() for own in table.get_symbols() if own.is_assigned() or own.is_imported()
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
     }
     assert records.read_by(code) - bound - set(dir(builtins)) == set()

@@ -98,12 +98,12 @@ class Copy:
         """Write the class, and the files that pages name: a roster, a worksheet, loose
         notebooks.
         """
-        given = {name: notebook_of(name) for name in (NAME, "02-scaling")}
+        released = {name: notebook_of(name) for name in (NAME, "02-scaling")}
         for student, name, text in (
-            ("al1", NAME, given[NAME]),
-            ("al1", "02-scaling", given["02-scaling"]),
-            ("bob", NAME, given[NAME]),
-            ("hana", NAME, given[NAME][: len(given[NAME]) // 2]),
+            ("al1", NAME, released[NAME]),
+            ("al1", "02-scaling", released["02-scaling"]),
+            ("bob", NAME, released[NAME]),
+            ("hana", NAME, released[NAME][: len(released[NAME]) // 2]),
         ):
             path = self.root / "submitted" / student / name / f"{name}.ipynb"
             path.parent.mkdir(parents=True)
@@ -115,14 +115,14 @@ class Copy:
         (self.root / "worksheet.csv").write_text(WORKSHEET, encoding="utf8")
         (self.root / "folder").mkdir()
         (self.root / "folder" / f"ada lovelace_{NAME}.ipynb").write_text(
-            given[NAME], encoding="utf8"
+            released[NAME], encoding="utf8"
         )
 
     def run(self, block):
         """Run commands as somebody would who types them, and says yes; return what they printed."""
         script = self.home / "block.sh"
         script.write_text(block, encoding="utf8")
-        own = {
+        environment = {
             **os.environ,
             "HOME": str(self.home),
             "PATH": os.pathsep.join([str(self.home / "bin"), os.environ["PATH"]]),
@@ -133,10 +133,10 @@ class Copy:
         ours, theirs = pty.openpty()  # `collect` asks nobody without a terminal
         os.write(ours, b"y\n")
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 ["bash", *options, str(script)],
                 cwd=self.root,
-                env=own,
+                env=environment,
                 stdin=theirs,
                 capture_output=True,
                 text=True,
@@ -144,8 +144,8 @@ class Copy:
         finally:
             os.close(ours)
             os.close(theirs)
-        assert done.returncode == 0, f"{block}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-        return done.stdout
+        assert result.returncode == 0, f"{block}\n{result.stdout[-1500:]}\n{result.stderr[-1500:]}"
+        return result.stdout
 
     def students(self):
         """Return who is in the gradebook."""
@@ -169,9 +169,9 @@ def notebook_of(name):
 @pytest.fixture(scope="module")
 def course(isolated, tmp_path_factory):
     """The copy of the course, graded once."""
-    made = Copy(tmp_path_factory.mktemp("operator"))
-    made.run(f"{PREFIX}autograder grade --log grading.jsonl")
-    return made
+    copy = Copy(tmp_path_factory.mktemp("operator"))
+    copy.run(f"{PREFIX}autograder grade --log grading.jsonl")
+    return copy
 
 
 def sent(course):
@@ -210,7 +210,7 @@ def away(*names):
 
 def there(*names):
     """Return what tells whether a block made these files."""
-    return lambda course, said: all((course.root / name).exists() for name in names)
+    return lambda course, output: all((course.root / name).exists() for name in names)
 
 
 def last_year(course):
@@ -220,7 +220,7 @@ def last_year(course):
     shutil.copy(course.root / "gradebook.db", folder)
 
 
-def is_mailed_once(course, said):
+def is_mailed_once(course, output):
     """Tell whether the mail names hana's file, with its kind said once."""
     mail = course.mail.read_text(encoding="utf8")
     return (
@@ -229,7 +229,7 @@ def is_mailed_once(course, said):
     )
 
 
-def has_pages(course, said):
+def has_pages(course, output):
     """Tell whether the archive has a page for each student and exercise, and the table for a
     mail merge.
     """
@@ -272,8 +272,8 @@ AS_PRINTED = {
     ("grading", f"{PREFIX}autograder doctor"): (
         downloaded("Grace Hopper", "report.html", "grades.csv"),
         {},
-        lambda course, said: (
-            there("report.html", "grades.csv")(course, said) and "Grace Hopper" in said
+        lambda course, output: (
+            there("report.html", "grades.csv")(course, output) and "Grace Hopper" in output
         ),
     ),
     ("grading", f"{PREFIX}autograder grade\n"): (
@@ -284,31 +284,31 @@ AS_PRINTED = {
     ("grading", f"{PREFIX}autograder report --beside"): (
         last_year,
         {},
-        lambda course, said: (
+        lambda course, output: (
             "the class in 2025" in (course.root / "report.html").read_text(encoding="utf8")
         ),
     ),
     ("grading", f"{PREFIX}autograder extend"): (
         dated,
         {"ada": "al1"},
-        lambda course, said: (
-            "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in said and "3 days" in said
+        lambda course, output: (
+            "al1: 01-qkv is due on 2026-12-04 23:59 (UTC+01:00)." in output and "3 days" in output
         ),
     ),
     ("grading", f"{PREFIX}autograder commit"): (
         None,
         {},
-        lambda course, said: re.search(f"^{NAME} [0-9a-f]{{64}}$", said, re.M),
+        lambda course, output: re.search(f"^{NAME} [0-9a-f]{{64}}$", output, re.M),
     ),
     ("grading", f"{PREFIX}autograder reveal"): (
         overdue,
         {},
-        lambda course, said: f"{NAME} key " in said,
+        lambda course, output: f"{NAME} key " in output,
     ),
     ("grading", f"{PREFIX}autograder check"): (
         at_home,
         {},
-        lambda course, said: "Same points and same results" in said,
+        lambda course, output: "Same points and same results" in output,
     ),
     ("operating", "#!/bin/bash"): (
         away("autograded/hana"),
@@ -318,17 +318,19 @@ AS_PRINTED = {
     ("operating", f"{PREFIX}autograder grade --json"): (
         None,
         {},
-        lambda course, said: {"al1\t01-qkv\t20", "hana\t01-qkv\t0"} <= set(said.splitlines()),
+        lambda course, output: {"al1\t01-qkv\t20", "hana\t01-qkv\t0"} <= set(output.splitlines()),
     ),
     ("operating", "jq -r 'select("): (
         None,
         {"> 0.6": "> 0"},
-        lambda course, said: any(line.startswith("al1\t01-qkv\t") for line in said.splitlines()),
+        lambda course, output: any(
+            line.startswith("al1\t01-qkv\t") for line in output.splitlines()
+        ),
     ),
     ("operating", "rm -r submitted/bob"): (
         None,
         {},
-        lambda course, said: "bob" not in course.students(),
+        lambda course, output: "bob" not in course.students(),
     ),
     ("collecting", f"{PREFIX}autograder collect submissions.zip"): (
         downloaded("Ada Lovelace", f"submitted/al1/{NAME}"),
@@ -341,7 +343,7 @@ AS_PRINTED = {
     ): (
         away("grades-moodle.csv", "feedback.zip"),
         {},
-        lambda course, said: (
+        lambda course, output: (
             "20.00" in (course.root / "grades-moodle.csv").read_text(encoding="utf8")
         ),
     ),
@@ -356,7 +358,7 @@ AS_PRINTED = {
     ): (
         sent,
         {},
-        lambda course, said: "Nothing was written" in said,
+        lambda course, output: "Nothing was written" in output,
     ),
 }
 
@@ -385,15 +387,15 @@ def test_a_block_does_what_its_page_says(course, name, number):
     if "jq " in block and not shutil.which("jq"):
         pytest.skip("jq is not installed (Debian: apt-get install jq)")
     (before, others, did) = next(
-        found for key, found in AS_PRINTED.items() if matches(key, name, block)
+        expected for key, expected in AS_PRINTED.items() if matches(key, name, block)
     )
     if before:
         before(course)
     for printed, here in others.items():
         assert printed in block
         block = block.replace(printed, here.format(root=course.root))
-    said = course.run(block)
-    assert did(course, said), said
+    output = course.run(block)
+    assert did(course, output), output
 
 
 # ---- all commands, those in sentences also
@@ -403,10 +405,12 @@ def test_a_block_does_what_its_page_says(course, name, number):
 def commands(name):
     """Return each command of a page: the lines of its blocks, and what sentences have as code."""
     text = (BOOK / f"{name}.md").read_text(encoding="utf8")
-    found = [line for block in blocks(name) for line in re.sub(r"\\\n *", "", block).splitlines()]
+    commands = [
+        line for block in blocks(name) for line in re.sub(r"\\\n *", "", block).splitlines()
+    ]
     prose = re.sub(r"^ *(`{3,}).*?^ *\1$", "", text, flags=re.M | re.S)
-    found += [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
-    return [re.split(r" \| | > | < | 2> |  # |  +# ", line)[0].strip() for line in found]
+    commands += [" ".join(code.split()) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)]
+    return [re.split(r" \| | > | < | 2> |  # |  +# ", line)[0].strip() for line in commands]
 
 
 @pytest.mark.parametrize("name", OPERATOR)

@@ -33,16 +33,16 @@ def test_each_page_of_the_chapters_is_printed_in_its_order_and_none_for_instruct
     ]
     wanted = [
         file
-        for one in chapters
-        for file in (one["file"], *(below["file"] for below in one["sections"]))
+        for chapter in chapters
+        for file in (chapter["file"], *(below["file"] for below in chapter["sections"]))
     ]
-    first = {one["file"] for one in chapters}
-    found = list(pdf.pages(language))
+    first = {chapter["file"] for chapter in chapters}
+    pages = list(pdf.pages(language))
     assert [
-        re.sub(r"^/(zh/)?|\.html$", "", page.address) for page in found[: len(wanted)]
+        re.sub(r"^/(zh/)?|\.html$", "", page.address) for page in pages[: len(wanted)]
     ] == wanted
-    assert [page.below for page in found[: len(wanted)]] == [file not in first for file in wanted]
-    rest = [page.address for page in found[len(wanted) :]]
+    assert [page.below for page in pages[: len(wanted)]] == [file not in first for file in wanted]
+    rest = [page.address for page in pages[len(wanted) :]]
     assert any("glossary" in address for address in rest) and not any(
         "grading" in address for address in rest
     )
@@ -51,8 +51,8 @@ def test_each_page_of_the_chapters_is_printed_in_its_order_and_none_for_instruct
 def test_without_chromium_one_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(pdf.shutil, "which", lambda name: None)
     assert pdf.main([]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "apt install chromium" in said
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "apt install chromium" in errors
     assert pdf.CHROMIUM == CHROMIUM == runpy.run_path(str(ROOT / "course.py"))["CHROMIUM"]
 
 

@@ -28,10 +28,11 @@ PAGES = [
 
 def notebook(*cells):
     """A notebook of cells of code: each a text, or a text and its tags."""
-    made = [cell if isinstance(cell, tuple) else (cell,) for cell in cells]
+    cells_made = [cell if isinstance(cell, tuple) else (cell,) for cell in cells]
     return nbformat.v4.new_notebook(
         cells=[
-            nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)}) for code, *tags in made
+            nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)})
+            for code, *tags in cells_made
         ]
     )
 
@@ -77,7 +78,7 @@ def same(a, b):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_comes_back_as_it_was(value):
+def test_a_value_survives_encoding(value):
     """Through JSON, as a record is."""
     assert same(records.decoded(json.loads(json.dumps(records.encoded(value)))), value)
 
@@ -88,34 +89,34 @@ def test_a_value_comes_back_as_it_was(value):
 def test_many_floats_of_64_bits_keep_32(many):
     """They take half the room, and come back as the type that they were."""
     value = many([1 / number for number in range(1, 999)])
-    kept = json.dumps(records.encoded(value))
-    back = records.decoded(json.loads(kept))
+    text = json.dumps(records.encoded(value))
+    back = records.decoded(json.loads(text))
     assert kind_of(back) == kind_of(value) and not same(back, value)
-    assert np.allclose(back, value, rtol=1e-7, atol=0) and len(kept) < 6 * 998
+    assert np.allclose(back, value, rtol=1e-7, atol=0) and len(text) < 6 * 998
 
 
-def test_what_the_chapter_has_is_kept_once(tmp_path):
+def test_a_value_of_two_pages_is_stored_once(tmp_path):
     """A large value of another page of the chapter; it stays when the first page's record gets
     another one.
     """
 
-    def made(seed, **more):
+    def record_of(seed, **more):
         values = {"weights": np.random.default_rng(seed).random(400), "small": 1, **more}
         return a_record("", **values) | {"made": {}}
 
     def size():
         return records.path_of("01-qkv-deeper", tmp_path).stat().st_size
 
-    records.put("01-qkv-deeper", made(1, more=2), tmp_path)
+    records.put("01-qkv-deeper", record_of(1, more=2), tmp_path)
     alone = size()
-    records.put("01-qkv", made(1), tmp_path)
+    records.put("01-qkv", record_of(1), tmp_path)
     assert size() < alone / 5 and "small" in records.path_of("01-qkv-deeper", tmp_path).read_text(
         encoding="utf8"
     )
-    assert records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
-    records.put("01-qkv", made(2), tmp_path)
-    assert size() == alone and records.read("01-qkv-deeper", tmp_path) == made(1, more=2)
-    assert records.read("01-qkv", tmp_path) == made(2)
+    assert records.read("01-qkv-deeper", tmp_path) == record_of(1, more=2)
+    records.put("01-qkv", record_of(2), tmp_path)
+    assert size() == alone and records.read("01-qkv-deeper", tmp_path) == record_of(1, more=2)
+    assert records.read("01-qkv", tmp_path) == record_of(2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_what_is_no_number_is_refused(value):
         records.encoded(value)
 
 
-def test_what_of_a_cell_is_kept_and_what_is_run():
+def test_which_parts_of_a_cell_are_recorded_and_which_run():
     """Names that are read elsewhere are kept; definitions are run each time."""
     cell = (
         "import math\nwidth, (low, high) = 8, (0, 1)\nrows, usual = [], 3\n"
@@ -159,23 +160,23 @@ def test_what_changes_a_digest():
         ("assert n", "remove-cell"),
     )
     before = records.digest(plain)
-    for place, code in ((0, "n = 3  # words"), (2, "draw(result, 2)"), (3, "assert n == 3")):
+    for index, code in ((0, "n = 3  # words"), (2, "draw(result, 2)"), (3, "assert n == 3")):
         other = notebook(
             "n = 3",
             ("result = n", "recorded"),
             ("draw(result)", "remove-input"),
             ("assert n", "remove-cell"),
         )
-        other.cells[place].source = code
+        other.cells[index].source = code
         assert records.digest(other) == before
-    for place, code in ((0, "n = 4"), (1, "result = n + 1")):
+    for index, code in ((0, "n = 4"), (1, "result = n + 1")):
         other = notebook(
             "n = 3",
             ("result = n", "recorded"),
             ("draw(result)", "remove-input"),
             ("assert n", "remove-cell"),
         )
-        other.cells[place].source = code
+        other.cells[index].source = code
         assert records.digest(other) != before
 
 
@@ -252,12 +253,12 @@ def run(book, *how):
     """Run the page as the build does; return what its cells printed, or the last line of what
     went wrong.
     """
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", RUN, *how], cwd=book, capture_output=True, text=True, check=True
     )
-    said, first = done.stdout.strip().rsplit("\n", 1)
+    output, first = result.stdout.strip().rsplit("\n", 1)
     assert first == "from pathlib import Path"  # the page's own code is what a reader sees
-    return said
+    return output
 
 
 @pytest.mark.long
@@ -317,11 +318,11 @@ def test_what_a_recorded_cell_may_not_do(book, code, complaint):
     page = book / "page.md"
     text = page.read_text(encoding="utf8").replace('print("made", made["of"])', code)
     page.write_text(text, encoding="utf8")
-    said = run(book, "rerun")
+    output = run(book, "rerun")
     assert (
-        said.startswith("book/page.md, cell 2 (line 24): ")
-        and complaint in said
-        and "\n" not in said
+        output.startswith("book/page.md, cell 2 (line 24): ")
+        and complaint in output
+        and "\n" not in output
     )
     assert not (book / "data").exists()
 
@@ -347,7 +348,7 @@ TIMED, UNTIMED = ":tags: [clock, recorded]", ":tags: [recorded]"
 
 
 @pytest.mark.parametrize(
-    ("tags", "loads", "times", "lines", "kept"),
+    ("tags", "loads", "times", "lines", "recorded"),
     [
         (
             TIMED,
@@ -388,7 +389,7 @@ TIMED, UNTIMED = ":tags: [clock, recorded]", ":tags: [recorded]"
     ],
 )
 def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
-    tags, loads, times, lines, kept, tmp_path, monkeypatch, capsys
+    tags, loads, times, lines, recorded, tmp_path, monkeypatch, capsys
 ):
     """Lines say how busy, or which time differed; nothing is run in vain, and a refused record
     stays.
@@ -420,14 +421,16 @@ def test_a_time_is_recorded_on_a_quiet_machine_once_it_has_been_repeated(
         (sys, "argv", ["records.py", "page"]),
     ):
         monkeypatch.setattr(module, name, value)
-    assert record.main() == (1 if kept is None else 0)
-    said = capsys.readouterr().out.splitlines()
-    made = json.loads(path.read_text(encoding="utf8"))
-    expected = lines if kept is None else [*lines, "page: 1 s"]
-    assert len(said) == len(expected) or "other programs" in said[0]
+    assert record.main() == (1 if recorded is None else 0)
+    lines_printed = capsys.readouterr().out.splitlines()
+    written = json.loads(path.read_text(encoding="utf8"))
+    expected = lines if recorded is None else [*lines, "page: 1 s"]
+    assert len(lines_printed) == len(expected) or "other programs" in lines_printed[0]
     for line in lines:
-        assert any(line in one for one in said)
-    assert made == {"old": 1} if kept is None else kept.items() <= made["made"].items()
+        assert any(line in printed for printed in lines_printed)
+    assert (
+        written == {"old": 1} if recorded is None else recorded.items() <= written["made"].items()
+    )
     assert next(times, None) is None
 
 
@@ -470,7 +473,7 @@ def is_off(a, b, by=0.0):
     )
 
 
-def differences(kept, made, timed=()):
+def differences(before, after, timed=()):
     """Return what a record that was made anew says otherwise than the kept one, in words; nothing
     if all is well.
 
@@ -488,48 +491,50 @@ def differences(kept, made, timed=()):
     timed : set of int
         The numbers of the cells that measure time.
     """
-    found, count, off = [], 0, []
-    for number, (old, new) in enumerate(zip(kept["cells"], made["cells"], strict=True)):
+    differences_found, count, off = [], 0, []
+    for number, (old, new) in enumerate(zip(before["cells"], after["cells"], strict=True)):
         lines = [[masked(line) for line in cell["printed"].splitlines()] for cell in (old, new)]
         prints = f"cell {number} prints {new['printed']!r}, not {old['printed']!r}"
         if len(lines[0]) != len(lines[1]):
-            found.append(prints)
+            differences_found.append(prints)
         count += len(lines[0])
         off += [prints for before, after in zip(*lines, strict=False) if before != after]
         a, b = (dict(records.parts(records.decoded(cell["values"]))) for cell in (old, new))
         if list(a) != list(b):
-            found.append(
+            differences_found.append(
                 f"cell {number} has {sorted(a.keys() ^ b.keys())} in one of them, or in "
                 "another order"
             )
             continue
         for path in () if number in timed else a:
-            said = f"cell {number}: {path} is {b[path]!r}, not {a[path]!r}"
+            difference = f"cell {number}: {path} is {b[path]!r}, not {a[path]!r}"
             if kind_of(a[path]) != kind_of(b[path]):
-                found.append(said)
+                differences_found.append(difference)
             elif not (a[path] is None or isinstance(a[path], str)):
                 count += 1
-                off += [said] * is_off(a[path], b[path], OFF)
+                off += [difference] * is_off(a[path], b[path], OFF)
     if len(off) > OTHERS * count:
-        found.append(f"{len(off)} of {count} numbers are far off, such as {'; '.join(off[:20])}")
-    return found[:20]
+        differences_found.append(
+            f"{len(off)} of {count} numbers are far off, such as {'; '.join(off[:20])}"
+        )
+    return differences_found[:20]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_experiment_is_made_anew_and_compared(page, tmp_path):
+def test_every_experiment_is_repeated_and_compared(page, tmp_path):
     """What is recorded comes out again, and the page's own asserts hold of it.
 
     The checkout's record stays.
 
     A record is also held to its code, by a digest, at every run.
     """
-    kept = records.path_of(page.stem).read_bytes()
+    recorded = records.path_of(page.stem).read_bytes()
     _notebook, _seconds, fault = run_pages.execute(
         page, run_pages.read(page), rerun=True, folder=tmp_path
     )
     assert not fault
-    assert records.path_of(page.stem).read_bytes() == kept
+    assert records.path_of(page.stem).read_bytes() == recorded
     cells = records.cells_of(run_pages.read(page))
     timed = {number for number, cell in cells.items() if "clock" in records.tags(cell)}
     assert differences(records.read(page.stem), records.read(page.stem, tmp_path), timed) == []
@@ -577,8 +582,11 @@ def test_a_record_that_says_otherwise_is_noticed(change, otherwise, timed):
     }
     plain |= {"best": {1: (2,)}, "printed": "a loss of 0.50\n"}
     for complaint, clock in ((otherwise, ()), (timed, {0})):
-        said = differences(a_record(**plain), a_record(**plain | change), clock)
-        assert complaint in " ".join(said) if complaint else said == [], (said, clock)
+        differences_found = differences(a_record(**plain), a_record(**plain | change), clock)
+        assert complaint in " ".join(differences_found) if complaint else differences_found == [], (
+            differences_found,
+            clock,
+        )
 
 
 @pytest.mark.slow
@@ -598,8 +606,11 @@ def calls(tree):
     """The last names of what code calls: `train` of `train()` and `figure.train()`, `step` of
     `optimizer.step()`.
     """
-    found = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in found}
+    functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {
+        function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        for function in functions
+    }
 
 
 def training(pages_notebook):
@@ -644,19 +655,19 @@ def test_training_that_is_not_recorded_is_found():
         "return train(3)"
     )
     loop = "for _ in (1, 2):\n    optimizer.step()"
-    made = notebook(define, ("losses = train(9)", "recorded"), "a = runs()", loop, "b = 1")
-    assert list(training(made)) == ["a = runs()", "for _ in (1, 2):"]
+    recorded_page = notebook(define, ("losses = train(9)", "recorded"), "a = runs()", loop, "b = 1")
+    assert list(training(recorded_page)) == ["a = runs()", "for _ in (1, 2):"]
 
 
 @pytest.mark.parametrize("value", ["two words", 3, 0.1 + 0.2, np.float32(1.5), torch.tensor(2.5)])
-def test_a_number_for_a_sentence_is_kept_as_the_build_keeps_one(value, monkeypatch):
+def test_a_number_for_a_sentence_is_recorded_as_the_build_stores_it(value, monkeypatch):
     """As `glue` writes it, whose import takes long."""
     from figures import prose
     from myst_nb.ext import glue
 
     shown = []
     for module, name in ((prose, "display"), (glue, "ipy_display")):
-        monkeypatch.setattr(module, name, lambda *what, **how: shown.append((what, how)))
+        monkeypatch.setattr(module, name, lambda *arguments, **how: shown.append((arguments, how)))
     prose.measured("name", value)
     glue.glue("name", value if isinstance(value, str) else float(value), display=False)
     assert shown[0] == shown[1]
@@ -670,7 +681,9 @@ def test_each_experiment_on_a_page_says_when_it_was_recorded_and_how_long_it_too
             continue
         tags = records.recorded_tags(page.read_text(encoding="utf8"))
         shown = [
-            cell for cell, own in zip(recorded["cells"], tags, strict=True) if "remove" not in own
+            cell
+            for cell, tags_of_cell in zip(recorded["cells"], tags, strict=True)
+            if "remove" not in tags_of_cell
         ]
         text = (html / "book" / f"{page.stem}.html").read_text(encoding="utf8")
         lines = re.findall(r'<p class="abh-recorded">(.*?)</p>', text)

@@ -63,10 +63,10 @@ def text_of(path):
 def formulas(text):
     """Every formula of a page, as TeX."""
     displayed = r"\$\$(.*?)\$\$|```\{math\}\n(.*?)```|\{math\}`([^`]*)`"
-    found = ["".join(parts) for parts in re.findall(displayed, text, flags=re.S)]
+    texts = ["".join(parts) for parts in re.findall(displayed, text, flags=re.S)]
     rest = re.sub(r"`[^`]*`", "", re.sub(displayed, "", text, flags=re.S))
-    found += re.findall(r"(?<![\\\w])\$([^$]+)\$", rest)
-    return [re.sub(r"^:label: .*$", "", formula, flags=re.M) for formula in found]
+    texts += re.findall(r"(?<![\\\w])\$([^$]+)\$", rest)
+    return [re.sub(r"^:label: .*$", "", formula, flags=re.M) for formula in texts]
 
 
 def bare(tex):
@@ -107,9 +107,9 @@ def test_each_symbol_of_the_notation_is_used():
     used = dict.fromkeys((path.stem[:2] for path in CHAPTERS), "")
     for path in CHAPTERS:
         used[path.stem[:2]] += " ".join(bare(formula) for formula in formulas(text_of(path)))
-    found = list(symbols())
-    assert len(found) > 30
-    for symbol, chapter in found:
+    names = list(symbols())
+    assert len(names) > 30
+    for symbol, chapter in names:
         wanted = re.sub(r"\(.*\)|_j$|\\ldots", "", bare(symbol))
         where = used[chapter] if chapter else " ".join(used.values())
         assert wanted in where, (
@@ -157,7 +157,7 @@ def listed_parts(cell):
 def shapes_of_symbols():
     """What the notation says: (symbol, chapter or None) -> its axes; none for a number."""
     page = text_of(BOOK / "notation.md")
-    found = {}
+    axes_of_symbol = {}
     for title in ("Attention", "Letters of single chapters"):
         part = re.split(r"^## ", page[page.index(f"## {title}") + 3 :], flags=re.M)[0]
         for row in re.findall(r"^\| (\$.*?) \|$", part, re.M):
@@ -167,21 +167,21 @@ def shapes_of_symbols():
                 name for cell in listed_parts(first) for name in re.split(r",\\ ", cell.strip("$"))
             ]
             shapes = listed_parts(shape)
-            for name, one in zip(
+            for name, written in zip(
                 names, shapes if len(shapes) == len(names) else shapes * len(names), strict=False
             ):
-                if one.startswith("$(") and one.endswith(")$"):
-                    found[symbol(name), number] = axes(one[2:-2])
-                elif NO_AXES.match(one):
-                    found[symbol(name), number] = []
-    return found
+                if written.startswith("$(") and written.endswith(")$"):
+                    axes_of_symbol[symbol(name), number] = axes(written[2:-2])
+                elif NO_AXES.match(written):
+                    axes_of_symbol[symbol(name), number] = []
+    return axes_of_symbol
 
 
 def shapes_said(text, code=False):
     """What a page says: (symbol, axes), the symbol as the notation writes it."""
-    said = SAID.findall(text) + DISPLAYED.findall("\n".join(formulas(text)))
-    said += COMMENTED.findall(text) if code else []
-    for names, shape in said:
+    shapes_stated = SAID.findall(text) + DISPLAYED.findall("\n".join(formulas(text)))
+    shapes_stated += COMMENTED.findall(text) if code else []
+    for names, shape in shapes_stated:
         for name in names.split(", ") if code else [names]:
             yield symbol(name), axes(shape)
 
@@ -309,8 +309,8 @@ def small(tmp_path, monkeypatch):
 
 
 def test_entries_of_chapters_become_one_page(small):
-    said, page = small()
-    assert not said
+    warnings, page = small()
+    assert not warnings
     (table,), (terms,) = page.select("table"), page.select("dl.glossary")
     assert [cell.get_text() for cell in table.select("tbody tr td:first-child")] == ["one", "two"]
     assert [term.get_text().rstrip("#\u00b6\uf0c1") for term in terms.select("dt")] == [
@@ -332,15 +332,16 @@ def test_a_changed_entry_is_noticed_and_a_wrong_one_named(small, tmp_path):
         .replace("is.", "is {nosuch}`it`.")
     )
     path.write_text(text.replace("A block", "```{nosuch}\n```\n\nA block"), encoding="utf8")
-    said, _page = small()
+    warnings, _page = small()
     lines = [
         number
         for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), 1)
         if "nosuch" in line
     ]
     assert (
-        sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", said))) == lines and len(lines) == 3
-    ), said
+        sorted(map(int, re.findall(rf"{path}:(\d+): WARNING", warnings))) == lines
+        and len(lines) == 3
+    ), warnings
     path.write_text("## Letters\n", encoding="utf8")
     with pytest.raises(ConfigError, match=r"book/02-x/entries\.md:1: should begin with"):
         small()
@@ -356,12 +357,12 @@ def terms():
 
 
 def test_each_term_of_the_glossary_is_used_in_a_chapter():
-    said = "\n".join(text_of(path) for path in CHAPTERS)
+    text = "\n".join(text_of(path) for path in CHAPTERS)
     assert len(terms()) > 50
-    assert not [term for term in terms() if not glossary.pattern(term).search(said)]
+    assert not [term for term in terms() if not glossary.pattern(term).search(text)]
 
 
-def told(html):
+def stated(html):
     """The links of the built glossary: (term, page, place)."""
     page = (html / "book" / "glossary.html").read_text(encoding="utf8")
     for term, line in re.findall(
@@ -371,16 +372,16 @@ def told(html):
         yield (re.sub(r"<[^>]+>|\n", "", term).strip(), *(link.groups() if link else (None, None)))
 
 
-def test_the_glossary_leads_to_where_a_term_is_told(html):
-    links = list(told(html))
+def test_the_glossary_links_to_where_a_term_is_explained(html):
+    links = list(stated(html))
     assert [term for term, *_ in links] == sorted(terms(), key=str.lower)
-    for term, name, place in links:
+    for term, name, anchor in links:
         assert name, f"{term}: no chapter has it in bold or in a heading"
         page = (html / "book" / name).read_text(encoding="utf8")
-        there = re.search(rf'<section (?:class="[^"]*" )?id="{re.escape(place)}"', page)
-        assert there, f"{term}: {name} has no place {place}"
+        there = re.search(rf'<section (?:class="[^"]*" )?id="{re.escape(anchor)}"', page)
+        assert there, f"{term}: {name} has no place {anchor}"
         section = re.split(r"<section ", page[there.end() :])[0]
-        found = glossary.pattern(term)
+        pattern = glossary.pattern(term)
         heading, *boxes = (
             re.sub(r"<[^>]+>", "", words)
             for words in re.findall(
@@ -393,12 +394,14 @@ def test_the_glossary_leads_to_where_a_term_is_told(html):
             re.sub(r"<[^>]+>|\.$", "", words)
             for words in re.findall(r"<strong>(.*?)</strong>", section, re.S)
         ]
-        told_there = found.search(heading) or any(found.fullmatch(words) for words in bold + boxes)
-        assert told_there, f"{term}: {name}#{place}"
+        told_there = pattern.search(heading) or any(
+            pattern.fullmatch(words) for words in bold + boxes
+        )
+        assert told_there, f"{term}: {name}#{anchor}"
 
 
 @pytest.mark.parametrize(
-    ("term", "text", "found"),
+    ("term", "text", "matches"),
     [
         ("key", "many keys", True),
         ("key", "a keyboard", False),
@@ -407,8 +410,8 @@ def test_the_glossary_leads_to_where_a_term_is_told(html):
         ("one-hot", "nearly\none-hot", True),
     ],
 )
-def test_terms_are_found_in_their_usual_forms(term, text, found):
-    assert bool(glossary.pattern(term).search(text)) == found
+def test_terms_are_found_in_their_usual_forms(term, text, matches):
+    assert bool(glossary.pattern(term).search(text)) == matches
 
 
 # ---- cheat sheet
@@ -421,11 +424,11 @@ def sheet():
         name[:2]: "\n".join(row.sections["Cheat sheet"][1])
         for name, row in listed.read(ROOT).items()
     }
-    found = {
+    missing = {
         number: re.search(r"^```\{code-block\} python\n(.*?)^```", texts[number], re.S | re.M)
         for number in texts
     }
-    return {number: block[1] for number, block in found.items() if block}
+    return {number: block[1] for number, block in missing.items() if block}
 
 
 def spec(S):
@@ -439,11 +442,11 @@ def test_the_cheat_sheet_computes_what_it_says():
     X, dZ = rng.normal(size=(b, n, d_in)), rng.normal(size=(b, n, d_v))
     W_q, W_k, W_v = (rng.normal(size=(d_in, d)) for d in (d_k, d_k, d_v))
     here = {"np": np, "math": math, "softmax": spec} | dict(X=X, W_q=W_q, W_k=W_k, W_v=W_v, dZ=dZ)
-    one, two, three, four, five, six, seven, ten = itemgetter(*"01 02 03 04 05 06 07 10".split())(
+    first, two, three, four, five, six, seven, ten = itemgetter(*"01 02 03 04 05 06 07 10".split())(
         sheet()
     )
 
-    exec(one, here)
+    exec(first, here)
     Q, K, V = here["Q"], here["K"], here["V"]
     assert np.allclose(here["Z"][1, 2], spec(K[1] @ Q[1, 2]) @ V[1])
 
@@ -484,15 +487,15 @@ def test_the_cheat_sheet_computes_what_it_says():
     assert not here["A"][2].any()
 
     layer = torch.nn.MultiheadAttention(12, 3, batch_first=True)
-    given = {"h": 3, "x": torch.randn(2, 5, 12), "W_o": layer.out_proj}
+    names = {"h": 3, "x": torch.randn(2, 5, 12), "W_o": layer.out_proj}
     for name, weight, bias in zip(
         ("W_q", "W_k", "W_v"),
         layer.in_proj_weight.chunk(3),
         layer.in_proj_bias.chunk(3),
         strict=True,
     ):
-        given[name] = lambda x, weight=weight, bias=bias: x @ weight.T + bias
-    here |= given
+        names[name] = lambda x, weight=weight, bias=bias: x @ weight.T + bias
+    here |= names
     exec(six, here)
     assert torch.allclose(here["out"], layer(here["x"], here["x"], here["x"])[0], atol=1e-6)
 
@@ -565,10 +568,10 @@ def test_lines_of_the_map_do_not_run_over_each_other():
         name: SimpleNamespace(after=after)
         for name, after in zip("abcdef", ["", "a", "ab", "a", "bd", "a"], strict=True)
     }
-    made = lanes(rows)
-    assert sorted((start, end) for start, end, _lane in made) == [(0, 2), (0, 3), (0, 5), (1, 4)]
-    for i, (start, end, lane) in enumerate(made):
-        assert all(lane != other or last < start or end < first for first, last, other in made[:i])
+    boxes = lanes(rows)
+    assert sorted((start, end) for start, end, _lane in boxes) == [(0, 2), (0, 3), (0, 5), (1, 4)]
+    for i, (start, end, lane) in enumerate(boxes):
+        assert all(lane != other or last < start or end < first for first, last, other in boxes[:i])
 
 
 # ---- writing
@@ -576,7 +579,7 @@ def test_lines_of_the_map_do_not_run_over_each_other():
 
 
 @pytest.mark.parametrize("path", PROSE, ids=lambda path: path.stem)
-def test_per_cent_stands_behind_its_number(path):
+def test_per_cent_follows_its_number(path):
     assert not re.findall(r"[\d}`] ?(?:\\,)?(?<= |,)\\?%(?! of \w+ per)", text_of(path))
 
 

@@ -38,9 +38,9 @@ def section_of(name):
 
 def parts_of(name):
     """Return the parts of a chapter's section by their names."""
-    _before, *found = re.split(r"^\*\*([A-Z][\w ]+\.)\*\*", section_of(name), flags=re.M)
-    assert tuple(found[::2]) == PARTS
-    return dict(zip(PARTS, found[1::2], strict=True))
+    _before, *parts = re.split(r"^\*\*([A-Z][\w ]+\.)\*\*", section_of(name), flags=re.M)
+    assert tuple(parts[::2]) == PARTS
+    return dict(zip(PARTS, parts[1::2], strict=True))
 
 
 @each_chapter
@@ -118,8 +118,8 @@ def test_every_mistake_is_listed_and_counted():
         folder = teaching.FOLDERS[int(number)]
         assert label in teaching.labels(folder)[subject]
         if subject != teaching.PENCIL:
-            times, of = teaching.found(folder.name, subject, label)
-            assert 0 <= times <= of
+            times, tried = teaching.found(folder.name, subject, label)
+            assert 0 <= times <= tried
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
@@ -127,9 +127,9 @@ def test_the_record_has_the_causes_of_all_unseen_answers(folder):
     """Mend: python benchmarks/unseen.py NN"""
     wrong = [answer.subject for answer in unseen.answers(folder.name) if answer.kind == "wrong"]
     causes = unseen.recorded()[folder.name]["causes"]
-    assert {subject: own["wrong"] for subject, own in causes.items()} == {
-        one: wrong.count(one) for one in wrong
+    assert {subject: counts["wrong"] for subject, counts in causes.items()} == {
+        answer: wrong.count(answer) for answer in wrong
     }
-    for subject, own in causes.items():
-        assert set(own["named"]) <= teaching.labels(folder)[subject]
-        assert all(count <= own["wrong"] for count in own["named"].values())
+    for subject, counts in causes.items():
+        assert set(counts["named"]) <= teaching.labels(folder)[subject]
+        assert all(count <= counts["wrong"] for count in counts["named"].values())

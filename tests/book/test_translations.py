@@ -45,52 +45,60 @@ def translated(path):
     form.
     """
     with path.open("rb") as file:
-        done = [
+        messages = [
             message
             for message in read_po(file, LANGUAGE)
             if message.id and translations.is_done(message)
         ]
     return [
         (translations.forms(message.id)[-1], translations.forms(message.string)[-1])
-        for message in done
+        for message in messages
     ]
 
 
-def kept(text):
+def invariants(text):
     """What a translation has as often as the English: formulas, code, roles, targets, places for
     values, numbers.
     """
     if translations.is_formula(text):
         return Counter([re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", text)])
-    found = Counter()
+    counts = Counter()
     for pattern in (FORMULA, ROLE, CODE, LINK, PLACE, NUMBER):
         for part in pattern.finditer(text):
-            said = part[0]
+            part_text = part[0]
             if pattern is ROLE:  # {doc}`text <target>`: the target
-                said = re.sub(r"`.*<(.*)>`", r"`\1`", said)
+                part_text = re.sub(r"`.*<(.*)>`", r"`\1`", part_text)
             elif pattern is LINK:
-                said = part[1]
+                part_text = part[1]
             elif pattern is FORMULA:
-                said = re.sub(r"\\text\{[^}]*\}|\s+", "", said)
-            found[said.replace("-", "−") if pattern is NUMBER else said] += 1
+                part_text = re.sub(r"\\text\{[^}]*\}|\s+", "", part_text)
+            counts[part_text.replace("-", "−") if pattern is NUMBER else part_text] += 1
         text = pattern.sub(" ", text)
-    return found
+    return counts
 
 
-def differences(english, said):
+def differences(english, translation):
     """What a translation lacks and has beside the English; a heading that is a link as a whole
     says so only there.
     """
-    lacks, has = kept(english) - kept(said), kept(said) - kept(english)
-    if re.fullmatch(r"\d+ [^$`]*", english) and re.fullmatch(r"\[.*\]\(.*\)", said):
+    lacks, has = (
+        invariants(english) - invariants(translation),
+        invariants(translation) - invariants(english),
+    )
+    if re.fullmatch(r"\d+ [^$`]*", english) and re.fullmatch(r"\[.*\]\(.*\)", translation):
         has.clear()
     return {"lacks": dict(lacks), "has": dict(has)} if lacks or has else {}
 
 
-def test_formulas_code_links_and_numbers_are_kept():
+def test_translations_keep_formulas_code_links_and_numbers():
     for path in CATALOGUES:
-        found = {english[:70]: differences(english, said) for english, said in translated(path)}
-        assert not {english: different for english, different in found.items() if different}, path
+        by_message = {
+            english[:70]: differences(english, translation)
+            for english, translation in translated(path)
+        }
+        assert not {english: different for english, different in by_message.items() if different}, (
+            path
+        )
 
 
 def plain(text):
@@ -106,17 +114,22 @@ def plain(text):
 @pytest.mark.parametrize("path", CATALOGUES, ids=NAMES)
 def test_terms_are_those_of_the_list(path):
     senses = editions.terms(LANGUAGE, "senses")
-    terms = [(re.sub(r" \(.*", "", term), said) for term, said in editions.terms(LANGUAGE).items()]
+    terms = [
+        (re.sub(r" \(.*", "", term), translation)
+        for term, translation in editions.terms(LANGUAGE).items()
+    ]
     free = tuple(editions.terms(LANGUAGE, "free")["beginnings"])
     wrong = []
-    for english, said in translated(path):
+    for english, translation in translated(path):
         words = (
             "" if english.startswith(free) or translations.is_formula(english) else plain(english)
         )
-        for term, own in terms:
+        for term, wanted in terms:
             used = re.search(rf"(?<![\w-]){re.escape(term)}(s|es)?(?![\w-])", words, re.I)
-            if used and not any(sense in said for sense in (own, term, *senses.get(term, ()))):
-                wrong.append((term, english[:60], said[:60]))
+            if used and not any(
+                sense in translation for sense in (wanted, term, *senses.get(term, ()))
+            ):
+                wrong.append((term, english[:60], translation[:60]))
     assert not wrong
 
 
@@ -128,25 +141,25 @@ def test_signs_are_chinese_and_spaces_are_where_they_belong():
     }
     for path in CATALOGUES:
         texts = [
-            plain(said)
-            for english, said in translated(path)
+            plain(translation)
+            for english, translation in translated(path)
             if not translations.is_formula(english)
         ]
-        found = [
+        faulty = [
             (fault, text[:80])
             for fault, sign in faults.items()
             for text in texts
             if re.search(sign, text)
         ]
-        assert not found, path
+        assert not faulty, path
 
 
-def test_places_for_values_are_kept_in_figures():
+def test_translations_keep_placeholders_in_figures():
     catalogue = editions.messages(LANGUAGE) / "figures.po"
     lost = [
         english
-        for english, said in translated(catalogue)
-        if set(PLACE.findall(english)) != set(PLACE.findall(said))
+        for english, translation in translated(catalogue)
+        if set(PLACE.findall(english)) != set(PLACE.findall(translation))
     ]
     assert not lost
 
@@ -156,12 +169,12 @@ def test_names_in_pages_are_those_on_the_figures():
     figures = dict(translated(editions.messages(LANGUAGE) / "figures.po"))
     wrong = []
     for path in CATALOGUES:
-        for english, said in translated(path) if path.parent.name == "book" else []:
-            quoted = re.findall(r"“([^”]+)”", said)
+        for english, translation in translated(path) if path.parent.name == "book" else []:
+            quoted = re.findall(r"“([^”]+)”", translation)
             for label in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", english):
-                own = figures.get(label.replace("'", "’"))
-                if own and own not in quoted:
-                    wrong.append((path.stem, label, own, quoted))
+                on_figure = figures.get(label.replace("'", "’"))
+                if on_figure and on_figure not in quoted:
+                    wrong.append((path.stem, label, on_figure, quoted))
     assert not wrong
 
 
@@ -177,14 +190,14 @@ def test_missing_chinese_is_reported_and_fails_only_a_complete_edition(monkeypat
 def test_a_stale_message_keeps_the_english_that_it_was_made_for_until_it_is_looked_at(
     monkeypatch, tmp_path, capsys
 ):
-    said = ['A tile sees $\\sqrt{n}$ of a row,\nand only "that" part.']
-    monkeypatch.setattr(translations, "SOURCES", [lambda: {"figures": said}])
+    broken = ['A tile sees $\\sqrt{n}$ of a row,\nand only "that" part.']
+    monkeypatch.setattr(translations, "SOURCES", [lambda: {"figures": broken}])
     monkeypatch.setattr(editions, "messages", lambda language: tmp_path)
     path = tmp_path / "figures.po"
     assert translations.main([]) == 0
     path.write_bytes(path.read_bytes()[:-3] + '"分块"\n'.encode())
     assert translations.main([]) == 0 and "fuzzy" not in path.read_text(encoding="utf8")
-    before, said[0] = said[0], said[0].replace("only", "just")
+    before, broken[0] = broken[0], broken[0].replace("only", "just")
     assert translations.main([]) == 0
     stale = path.read_bytes()
     assert "#, fuzzy\n#| msgid" in stale.decode()
@@ -216,41 +229,45 @@ def said_by(name, language=LANGUAGE):
     counted = copy.copy(article)
     for part in counted.select("style, .abh-told, .abh-drawing, aside"):
         part.decompose()
-    found = SimpleNamespace(ids={part["id"] for part in counted.select("[id]")})
-    found.code = [part.get_text() for part in counted.select(".highlight pre")]
+    parts_of_page = SimpleNamespace(ids={part["id"] for part in counted.select("[id]")})
+    parts_of_page.code = [part.get_text() for part in counted.select(".highlight pre")]
     formulas = [
         re.sub(r"\\text\{[^}]*\}|\s+|[.。]", "", part.get_text())
         for part in counted.select(".math")
     ]
-    found.formulas = Counter(formulas)
+    parts_of_page.formulas = Counter(formulas)
     for part in counted.select(".math, .highlight, code, svg"):
         part.decompose()
-    found.numbers = Counter(NUMBER.findall(counted.get_text(" ").replace("-", "−")))
+    parts_of_page.numbers = Counter(NUMBER.findall(counted.get_text(" ").replace("-", "−")))
     for part in article.select("pre, code, .math"):
         part.decompose()
-    found.text = article.get_text()
+    parts_of_page.text = article.get_text()
     for part in article.select("[hreflang=en], .abh-measured, .bibtex-citation, .citation"):
         part.decompose()
     parts = article.select("p, li, td, th, dt, h1, h2, h3, h4, figcaption, summary, text")
-    found.paragraphs = [part.get_text(" ", strip=True) for part in parts if not part.find("p")]
-    found.computed = [part.get_text() for part in article.select(".pasted-text")]
-    return found
+    parts_of_page.paragraphs = [
+        part.get_text(" ", strip=True) for part in parts if not part.find("p")
+    ]
+    parts_of_page.computed = [part.get_text() for part in article.select(".pasted-text")]
+    return parts_of_page
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_numbers_formulas_and_places_are_those_of_the_english_page(html, name):
-    english, own = said_by(name, editions.SOURCE), said_by(name)
-    assert english.formulas == own.formulas
-    assert english.code == own.code
-    assert english.ids == own.ids
-    assert english.numbers == own.numbers
+    english, chinese = said_by(name, editions.SOURCE), said_by(name)
+    assert english.formulas == chinese.formulas
+    assert english.code == chinese.code
+    assert english.ids == chinese.ids
+    assert english.numbers == chinese.numbers
 
 
 def test_every_word_of_a_drawing_is_translated(html):
     wanted = translations.of_drawings()["drawings"]
-    said = dict(translated(editions.messages(LANGUAGE) / "drawings.po"))
-    assert "squared error" in wanted and not [words for words in wanted if words not in said]
+    translations_by_text = dict(translated(editions.messages(LANGUAGE) / "drawings.po"))
+    assert "squared error" in wanted and not [
+        words for words in wanted if words not in translations_by_text
+    ]
     drawn = page("03-softmax-gradients").select(".abh-drawing text")
     assert {"分数", "权重", "损失", "成绩", "平均 2.5"} <= {text.get_text() for text in drawn}
     assert not page("03-softmax-gradients", editions.SOURCE).select(".abh-drawing text")
@@ -268,13 +285,13 @@ def test_words_of_drawings_are_where_the_glyphs_were(monkeypatch):
     axes.text(50, 50, "7 left")
     svg = drawing.as_svg(axes)
     monkeypatch.setattr(drawings, "translated", lambda words: words.replace("the ", "这 "))
-    made = BeautifulSoup(drawings.in_page(svg, "", "d", english=False), "html.parser")
-    assert drawings.words_of(svg)[0] == "the left one, $16 = d_k$" and "<!--" not in str(made)
-    for text, (side, (x, y, anchor)) in zip(made.select("text"), placed.items(), strict=True):
-        left, top = map(
+    soup = BeautifulSoup(drawings.in_page(svg, "", "d", english=False), "html.parser")
+    assert drawings.words_of(svg)[0] == "the left one, $16 = d_k$" and "<!--" not in str(soup)
+    for text, (side, (x, y, anchor)) in zip(soup.select("text"), placed.items(), strict=True):
+        x_left, top = map(
             float, re.match(r"translate\((\S+) (\S+)\)$", text.parent["transform"]).groups()
         )
-        assert 96 / 72 * (left + float(text["x"])) == pytest.approx(x, abs=1.5)
+        assert 96 / 72 * (x_left + float(text["x"])) == pytest.approx(x, abs=1.5)
         assert 96 / 72 * top == pytest.approx(y, abs=1)
         assert f"font-size: 12px; text-anchor: {anchor}" in text["style"]
         assert (
@@ -285,7 +302,7 @@ def test_words_of_drawings_are_where_the_glyphs_were(monkeypatch):
     assert (
         "<text" not in plain
         and "<!--" not in plain
-        and plain.count("<use") > str(made).count("<use") > 0
+        and plain.count("<use") > str(soup).count("<use") > 0
     )
 
 
@@ -325,13 +342,13 @@ def test_no_paragraph_is_left_in_english(html, name):
     def is_english(text):
         return not re.search(f"[{HAN}]", text)
 
-    found = said_by(name)
+    chinese = said_by(name)
     assert not [
         text
-        for text in found.paragraphs
+        for text in chinese.paragraphs
         if len(re.findall(r"[A-Za-z]{2,}", text)) > 3 and is_english(text)
     ]
-    computed = [re.sub("torch|triton", "", text) for text in found.computed]
+    computed = [re.sub("torch|triton", "", text) for text in chinese.computed]
     assert not [text for text in computed if re.search(r"\b[a-z]{2,}\b", text) and is_english(text)]
 
 
@@ -344,9 +361,9 @@ def test_a_claim_is_translated_once_for_all_pages(html):
         for english, _ in translated(path)
     }
     assert not of_pages & {*claims.values()}
-    said = dict(translated(editions.messages(LANGUAGE) / "extensions.po"))[claims["A9"]]
+    translation = dict(translated(editions.messages(LANGUAGE) / "extensions.po"))[claims["A9"]]
     for name in ("claims", "06-multi-head-deeper", "08-heads-deeper"):
-        assert said in page(name, only="article").get_text()
+        assert translation in page(name, only="article").get_text()
 
 
 @pytest.mark.long
@@ -513,10 +530,10 @@ def test_the_switch_leads_to_the_same_place(page, site):
 def test_search_finds_chinese(page, site, words, first):
     trouble = watch(page, site)
     page.goto(f"{site}/zh/search.html?q={quote(words)}")
-    found = page.locator("#search-results li a")
-    found.first.wait_for()
+    results = page.locator("#search-results li a")
+    results.first.wait_for()
     page.locator("#search-results p.search-summary", has_text="完成").wait_for()
-    assert any(first in link.get_attribute("href") for link in found.all()) and not trouble
+    assert any(first in link.get_attribute("href") for link in results.all()) and not trouble
 
 
 @pytest.mark.long

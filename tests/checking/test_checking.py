@@ -76,26 +76,26 @@ def english(monkeypatch):
 @pytest.fixture
 def suite():
     """A suite on `double`: a shape, values that need it, and a refusal; weights 1, 2 and 3."""
-    own = Suite("checks", read={"double": "chapter 1, Twice"})
+    suite = Suite("checks", read={"double": "chapter 1, Twice"})
 
-    @own.check(weight=1)
+    @suite.check(weight=1)
     def keeps_shape(double, draw):
         """The shape of `A` is kept."""
         A = draw.array(*draw.sizes(2))
         expect_array(double(A), A.shape)
 
-    @own.check(weight=2, needs=keeps_shape)
+    @suite.check(weight=2, needs=keeps_shape)
     def values(double, draw):
         """Each entry is twice as large."""
         A = draw.array(*draw.sizes(2))
         expect_close(double(A), 2 * A)
 
-    @own.check(weight=3)
+    @suite.check(weight=3)
     def refuses_text(double, draw):
         """A text raises `TypeError`."""
         expect_raises([TypeError], double, "a text", because="it is no array")
 
-    return own
+    return suite
 
 
 @pytest.fixture
@@ -126,15 +126,18 @@ def failure(expectation, *arguments, **named):
 # What is expected.
 
 
-def test_expect_close_counts_what_is_wrong_and_says_what_held():
+def test_expect_close_counts_wrong_elements_and_lists_what_passed():
     expected = np.arange(6.0).reshape(2, 3)
     got = expected.copy()
     expect_close(got, expected)
     got[1, 2] = 0
-    held = ["the shape (2, 3) is right", "5 of 6 elements are right"]
-    assert failure(expect_close, got, expected) == ("1 of 6 elements of the result is wrong.", held)
+    passed = ["the shape (2, 3) is right", "5 of 6 elements are right"]
+    assert failure(expect_close, got, expected) == (
+        "1 of 6 elements of the result is wrong.",
+        passed,
+    )
     got[1] = np.nan
-    message, held = failure(expect_close, got, expected, what="A")
+    message, passed = failure(expect_close, got, expected, what="A")
     assert message == "3 of 6 elements of A are wrong. 3 of them are NaN."
     got = np.full((2, 3), np.nan)
     got[0, 0] = expected[0, 0]
@@ -225,7 +228,7 @@ def test_tensors_of_any_real_kind_are_numbers():
 def test_expect_raises_wants_the_right_kind():
     expect_raises([TypeError], Subject("double", double), "a text", because="it is no array")
     arguments = (np.zeros((2, 3)), 4, len)
-    message, held = failure(
+    message, passed = failure(
         expect_raises,
         [ValueError, TypeError],
         Subject("f", lambda *a: None),
@@ -237,12 +240,12 @@ def test_expect_raises_wants_the_right_kind():
         "TypeError, but returned None (is a `return` missing?). The caller would not notice the "
         "mistake."
     )
-    assert held == []
-    message, held = failure(
+    assert passed == []
+    message, passed = failure(
         expect_raises, [ValueError], Subject("f", {}.__getitem__), 7, because="no key"
     )
     assert message == "Called with 7 (no key), f should raise ValueError, but raised KeyError: 7"
-    assert held == ["the function raises an error"]
+    assert passed == ["the function raises an error"]
     assert str(shapes(())) == ""
 
 
@@ -273,11 +276,11 @@ def test_expect_tuple_names_what_came_instead():
     A, B = np.ones(2), np.zeros((3, 1))
     first, second = expect_tuple([A, B], "AB")
     assert np.array_equal(first, A) and np.array_equal(second, B)
-    said = "Expected a tuple of 2 arrays, (A, B), got "
-    assert failure_of(expect_tuple, None, "AB") == said + "None (is a `return` missing?)."
-    assert failure_of(expect_tuple, B, "AB") == said + "an array of shape (3, 1)."
-    assert failure_of(expect_tuple, (A, B, A), "AB") == said + "a tuple of 3."
-    assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == said + "a value of type dict."
+    message = "Expected a tuple of 2 arrays, (A, B), got "
+    assert failure_of(expect_tuple, None, "AB") == message + "None (is a `return` missing?)."
+    assert failure_of(expect_tuple, B, "AB") == message + "an array of shape (3, 1)."
+    assert failure_of(expect_tuple, (A, B, A), "AB") == message + "a tuple of 3."
+    assert failure_of(expect_tuple, {"A": A, "B": B}, "AB") == message + "a value of type dict."
     assert (
         failure_of(expect_tuple, (A, [1, 2]), ("A", "dB"))
         == "Expected dB to be an array, got a list of 2."
@@ -304,11 +307,11 @@ def test_expect_agrees_compares_a_result_or_each_part_of_it():
 def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
     seen = []
 
-    def kept(A, mask, n):
+    def identity(A, mask, n):
         seen.append((A.dtype, mask.dtype, type(n)))
         return A, A
 
-    expect_dtypes(Subject("kept", kept), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
+    expect_dtypes(Subject("kept", identity), np.ones(2), np.ones(2, dtype=bool), 3, names="XY")
     assert seen == [
         (np.dtype(dtype), np.dtype(bool), int) for dtype in (np.float32, np.float64, np.float16)
     ]
@@ -324,14 +327,16 @@ def test_expect_dtypes_converts_what_is_floating_and_nothing_else():
 
 def test_expect_inputs_kept_also_gives_arrays_that_cannot_be_written_to():
     def put_back(function, A):
-        kept = A.copy()
+        before = A.copy()
         A += 1
-        A[:] = kept
+        A[:] = before
         return function(A)
 
-    own = Subject("put_back", put_back)
-    expect_unchanged(own, ["function", "A"], np.sum, np.ones(2))
-    assert "read-only" in failure_of(expect_inputs_kept, own, ["function", "A"], np.sum, np.ones(2))
+    subject = Subject("put_back", put_back)
+    expect_unchanged(subject, ["function", "A"], np.sum, np.ones(2))
+    assert "read-only" in failure_of(
+        expect_inputs_kept, subject, ["function", "A"], np.sum, np.ones(2)
+    )
     expect_inputs_kept(
         Subject("sum", lambda function, A: function(A)), ["function", "A"], np.sum, np.ones(2)
     )
@@ -381,11 +386,11 @@ def test_a_call_is_quiet_and_remembered():
         assert np.isinf(subject(np.ones(2))).all()
     assert (out.getvalue(), err.getvalue()) == ("to stderr\n", "")
 
-    kept = np.zeros(2)
+    stored = np.zeros(2)
 
     def returns_the_same(A):
-        kept[:] = A
-        return kept
+        stored[:] = A
+        return stored
 
     subject = Subject("same", returns_the_same)
     first = subject(np.ones(2))
@@ -412,8 +417,8 @@ def test_a_result_that_cannot_be_copied_is_a_wrong_answer(suite, list_wrong):
 
 
 def test_an_exit_is_a_wrong_answer_and_an_interrupt_is_not():
-    def leaves(kind, *said):
-        raise kind(*said)
+    def leaves(kind, *arguments):
+        raise kind(*arguments)
 
     message, _ = failure(Subject("f", lambda A: leaves(SystemExit, "bye")), np.zeros((2, 1)))
     assert message == "f raised SystemExit for arguments of shape (2, 1): bye"
@@ -485,8 +490,8 @@ def test_twins_keep_identity_and_read_only_and_pass_on_what_cannot_be_copied():
     array = np.ones(3)
     array.flags.writeable = False
     rng = np.random.default_rng(1)
-    given = (array, array, [array, {"a": array}], rng, len, "text", None)
-    first, second, (third, inside), generator, *rest = twin(given, {})
+    arguments = (array, array, [array, {"a": array}], rng, len, "text", None)
+    first, second, (third, inside), generator, *rest = twin(arguments, {})
     assert first is second is third is inside["a"] and not first.flags.writeable
     assert generator is not rng and generator.random() == rng.random()
     assert rest == [len, "text", None]
@@ -500,14 +505,14 @@ def test_twins_keep_identity_and_read_only_and_pass_on_what_cannot_be_copied():
 
 
 def test_draws_repeat_differ_by_check_and_hide_nothing():
-    one, again, other = Draw(SEED, "a"), Draw(SEED, "a"), Draw(SEED, "b")
-    assert one.sizes(5) == again.sizes(5) and sorted(one.sizes(5)) == [3, 5, 7, 11, 13]
+    draw, again, other = Draw(SEED, "a"), Draw(SEED, "a"), Draw(SEED, "b")
+    assert draw.sizes(5) == again.sizes(5) and sorted(draw.sizes(5)) == [3, 5, 7, 11, 13]
     assert all(len(set(Draw(seed, "a").sizes(3))) == 3 for seed in range(20))
     first, second = Draw(SEED, "a").array(4, 5), other.array(4, 5)
     assert np.array_equal(first, Draw(SEED, "a").array(4, 5)) and not np.array_equal(first, second)
     assert (np.abs(first) >= 0.5).all() and (np.abs(first) <= 1.5).all()
-    assert one.array(2, dtype=np.float32).dtype == np.float32
-    weights = one.weights(4, 5)
+    assert draw.array(2, dtype=np.float32).dtype == np.float32
+    weights = draw.weights(4, 5)
     assert (weights > 0).all() and np.allclose(weights.sum(-1), 1)
 
 
@@ -554,7 +559,7 @@ def test_what_is_not_written_waits(suite, function):
     def stub(A):
         raise NotImplementedError
 
-    said = {
+    sentences = {
         None: "double is not defined. Run the cell that defines it, and see whether it raises an "
         "error.",
         3: "Expected double to be a function, got a value of type int.",
@@ -563,25 +568,27 @@ def test_what_is_not_written_waits(suite, function):
     }
     report = suite.examine("double", stub if function == "stub" else function, 6, SEED)
     assert {result.status for result in report.results} == {"blocked"} and report.score == 0
-    assert {str(result.message) for result in report.results} == {said[function]}
-    assert show.text(report).splitlines() == ["double: 0 of 6 points", f"  {said[function]}"]
+    assert {str(result.message) for result in report.results} == {sentences[function]}
+    assert show.text(report).splitlines() == ["double: 0 of 6 points", f"  {sentences[function]}"]
     page = show.as_html(report)
     assert (
-        page.count(said[function]) == 1
+        page.count(sentences[function]) == 1
         and "<li" not in page
         and page.count("<div") == page.count("</div>")
     )
 
 
-def test_what_is_missing_halfway_is_said_where_it_is_missing(suite):
+def test_a_missing_part_is_reported_where_it_is_missing(suite):
     def halfway(A):
         if isinstance(A, str):
             raise NotImplementedError
         return 2 * A
 
     lines = show.text(suite.examine("double", halfway, 6, SEED)).splitlines()
-    said = "double, or a function that it calls, is not written yet: it raises NotImplementedError."
-    assert lines[3] == f"  waits   A text raises `TypeError`. ({said})"
+    message = (
+        "double, or a function that it calls, is not written yet: it raises NotImplementedError."
+    )
+    assert lines[3] == f"  waits   A text raises `TypeError`. ({message})"
 
 
 def test_points_are_a_number_that_a_notebook_does_not_show(suite):
@@ -593,14 +600,14 @@ def test_points_are_a_number_that_a_notebook_does_not_show(suite):
 
 
 def test_a_result_that_a_check_stumbles_over_fails_it():
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def sums(f, draw):
         """The sum is 3."""
         assert f(1).sum() == 3
 
-    (result,) = own.examine("f", lambda n: [n], 1, SEED).results
+    (result,) = suite.examine("f", lambda n: [n], 1, SEED).results
     assert result.status == "failed"
     assert (
         str(result.message)
@@ -673,7 +680,7 @@ class Desk:
         self.shown += (report,)
 
 
-def test_checks_run_at_the_place_that_is_set(suite):
+def test_checks_run_on_the_host_that_is_set(suite):
     desk = Desk()
     with use_host(desk):
         assert suite.run("double", 6) == 6
@@ -719,9 +726,9 @@ def test_a_cause_is_named_where_the_listed_answer_fails_alike(suite, list_wrong)
 
 
 def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
-    own, counter = Suite("checks", read={}), []
+    suite, counter = Suite("checks", read={}), []
 
-    @own.check()
+    @suite.check()
     def holds_for_one_name(f, draw):
         """Holds for listed answers only."""
         f(1)
@@ -734,7 +741,7 @@ def test_an_answer_that_passes_a_check_is_no_cause_of_failing_it(list_wrong):
         return n
 
     list_wrong(answers_in)
-    (result,) = own.examine("f", lambda n: n, 1, SEED).results
+    (result,) = suite.examine("f", lambda n: n, 1, SEED).results
     assert (result.status, result.cause) == ("failed", "")
 
 
@@ -746,25 +753,25 @@ def table_of_squares(list_wrong):
     `table_of_squares(came, unit, wrong)` takes what comes for each n, of the function and of listed
     answers, by name.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
     units = []
 
-    @own.check()
+    @suite.check()
     def at_one(f, draw):
         """f(1) is 1."""
         expect_close(np.asarray(f(1)), 1 * units[-1])
 
-    @own.check()
+    @suite.check()
     def at_two(f, draw):
         """f(2) is 4."""
         expect_close(np.asarray(f(2)), 4 * units[-1])
 
-    @own.check()
+    @suite.check()
     def at_three(f, draw):
         """f(3) is 9."""
         expect_close(np.asarray(f(3)), 9 * units[-1])
 
-    def examined(came, unit, **wrong):
+    def examined(wrong_values, unit, **wrong):
         def table(name, values):
             def answer(n):
                 return values[n - 1] * unit
@@ -774,7 +781,9 @@ def table_of_squares(list_wrong):
 
         units.append(unit)
         list_wrong(*[table(name, values) for name, values in wrong.items()])
-        return [result.cause for result in own.examine("f", table("", came), 1, SEED).results]
+        return [
+            result.cause for result in suite.examine("f", table("", wrong_values), 1, SEED).results
+        ]
 
     return examined
 
@@ -808,18 +817,18 @@ def test_a_single_number_is_enough_only_if_all_other_checks_agree(table_of_squar
 
 
 def test_a_single_number_is_enough_if_it_agrees_in_many_draws(list_wrong):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
     def count(X):
         return int((X > 0).sum())
 
-    @own.check()
+    @suite.check()
     def counted(f, draw):
         """It counts what is positive."""
         X = draw.array(20)
         expect_close(np.asarray(f(X)), count(X))
 
-    @own.check()
+    @suite.check()
     def at_ones(f, draw):
         """Of ones it counts all."""
         expect_close(np.asarray(f(np.ones(4))), 4)
@@ -831,12 +840,12 @@ def test_a_single_number_is_enough_if_it_agrees_in_many_draws(list_wrong):
     list_wrong(others)
 
     def causes(function):
-        return [result.cause for result in own.examine("f", function, 1, SEED).results]
+        return [result.cause for result in suite.examine("f", function, 1, SEED).results]
 
     assert causes(lambda X: 4 if len(X) == 4 else others(X)) == ["others", ""]
     drawn = []
     for seed in (SEED, SEED + 1):
-        own.examine("f", lambda X: drawn.append(X) or 0, 1, seed, diagnosis=False)
+        suite.examine("f", lambda X: drawn.append(X) or 0, 1, seed, diagnosis=False)
     drawn = {X.tobytes() for X in drawn if len(X) > 4}
     assert causes(lambda X: 4 if len(X) == 4 else others(X) + (X.tobytes() not in drawn)) == [
         "",
@@ -848,44 +857,44 @@ def test_a_text_that_a_check_got_is_no_evidence(list_wrong):
     """Such as what an error said on another device: the mistake that the listed answer has is
     not seen in it.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def values(f, draw):
         """Values."""
         expect_close(f(draw.array(3)), np.zeros(3))
 
-    @own.check()
+    @suite.check()
     def elsewhere(f, draw):
         """It runs on another device."""
-        said = f.run_remote(lambda f: [str(f(None))])
-        if said != ["fine"]:
-            raise Failed(f"There it said: {said}")
+        replies = f.run_remote(lambda f: [str(f(None))])
+        if replies != ["fine"]:
+            raise Failed(f"There it said: {replies}")
 
     @misconception("f", hint="True means: may attend.")
     def mask_the_other_way(x):
         return "two devices" if x is None else x
 
     list_wrong(mask_the_other_way)
-    causes = [own.cause for own in own.examine("f", mask_the_other_way, 1, SEED).results]
+    causes = [result.cause for result in suite.examine("f", mask_the_other_way, 1, SEED).results]
     assert causes == ["mask_the_other_way"] * 2
-    report = own.examine("f", lambda x: "two devices" if x is None else 0 * x, 1, SEED)
+    report = suite.examine("f", lambda x: "two devices" if x is None else 0 * x, 1, SEED)
     assert [result.status for result in report.results] == ["passed", "failed"]
     assert report.results[1].cause == ""
 
 
-def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
-    own = Suite("checks", read={})
+def test_no_numbers_are_shown_after_an_exception(list_wrong):
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def twice(f, draw):
         """f(f(2)) is 8."""
         with told_by(lambda: "What came is 2 a."):
             expect_close(np.asarray(f(f(2))), 8)
 
     list_wrong()
-    assert own.examine("f", lambda n: n, 1, SEED).results[0].relation == "What came is 2 a."
-    report = own.examine("f", lambda n: 4 if n == 2 else 1 / 0, 1, SEED)
+    assert suite.examine("f", lambda n: n, 1, SEED).results[0].relation == "What came is 2 a."
+    report = suite.examine("f", lambda n: 4 if n == 2 else 1 / 0, 1, SEED)
     assert report.results[0].raised and report.results[0].relation == ""
 
 
@@ -893,10 +902,10 @@ def test_of_a_check_that_ended_in_an_exception_no_numbers_are_told(list_wrong):
     ("got", "cause"),
     [(6, "thrice"), (6.0, "thrice"), (np.float32(6), "thrice"), (np.int64(6), "thrice"), (7, "")],
 )
-def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong, got, cause):
-    own = Suite("checks", read={})
+def test_a_mistake_is_recognized_in_every_dtype(list_wrong, got, cause):
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def at_two(f, draw):
         """f(2) is 4."""
         expect_close(np.asarray(f(2)), 4)
@@ -906,7 +915,7 @@ def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong,
         return 3 * n
 
     list_wrong(thrice)
-    assert own.examine("f", lambda n: got, 1, SEED).results[0].cause == cause
+    assert suite.examine("f", lambda n: got, 1, SEED).results[0].cause == cause
 
 
 @pytest.mark.parametrize(
@@ -920,9 +929,9 @@ def test_a_mistake_is_recognised_in_whatever_kind_of_number_it_comes(list_wrong,
     ],
 )
 def test_a_mistake_is_recognized_in_any_dtype_and_container_that_the_check_takes(list_wrong, got):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def at_two(f, draw):
         """f(2) is (1, 2)."""
         n = draw.sizes(1)[0]
@@ -933,13 +942,13 @@ def test_a_mistake_is_recognized_in_any_dtype_and_container_that_the_check_takes
         return np.array([3, 4]) * n
 
     list_wrong(more)
-    assert own.examine("f", got, 1, SEED).results[0].cause == "more"
+    assert suite.examine("f", got, 1, SEED).results[0].cause == "more"
 
 
 def test_where_a_check_asks_for_a_dtype_another_one_is_another_mistake(list_wrong):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def dtype(f, draw):
         """f(x) has the dtype of x."""
         expect_array(f(draw.array(3).astype(np.float32)), dtype=np.float32)
@@ -951,7 +960,8 @@ def test_where_a_check_asks_for_a_dtype_another_one_is_another_mistake(list_wron
     list_wrong(double_precision)
     for kind, cause in [(float, "double_precision"), (np.float16, ""), (int, "")]:
         assert (
-            own.examine("f", lambda x, kind=kind: x.astype(kind), 1, SEED).results[0].cause == cause
+            suite.examine("f", lambda x, kind=kind: x.astype(kind), 1, SEED).results[0].cause
+            == cause
         )
 
 
@@ -961,9 +971,9 @@ def test_what_a_cause_is_hangs_on_no_seed_and_not_on_how_busy_the_machine_is(
     """A function that is a listed one in some draws only is that one in none: all are asked
     about the same others.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def size(f, draw):
         """The result has the size of x."""
         expect_array(f(draw.array(*draw.sizes(2))), (0,))
@@ -976,12 +986,12 @@ def test_what_a_cause_is_hangs_on_no_seed_and_not_on_how_busy_the_machine_is(
         return np.zeros(max(x.shape))
 
     list_wrong(rows)
-    assert {own.examine("f", rows, 1, seed).results[0].cause for seed in range(9)} == {"rows"}
-    assert {own.examine("f", longest, 1, seed).results[0].cause for seed in range(30)} == {""}
+    assert {suite.examine("f", rows, 1, seed).results[0].cause for seed in range(9)} == {"rows"}
+    assert {suite.examine("f", longest, 1, seed).results[0].cause for seed in range(30)} == {""}
     begun = time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: 4 * begun())  # as where four others compute
-    assert own.examine("f", longest, 1, 5).results[0].cause == ""
-    assert own.examine("f", rows, 1, 5).results[0].cause == "rows"
+    assert suite.examine("f", longest, 1, 5).results[0].cause == ""
+    assert suite.examine("f", rows, 1, 5).results[0].cause == "rows"
 
 
 @pytest.fixture
@@ -989,15 +999,15 @@ def in_two_checks(list_wrong):
     """A suite with two checks, of which the first one raises an error for what the second one
     knows as a mistake.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def of_columns(f, draw):
         """f takes columns."""
         x = draw.array(3, 2)
         expect_close(f(x), 2 * x)
 
-    @own.check()
+    @suite.check()
     def of_rows(f, draw):
         """f takes rows."""
         x = draw.array(3)
@@ -1010,7 +1020,7 @@ def in_two_checks(list_wrong):
         return 2 * x[::-1]
 
     list_wrong(turned)
-    return own
+    return suite
 
 
 def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_checks):
@@ -1027,8 +1037,8 @@ def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_che
         "",
         "turned",
     )
-    said = "Probably the same mistake as in `of_rows`: turned. It makes this check fail as well."
-    assert said in show.text(
+    message = "Probably the same mistake as in `of_rows`: turned. It makes this check fail as well."
+    assert message in show.text(
         report
     ) and "of_rows</code>: turned. It makes this check fail as well." in show.as_html(report)
     assert show.text(report).count("Likely cause: turned.") == 1
@@ -1036,12 +1046,12 @@ def test_a_check_says_that_it_fails_because_of_what_another_one_found(in_two_che
 
 
 @pytest.mark.parametrize("first", [lambda x: x, lambda x: x.no_such_name, lambda x: 2 * x])
-def test_what_fails_in_another_way_is_not_said_to_follow(in_two_checks, first):
+def test_another_failure_is_not_reported_as_a_consequence(in_two_checks, first):
     report = in_two_checks.examine("f", lambda x: first(x) if x.ndim > 1 else 2 * x[::-1], 1, SEED)
     assert [result.follows for result in report.results] == ["", ""]
 
 
-def test_the_same_cause_again_is_told_in_a_word(suite, list_wrong):
+def test_a_repeated_cause_is_shown_by_its_label(suite, list_wrong):
     list_wrong(loses_a_row)
     report = suite.examine("double", loses_a_row, 1, SEED)
     assert [result.cause for result in report.results] == ["loses_a_row", "", "loses_a_row"]
@@ -1054,10 +1064,10 @@ def test_the_same_cause_again_is_told_in_a_word(suite, list_wrong):
 
 def test_numbers_that_memory_happened_to_hold_are_compared_without_a_warning(list_wrong):
     """A NaN that signals makes NumPy warn where it is converted, and `empty` may give one."""
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
     signals = np.frombuffer(b"\x01\x00\x80\x7f" * 2, np.float32)
 
-    @own.check()
+    @suite.check()
     def at_ones(f, draw):
         """f(1) is 2."""
         expect_close(f(np.ones(2)), np.full(2, 2, np.float32))
@@ -1069,53 +1079,53 @@ def test_numbers_that_memory_happened_to_hold_are_compared_without_a_warning(lis
     list_wrong(empty)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report = own.examine("f", lambda A: signals[::-1].copy(), 1, SEED)
+        report = suite.examine("f", lambda A: signals[::-1].copy(), 1, SEED)
     assert report.results[0].cause == "empty" and np.isnan(report.results[0].where["got"])
 
 
 def test_a_truth_value_is_no_number(list_wrong):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def at_one(f, draw):
         """f(1) is 2."""
         expect(np.asarray(f(1)).max() == 2, "It is not.")
 
     @misconception("f", hint="One.")
-    def one(n):
+    def scalar(n):
         return 1
 
     @misconception("f", hint="Ones.")
     def ones(n):
         return np.ones(3)
 
-    list_wrong(one, ones)
+    list_wrong(scalar, ones)
     for got, cause in [(1.0, "one"), (True, ""), (np.ones(3), "ones"), (np.ones(3) > 0, "")]:
-        assert own.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
+        assert suite.examine("f", lambda n, got=got: got, 1, SEED).results[0].cause == cause
 
 
 def test_a_compiler_is_only_asked_about_answers_that_are_alike_elsewhere(list_wrong, monkeypatch):
     """To compile each of fifty listed answers takes longer than a judge may compute."""
     monkeypatch.setitem(machine._tried, "compile", "")
-    own, asked = Suite("checks", read={}), []
+    suite, asked = Suite("checks", read={}), []
 
-    @own.check()
+    @suite.check()
     def doubles(f, draw):
         """f(A) is 2 A."""
         A = draw.array(2, 3)
         expect_close(f(A), 2 * A)
 
-    @own.check(on="compile")
+    @suite.check(on="compile")
     def compiles(f, draw):
         """f makes one graph."""
-        came = f("a graph")
-        if isinstance(came, str):
-            raise Failed(Message("It came to {came}", came=came), explained=True)
+        answer = f("a graph")
+        if isinstance(answer, str):
+            raise Failed(Message("It came to {came}", came=answer), explained=True)
 
-    def listed(name, factor, said):
+    def listed(name, factor, answer_to_text):
         def answer(A):
             asked.append((name, A if isinstance(A, str) else "an array"))
-            return said if isinstance(A, str) else factor * A
+            return answer_to_text if isinstance(A, str) else factor * A
 
         answer.__name__ = name
         return misconception("f", hint=name)(answer)
@@ -1123,16 +1133,16 @@ def test_a_compiler_is_only_asked_about_answers_that_are_alike_elsewhere(list_wr
     list_wrong(
         *(listed(f"times_{n}", n, "no graph") for n in (3, 4, 5)), listed("prints", 2, "no graph")
     )
-    report = own.examine("f", lambda A: "no graph" if isinstance(A, str) else 2 * A, 1, SEED)
+    report = suite.examine("f", lambda A: "no graph" if isinstance(A, str) else 2 * A, 1, SEED)
     assert [result.cause for result in report.results] == ["", "prints"]
-    assert {name for name, what in asked if what == "a graph"} == {"prints"}
+    assert {name for name, argument in asked if argument == "a graph"} == {"prints"}
 
 
 def test_a_search_for_a_cause_ends_before_the_judge_has_computed_too_much(list_wrong, monkeypatch):
     monkeypatch.setattr(diagnosis, "MOST_SEARCHED", 0.3)
-    own, asked = Suite("checks", read={}), []
+    suite, asked = Suite("checks", read={}), []
 
-    @own.check()
+    @suite.check()
     def doubles(f, draw):
         """f(2) is 4."""
         expect_close(np.asarray(f(2)), 4)
@@ -1149,15 +1159,15 @@ def test_a_search_for_a_cause_ends_before_the_judge_has_computed_too_much(list_w
         return misconception("f", hint="Always the same.")(answer)
 
     list_wrong(*map(listed, range(10, 20)))
-    assert own.examine("f", lambda n: 10, 1, SEED).results[0].cause == "" and len(set(asked)) < 4
+    assert suite.examine("f", lambda n: 10, 1, SEED).results[0].cause == "" and len(set(asked)) < 4
     monkeypatch.setattr(diagnosis, "MOST_SEARCHED", 60)
-    assert own.examine("f", lambda n: 10, 1, SEED).results[0].cause == "always_10"
+    assert suite.examine("f", lambda n: 10, 1, SEED).results[0].cause == "always_10"
 
 
-def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_cause(list_wrong):
-    own = Suite("checks", read={})
+def test_a_relation_found_by_a_check_is_shown_without_a_cause(list_wrong):
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def at_two(f, draw):
         """f(2) is 4."""
         failure = Failed("It is not.")
@@ -1173,11 +1183,11 @@ def test_a_check_may_find_a_relation_itself_which_is_said_where_there_is_no_caus
         (thrice, "thrice", ""),
         (lambda n: 4 * n, "", "It is 2 times 4."),
     ]:
-        (result,) = own.examine("f", function, 1, SEED).results
+        (result,) = suite.examine("f", function, 1, SEED).results
         assert (result.cause, result.relation) == (cause, relation)
 
 
-def test_a_listed_answer_of_ours_that_breaks_costs_nobody_a_point(suite, list_wrong):
+def test_a_broken_listed_answer_costs_no_point(suite, list_wrong):
     broken = misconception("double", hint="x")(lambda A: A)
     del broken.hint
     list_wrong(broken)
@@ -1203,36 +1213,36 @@ def members(module):
 
 def test_a_family_has_what_any_function_can_get_wrong():
     module = product(*FAMILIES, shapes="n d_in, d_in d_out")
-    made = members(module)
-    assert list(made) == [*FAMILIES, "sizes of 1 stretched"]
+    answers = members(module)
+    assert list(answers) == [*FAMILIES, "sizes of 1 stretched"]
     X, W = np.arange(6.0).reshape(2, 3) + 0.5, np.arange(12.0).reshape(3, 4)
     batch = np.stack([X, X + 1])
     Y = X @ W
-    assert made["returns nothing"](X, W) is None
-    assert made["a list instead of an array"](X, W) == Y.tolist()
-    assert np.array_equal(made["only the first of the results returned"](X, W), Y[0])
-    assert made["a dictionary instead of a tuple"](X, W).keys() == {0, 1}
-    half = [own.astype(np.float16) for own in (X, W)]
-    assert made["result in float64"](*half).dtype == np.float64
-    assert made["result always in float32"](*half).dtype == np.float32
-    assert np.array_equal(made["decimals cut off"](X, W), np.trunc(Y))
-    assert made["axis squeezed away"](X[:1], W).shape == (4,)
-    assert made["batch axis added"](X, W).shape == (1, 2, 4)
-    assert np.array_equal(made["only the first sequence"](batch, W), Y)
-    assert np.array_equal(made["works for two axes only"](X, W), Y)
+    assert answers["returns nothing"](X, W) is None
+    assert answers["a list instead of an array"](X, W) == Y.tolist()
+    assert np.array_equal(answers["only the first of the results returned"](X, W), Y[0])
+    assert answers["a dictionary instead of a tuple"](X, W).keys() == {0, 1}
+    half = [array.astype(np.float16) for array in (X, W)]
+    assert answers["result in float64"](*half).dtype == np.float64
+    assert answers["result always in float32"](*half).dtype == np.float32
+    assert np.array_equal(answers["decimals cut off"](X, W), np.trunc(Y))
+    assert answers["axis squeezed away"](X[:1], W).shape == (4,)
+    assert answers["batch axis added"](X, W).shape == (1, 2, 4)
+    assert np.array_equal(answers["only the first sequence"](batch, W), Y)
+    assert np.array_equal(answers["works for two axes only"](X, W), Y)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        made["works for two axes only"](batch, W)
-    assert made["leading axes left flattened"](batch, W).shape == (4, 4)
+        answers["works for two axes only"](batch, W)
+    assert answers["leading axes left flattened"](batch, W).shape == (4, 4)
     with pytest.raises(AssertionError):
-        made["assert instead of ValueError"](X, W[:2])
+        answers["assert instead of ValueError"](X, W[:2])
     square, eye = X[:, :2].copy(), np.eye(2) * 3
-    assert made["result written into an argument"](square, eye) is square and square[0, 0] == 1.5
-    assert made["floats instead of booleans"](X > 1, W > 1).dtype == float
-    assert made["integers instead of booleans"](X > 1, W > 1).dtype == int
-    assert np.allclose(made["sizes of 1 stretched"](X[:, :1], W), X[:, :1] * W.sum(0))
-    assert np.allclose(made["sizes of 1 stretched"](X, W[:1]), X.sum(-1, keepdims=True) * W[:1])
+    assert answers["result written into an argument"](square, eye) is square and square[0, 0] == 1.5
+    assert answers["floats instead of booleans"](X > 1, W > 1).dtype == float
+    assert answers["integers instead of booleans"](X > 1, W > 1).dtype == int
+    assert np.allclose(answers["sizes of 1 stretched"](X[:, :1], W), X[:, :1] * W.sum(0))
+    assert np.allclose(answers["sizes of 1 stretched"](X, W[:1]), X.sum(-1, keepdims=True) * W[:1])
     with pytest.raises(ValueError, match="mismatch"):
-        made["sizes of 1 stretched"](X, W[:2])
+        answers["sizes of 1 stretched"](X, W[:2])
 
 
 def test_a_family_changes_each_of_several_results():
@@ -1248,15 +1258,15 @@ def test_a_family_changes_each_of_several_results():
     assert squeezed.__name__ == "both_axis_squeezed_away"
 
 
-def test_families_are_chosen_left_out_and_worded_anew():
+def test_families_can_be_chosen_omitted_and_reworded():
     assert list(members(product())) == [label for label in FAMILIES if label in COMMON]
-    made = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
-    assert made["returns nothing"].hint == "Hand it on." and len(made) == len(COMMON) - 1
+    answers = members(product(but=["result in float64"], hints={"returns nothing": "Hand it on."}))
+    assert answers["returns nothing"].hint == "Hand it on." and len(answers) == len(COMMON) - 1
     assert list(members(product("batch axis added"))) == ["batch axis added"]
     assert [answer.__name__ for answer in answers_in(product(), "right_for", "product")] == [
         "by_matmul"
     ]
-    for named, said in [
+    for named, message in [
         (
             {"but": ["squeezed"]},
             "no family of mistakes called 'squeezed'; there are: returns nothing,",
@@ -1274,7 +1284,7 @@ def test_families_are_chosen_left_out_and_worded_anew():
             "'returns nothing' is left out",
         ),
     ]:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             product(**named)
 
 
@@ -1282,9 +1292,9 @@ def test_what_a_check_hands_over_as_a_function_is_not_called_twice(list_wrong):
     """A function among the arguments may remember: listed answers then run the whole check, not
     its first call.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def asks_once(f, draw):
         """The function is asked once."""
         asked = []
@@ -1301,7 +1311,7 @@ def test_what_a_check_hands_over_as_a_function_is_not_called_twice(list_wrong):
         pass
 
     list_wrong(never, twice)
-    (result,) = own.examine("f", lambda g: [g(), g()].clear(), 1, SEED).results
+    (result,) = suite.examine("f", lambda g: [g(), g()].clear(), 1, SEED).results
     assert (result.status, str(result.message)) == ("failed", "asked 2 times")
 
 
@@ -1319,7 +1329,7 @@ def compared(expected, *wrong):
         return first_wrong(error)
 
 
-def test_the_window_holds_the_first_wrong_element():
+def test_the_window_contains_the_first_wrong_element():
     where = compared(np.arange(63.0).reshape(7, 9), (6, 8), (6, 7))
     assert (where["index"], where["expected"], where["got"]) == ([6, 7], 61, 161)
     assert where["origin"] == [6, 6] and where["lead"] == []
@@ -1371,14 +1381,14 @@ def test_feedback_as_text(report):
 
 
 def test_feedback_at_a_leading_index():
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
-    def kept(f, draw):
+    @suite.check()
+    def zeros(f, draw):
         """Kept."""
         expect_close(f(1), np.zeros((2, 3, 4)))
 
-    report = own.examine("f", lambda n: np.ones((2, 3, 4)), 1, SEED)
+    report = suite.examine("f", lambda n: np.ones((2, 3, 4)), 1, SEED)
     text = show.text(report)
     assert "expected at [0]:" in text and "got at [0] (* = wrong):" in text
     assert "at leading index [0]" in show.as_html(report)
@@ -1409,10 +1419,10 @@ def test_nothing_to_say_where_all_is_well(suite):
 
 def test_a_number_that_is_not_finite_is_shown_from_json_as_well(suite, list_wrong):
     report = suite.examine("double", lambda A: A * np.nan, 6, SEED)
-    kept = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert kept["results"][1]["where"]["got"] == "nan"
-    assert show.text(Report.from_dict(kept)) == show.text(report)
-    assert show.as_html(Report.from_dict(kept)) == show.as_html(report)
+    record = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert record["results"][1]["where"]["got"] == "nan"
+    assert show.text(Report.from_dict(record)) == show.text(report)
+    assert show.as_html(Report.from_dict(record)) == show.as_html(report)
 
 
 def test_a_console_that_cannot_show_it_gets_a_question_mark(monkeypatch):
@@ -1427,25 +1437,25 @@ def test_a_console_that_cannot_show_it_gets_a_question_mark(monkeypatch):
 
 
 def test_a_message_becomes_json_and_a_message_again(report):
-    kept = json.loads(json.dumps(report.to_dict()))
-    message = kept["results"][1]["message"]
+    record = json.loads(json.dumps(report.to_dict()))
+    message = record["results"][1]["message"]
     assert message["text"] == "{count} of {size} elements of {what} is wrong."
     assert message["values"]["what"] == {"text": "the result", "values": {}}
-    assert kept["results"][1]["title"] == "Each entry is twice as large."
-    again = Report.from_dict(kept)
+    assert record["results"][1]["title"] == "Each entry is twice as large."
+    again = Report.from_dict(record)
     assert again.results[1].message == report.results[1].message
     assert again.results[1].held == report.results[1].held
     assert again == report
 
 
 def test_an_older_record_stays_readable(report):
-    kept = report.to_dict()
-    for result in kept["results"]:
+    record = report.to_dict()
+    for result in record["results"]:
         result["message"], result["held"] = words.shown(result["message"]), ["the shape is right"]
         del result["label"]
         result["tells"] = not result.pop("explained")
-    kept["more"] = "of a later time"
-    again = Report.from_dict(kept)
+    record["more"] = "of a later time"
+    again = Report.from_dict(record)
     assert [result.explained for result in again.results] == [
         not result.explained for result in report.results
     ]
@@ -1511,11 +1521,11 @@ def german(tmp_path, monkeypatch):
 
 def test_feedback_in_another_language(report, suite, german):
     english_text = show.text(report)
-    kept = json.loads(json.dumps(report.to_dict()))
+    record = json.loads(json.dumps(report.to_dict()))
     with words.use("de"):
         text, page = show.text(report), show.as_html(report)
         waiting = show.text(suite.examine("double", lambda A: None, 6, SEED))
-        assert show.text(Report.from_dict(kept)) == text
+        assert show.text(Report.from_dict(record)) == text
     lines = text.splitlines()
     assert lines[0] == "double: 4 von 6 Punkten"
     assert lines[2] == "  FALSCH  Jeder Eintrag ist doppelt so groß。 (`values`)"
@@ -1539,8 +1549,11 @@ def test_a_message_has_a_value_for_each_name():
         Message("{a} of {b}", a=1, c=2)
     with pytest.raises(ValueError, match=r"no value for {total}"):
         words.counted("{count} number", "{count} numbers of {total}", 2)
-    kept = {"text": "{a} of {b}", "values": {"a": 1}}  # in a record of an older release
-    assert str(words.from_dict(kept)) == "1 of {b}" and words.from_dict(kept).to_dict() == kept
+    old_message = {"text": "{a} of {b}", "values": {"a": 1}}  # in a record of an older release
+    assert (
+        str(words.from_dict(old_message)) == "1 of {b}"
+        and words.from_dict(old_message).to_dict() == old_message
+    )
 
 
 def test_the_language_is_the_environments_where_none_is_asked_for(german, monkeypatch):
@@ -1597,18 +1610,18 @@ def test_both_names_of_the_runtime_are_one_package():
 
 
 def test_the_older_word_for_a_blocked_check_is_read(suite):
-    kept = suite.examine("double", lambda A: None, 6, SEED).to_dict()
-    assert [result["status"] for result in kept["results"]] == ["failed", "blocked", "failed"]
-    older = json.loads(json.dumps(kept).replace('"blocked"', '"waiting"'))
-    assert Report.from_dict(older) == Report.from_dict(kept)
+    record = suite.examine("double", lambda A: None, 6, SEED).to_dict()
+    assert [result["status"] for result in record["results"]] == ["failed", "blocked", "failed"]
+    older = json.loads(json.dumps(record).replace('"blocked"', '"waiting"'))
+    assert Report.from_dict(older) == Report.from_dict(record)
     with pytest.raises(ValueError, match="elsewhere"):
         Status("elsewhere")
 
 
 def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt():
-    own = Suite("checks", read={"Collects": "chapter 1"})
+    suite = Suite("checks", read={"Collects": "chapter 1"})
 
-    @own.check()
+    @suite.check()
     def only_its_own(Collects, draw):
         """One object has what it was given."""
         first = Collects()
@@ -1617,15 +1630,15 @@ def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt
 
     @misconception("Collects")
     class Collects_shared:  # noqa: N801 (as listed answers are named)
-        kept = []  # noqa: RUF012 (the mistake)
+        collected = []  # noqa: RUF012 (the mistake)
 
         def add(self, item):
             self.kept.append(item)
             return list(self.kept)
 
-    (check,) = own.checks
-    said = [str(attempt(check, Collects_shared, SEED).failure) for _ in range(2)]
-    assert said == ["another's as well"] * 2
+    (check,) = suite.checks
+    failures = [str(attempt(check, Collects_shared, SEED).failure) for _ in range(2)]
+    assert failures == ["another's as well"] * 2
     assert Collects_shared.kept == []
 
 
@@ -1640,15 +1653,15 @@ def test_what_a_listed_class_keeps_for_all_of_its_objects_is_new_in_each_attempt
 def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks(
     list_wrong, nothing
 ):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def doubled(f, draw):
         """f doubles."""
         X = draw.array(3)
         expect_close(f(X), 2 * X)
 
-    @own.check()
+    @suite.check()
     def shifted(f, draw):
         """f doubles what is beyond 100, too."""
         X = 100 + draw.array(3)
@@ -1659,22 +1672,22 @@ def test_what_many_mistakes_come_to_has_a_cause_only_if_that_explains_all_checks
         return nothing(X)
 
     list_wrong(nothing_left)
-    whole = own.examine("f", lambda X: nothing(X), 1, SEED).results
-    half = own.examine("f", lambda X: nothing(X) if X[0] < 50 else 2 * X, 1, SEED).results
+    whole = suite.examine("f", lambda X: nothing(X), 1, SEED).results
+    half = suite.examine("f", lambda X: nothing(X) if X[0] < 50 else 2 * X, 1, SEED).results
     assert [result.cause for result in whole] == ["nothing_left", "nothing_left"]
     assert [(result.status, result.cause) for result in half] == [("failed", ""), ("passed", "")]
 
 
 def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wrong):
-    own = Suite("checks", read={}, answers={"double": lambda X: 2 * X})
+    suite = Suite("checks", read={}, answers={"double": lambda X: 2 * X})
 
-    @own.check()
+    @suite.check()
     def doubles(double, draw):
         """double doubles."""
         X = draw.array(3)
         expect_close(double(X), 2 * X)
 
-    @own.check()
+    @suite.check()
     def quadruples(quadruple, draw):
         """quadruple is four times."""
         X = draw.array(3)
@@ -1708,18 +1721,18 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
     )
     exec(source, notebook)
     with use_host(There()):
-        own.run("quadruple", 1)
+        suite.run("quadruple", 1)
         exec("def quadruple(X):\n    return 6 * X", notebook)
-        own.run("quadruple", 1)
+        suite.run("quadruple", 1)
         elsewhere = {"double": lambda X: 2 * X}
         exec("def quadruple(X):\n    return 3 * double(X)", elsewhere)
         notebook["quadruple"] = elsewhere["quadruple"]
-        own.run("quadruple", 1)
+        suite.run("quadruple", 1)
         exec("def quadruple(X):\n    if 0:\n        double(X)\n    return 6 * X", notebook)
-        own.run("quadruple", 1)
-        own.replacements.clear()
+        suite.run("quadruple", 1)
+        suite.replacements.clear()
         exec(source, notebook)
-        own.run("quadruple", 4)
+        suite.run("quadruple", 4)
     calls, alone, imported, mentions, no_answer = shown
     assert calls.score == 1 and calls.instead == ["double"], (
         "it is right, and its helper of a helper is not"
@@ -1736,29 +1749,29 @@ def test_a_function_that_calls_one_which_fails_is_tried_with_a_right_one(list_wr
 
 def test_what_cancels_is_the_same_whatever_rounding_leaves_of_it():
     """A gradient that is 0 by the formula is another tiny number on another processor."""
-    one, other = (np.full((1, 4), noise, np.float32) for noise in (3e-8, -5e-8))
+    first, other = (np.full((1, 4), noise, np.float32) for noise in (3e-8, -5e-8))
     gradient = np.full((1, 4), 0.5, np.float32)
-    assert same((one, gradient), (other, gradient)) and same(
-        (2, (one, gradient)), (2, (other, gradient))
+    assert same((first, gradient), (other, gradient)) and same(
+        (2, (first, gradient)), (2, (other, gradient))
     )
-    assert not same((one, one), (other, other)) and not same(one, other)
-    assert not same((100 * one, gradient), (other, gradient)) and not same(
-        (one, 1.01 * gradient), (other, gradient)
+    assert not same((first, first), (other, other)) and not same(first, other)
+    assert not same((100 * first, gradient), (other, gradient)) and not same(
+        (first, 1.01 * gradient), (other, gradient)
     )
     assert not same(
-        (one.astype(float), gradient.astype(float)), (other.astype(float), gradient.astype(float))
+        (first.astype(float), gradient.astype(float)), (other.astype(float), gradient.astype(float))
     )
     half = gradient.astype(np.float16)
     assert not same((1e-4 * half, half), (-1e-4 * half, half)), (
         "16 roundings of float16 would be 1 %"
     )
-    assert not same((3, 10**9), (4, 10**9)) and not same((one, gradient), (other,))
-    assert same({"Q": one, "V": gradient}, {"Q": other, "V": gradient})
-    assert same((gradient, {"Q": one}), (gradient, {"Q": other}))
-    assert not same({"Q": one, "V": gradient}, {"Q": other, "V": 1.01 * gradient})
+    assert not same((3, 10**9), (4, 10**9)) and not same((first, gradient), (other,))
+    assert same({"Q": first, "V": gradient}, {"Q": other, "V": gradient})
+    assert same((gradient, {"Q": first}), (gradient, {"Q": other}))
+    assert not same({"Q": first, "V": gradient}, {"Q": other, "V": 1.01 * gradient})
 
 
-def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_what_they_are():
+def test_an_exception_is_shown_without_torch_frames_and_with_arguments_described():
     def fails(*arguments):
         raise RuntimeError(
             "size 4 is invalid\nException raised from infer at Utils.cpp:30\nframe #0: (0x7f)"
@@ -1781,15 +1794,15 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
         failure_of(asked.run_remote, probed, 5, (), 0)
         == "fails raised RuntimeError: size 4 is invalid"
     )
-    given = functools.partial(asked.run_remote, given="a layer of 3 heads")
+    run_given = functools.partial(asked.run_remote, given="a layer of 3 heads")
     assert (
-        failure_of(given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: "
+        failure_of(run_given, probed, 5) == "fails raised RuntimeError for a layer of 3 heads: "
         "size 4 is invalid"
     )
 
 
 @pytest.mark.parametrize(
-    ("label", "hint", "told"),
+    ("label", "hint", "sentence"),
     [
         ("W transposed", "W transposed.", "W transposed."),
         (
@@ -1811,13 +1824,15 @@ def test_an_exception_is_told_without_what_torch_did_inside_and_arguments_by_wha
         ("", "W is transposed.", "W is transposed."),
     ],
 )
-def test_a_hint_that_begins_with_its_label_is_told_once(label, hint, told):
-    own = Result("values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint)
-    assert finding(own) == told
-    own = Result(
+def test_a_label_that_begins_its_hint_is_not_repeated(label, hint, sentence):
+    result = Result(
+        "values", "It is right.", 1, Status.FAILED, cause="turned", label=label, hint=hint
+    )
+    assert finding(result) == sentence
+    result = Result(
         "values", "It is right.", 1, Status.FAILED, relation=Message("It is {n} times.", n=3)
     )
-    assert finding(own) == "It is 3 times."
+    assert finding(result) == "It is 3 times."
 
 
 @pytest.mark.parametrize(

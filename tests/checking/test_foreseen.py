@@ -73,18 +73,18 @@ def toy(isolated, tmp_path_factory):
 def judge(toy):
     """A judge whose guest has run the cell; `sent` lists what it was asked."""
     exercise, pool = toy
-    own = Judge(exercise, LIMITS)
-    own.notebook.guest = guest = pool.guest()
+    judge = Judge(exercise, LIMITS)
+    judge.notebook.guest = guest = pool.guest()
     guest.request({"op": "start", "seed": 1, "files": []})
     guest.request({"op": "cell"}, [CELL.encode()])
-    own.sent, request = [], guest.request
+    judge.sent, request = [], guest.request
 
     def noted(message, *rest, **more):
-        own.sent.append(message["op"])
+        judge.sent.append(message["op"])
         return request(message, *rest, **more)
 
     guest.request = noted
-    yield own
+    yield judge
     guest.close()
 
 
@@ -92,15 +92,15 @@ def under_test(judge, name):
     return Subject(name, judge.lookup(name))
 
 
-def test_foreseen_calls_are_one_message_and_come_out_as_alone(judge):
+def test_foreseen_calls_are_one_message_with_the_same_results(judge):
     alone, together = under_test(judge, "half"), under_test(judge, "half")
     cases = [(np.arange(3.0),), (np.ones((2, 2)),)]
     expected = [alone(*case) for case in cases]
     judge.sent.clear()
     together.ahead(cases)
     assert judge.sent == ["several"]
-    for case, own in zip(cases, expected, strict=True):
-        np.testing.assert_array_equal(together(*case), own)
+    for case, wanted in zip(cases, expected, strict=True):
+        np.testing.assert_array_equal(together(*case), wanted)
     assert judge.sent == ["several"]
     # what was changed in place is changed here
     for mine, other in zip(together.calls, alone.calls, strict=True):
@@ -108,7 +108,7 @@ def test_foreseen_calls_are_one_message_and_come_out_as_alone(judge):
     np.testing.assert_array_equal(cases[0][0], np.arange(3.0))
 
 
-def test_an_error_is_that_of_its_own_call(judge):
+def test_an_error_belongs_to_its_call(judge):
     half = under_test(judge, "half")
     cases = [(np.ones(1),), (None,), (np.ones(2),)]
     half.ahead(cases)
@@ -129,8 +129,8 @@ def test_another_call_than_was_foreseen_is_made_and_the_rest_forgotten(judge):
 
 def test_a_module_is_made_loaded_and_called_in_one_message(judge):
     x = torch.ones(2, dtype=torch.float64)
-    made = under_test(judge, "Doubled")
-    layer = made.loaded(
+    under_test_class = under_test(judge, "Doubled")
+    layer = under_test_class.loaded(
         (2,), {"w": torch.tensor([1.0, 3.0])}, torch.float64, False, ahead=[(x,), (2 * x,)]
     )
     assert layer(x).tolist() == [2, 6]
@@ -138,7 +138,7 @@ def test_a_module_is_made_loaded_and_called_in_one_message(judge):
     assert layer(x).tolist() == [2, 6]
     assert judge.sent == ["find", "several", "call"]
     with pytest.raises(Failed, match="below 0"):
-        made.loaded((-1,), {}, ahead=[(x,)])
+        under_test_class.loaded((-1,), {}, ahead=[(x,)])
 
 
 def test_calls_of_a_module_are_remembered_as_if_made_alone(judge):
@@ -159,7 +159,10 @@ def test_a_call_that_ends_its_guest_ends_those_with_it(judge):
 
 @pytest.mark.parametrize("replies", [None, [], [1, 2], [{}, {}, {}], {"0": {}}])
 def test_a_reply_to_something_else_is_hostile(judge, replies):
-    judge.notebook.guest.request = lambda *given, **more: ({"op": "done", "replies": replies}, [])
+    judge.notebook.guest.request = lambda *arguments, **more: (
+        {"op": "done", "replies": replies},
+        [],
+    )
     half = judge.notebook
     with pytest.raises(Ended) as ended:
         half.ask_several([Step("", (1,), "call", 0, (1,))] * 2)
@@ -168,10 +171,10 @@ def test_a_reply_to_something_else_is_hostile(judge, replies):
 
 def test_where_the_function_lives_here_nothing_is_called_before_its_time():
     calls = []
-    own = Subject("own", lambda x: calls.append(x) or x)
-    own.ahead([(1,), (2,)])
+    subject = Subject("own", lambda x: calls.append(x) or x)
+    subject.ahead([(1,), (2,)])
     assert not calls
-    assert own(1) == 1 and calls == [1]
+    assert subject(1) == 1 and calls == [1]
 
 
 def test_what_a_check_makes_around_a_function_is_asked_without_being_foreseen():
@@ -189,25 +192,29 @@ def test_what_a_function_calls_is_found_where_it_lives(judge):
 
 
 def test_a_guest_may_say_anything_about_what_its_code_names(monkeypatch):
-    for said, names in [
+    for reply, names in [
         ([np.zeros(2), "add"], ["add"]),
         ("add", []),
         ([["add"]], []),
         ({"add": "called"}, []),
     ]:
-        monkeypatch.setattr(helper_functions, "run_remote", lambda *asked, said=said: said)
+        monkeypatch.setattr(helper_functions, "run_remote", lambda *asked, reply=reply: reply)
         assert helper_functions.names_used(len, {"add": sum}) == names
 
 
-def test_what_parts_of_a_module_take_and_return_is_told_from_where_it_lives(judge):
+def test_inputs_and_outputs_of_submodules_are_seen_in_the_guest(judge):
     """It crosses as plain tensors, and no hook stays behind."""
     outer = under_test(judge, "Outer").module()
     outer.load({name: torch.ones(part) for name, part in outer.shapes().items()})
     judge.sent.clear()
     for _ in range(2):
         seen = run_remote(seen_by_parts, outer.module, ([np.ones((2, 3), np.float32), None],))
-        assert [(what, name, len(numbers), masks) for what, name, numbers, masks in seen] == [
-            (what, name, 1, []) for name in ("first", "second") for what in ("into", "out of")
+        assert [
+            (direction, name, len(numbers), masks) for direction, name, numbers, masks in seen
+        ] == [
+            (direction, name, 1, [])
+            for name in ("first", "second")
+            for direction in ("into", "out of")
         ]
         assert [float(numbers[0].unique()) for _, _, numbers, _ in seen] == [1, 4, 5, 16]
     assert judge.sent == ["run", "run"]

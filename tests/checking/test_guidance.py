@@ -22,8 +22,8 @@ WRONG = "def add(a, b):\n    return a - b\n\n\ndef twice(a):\n    return a + a +
 
 def released(root, settings="", dates=""):
     """Return the released folder of a toy course with these settings and due dates."""
-    made = toy_course(root, settings)
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(root, settings)
+    course = Course(root=toy.root, into=toy.root)
     if dates:
         deadlines.path_of(course).write_text(dates, encoding="utf-8")
     (exercise,) = course.sources()
@@ -69,8 +69,8 @@ def notebook():
         return opened[-1]
 
     yield start
-    for one in opened:
-        one.close()
+    for opened_notebook in opened:
+        opened_notebook.close()
 
 
 @pytest.mark.slow
@@ -79,12 +79,12 @@ def test_status_has_each_exercise_of_the_folder_and_what_is_next(tmp_path, noteb
         tmp_path / "course", dates='timezone = "Europe/Berlin"\n[due]\n01-toy = 2026-12-01\n'
     )
     other = shutil.copytree(folder, folder.with_name("02-other"))
-    own = notebook(folder)
-    assert "not checked yet" in own.run("checks.status()")[0]
-    own.run(WRONG + '\nchecks.run("add", points=4)')
-    own.run('def twice(a):\n    return 2 * a\nchecks.run("twice", points=2)')
-    said, _ = own.run("checks.status()")
-    lines = said.splitlines()
+    opened = notebook(folder)
+    assert "not checked yet" in opened.run("checks.status()")[0]
+    opened.run(WRONG + '\nchecks.run("add", points=4)')
+    opened.run('def twice(a):\n    return 2 * a\nchecks.run("twice", points=2)')
+    output, _ = opened.run("checks.status()")
+    lines = output.splitlines()
     assert lines[0].split() == ["Exercise", "Points", "Due", "Next"]
     assert (
         "3 of 6" in lines[1]
@@ -93,21 +93,21 @@ def test_status_has_each_exercise_of_the_folder_and_what_is_next(tmp_path, noteb
     )
     assert "not checked yet" in lines[2] and lines[2].rstrip().endswith("`add`")
     assert lines[3] == "3 of 12 points, as the checks last found them."
-    own.run('def add(a, b):\n    return a + b\nchecks.run("add", points=4)')
-    assert "all checks pass" in own.run("checks.status()")[0]
-    kept = json.loads((folder / progress.CHECKED).read_text())
-    assert kept == {"add": 4.0, "twice": 2.0}
+    opened.run('def add(a, b):\n    return a + b\nchecks.run("add", points=4)')
+    assert "all checks pass" in opened.run("checks.status()")[0]
+    checked = json.loads((folder / progress.CHECKED).read_text())
+    assert checked == {"add": 4.0, "twice": 2.0}
     for text in ("[]", "{", '{"add": "x"}'):  # whatever became of the file
         (other / progress.CHECKED).write_text(text)
-        said, reply = own.run("checks.status()")
-        assert reply["status"] == "ok" and "6 of 12 points" in said
+        output, reply = opened.run("checks.status()")
+        assert reply["status"] == "ok" and "6 of 12 points" in output
 
 
 @pytest.mark.slow
-def test_hints_come_one_at_a_time_and_begin_again_for_another_check(tmp_path, notebook):
-    own = notebook(released(tmp_path / "course"))
-    own.run(WRONG + '\nchecks.run("add", points=4)')
-    first, second, third = (own.run('checks.hint("add")')[0] for _ in range(3))
+def test_hints_are_shown_one_at_a_time_and_begin_again_for_another_check(tmp_path, notebook):
+    opened = notebook(released(tmp_path / "course"))
+    opened.run(WRONG + '\nchecks.run("add", points=4)')
+    first, second, third = (opened.run('checks.hint("add")')[0] for _ in range(3))
     assert first.startswith("`add`: 1 of 3 hints\n1. Read: ") and "Run the same line again" in first
     assert (
         "2. " in second and "First wrong element" not in first and "subtract" not in first + second
@@ -116,24 +116,26 @@ def test_hints_come_one_at_a_time_and_begin_again_for_another_check(tmp_path, no
         "3. Likely cause: subtracted instead of added. You subtract." in third
         and "Run the same line again" not in third
     )
-    assert own.run('checks.hint("add")')[0] == third
-    fixed = own.run('def add(a, b):\n    return a + b\nchecks.hint("add")')[0]
+    assert opened.run('checks.hint("add")')[0] == third
+    fixed = opened.run('def add(a, b):\n    return a + b\nchecks.hint("add")')[0]
     assert fixed == "`add`: all checks pass; there is nothing to fix."
-    assert own.run(WRONG + '\nchecks.hint("add")')[0] == first
-    said, reply = own.run('checks.hint("ad")')
-    assert said == "There is no function `ad` here. There is: `add`." and reply["status"] == "ok"
+    assert opened.run(WRONG + '\nchecks.hint("add")')[0] == first
+    output, reply = opened.run('checks.hint("ad")')
+    assert output == "There is no function `ad` here. There is: `add`." and reply["status"] == "ok"
 
 
 @pytest.mark.slow
 def test_a_course_can_have_its_checks_leave_causes_to_hints(tmp_path, notebook):
-    own = notebook(released(tmp_path / "course", '\nc.Course.hints = "staged"\n'))
-    said, _ = own.run(WRONG + '\nchecks.run("add", points=4)')
-    assert "FAILED" in said and 'For a hint: `checks.hint("add")`' in said
-    assert "subtract" not in said and "First wrong element" not in said and "Read:" not in said
-    assert "subtract" not in own.run('checks.run("add", points=4, as_json=True)')[0]
+    opened = notebook(released(tmp_path / "course", '\nc.Course.hints = "staged"\n'))
+    output, _ = opened.run(WRONG + '\nchecks.run("add", points=4)')
+    assert "FAILED" in output and 'For a hint: `checks.hint("add")`' in output
+    assert (
+        "subtract" not in output and "First wrong element" not in output and "Read:" not in output
+    )
+    assert "subtract" not in opened.run('checks.run("add", points=4, as_json=True)')[0]
     for _ in range(3):
-        said, _ = own.run('checks.hint("add")')
-    assert "You subtract." in said
+        output, _ = opened.run('checks.hint("add")')
+    assert "You subtract." in output
 
 
 def test_another_time_for_hints_is_refused(tmp_path):
@@ -147,8 +149,8 @@ def test_another_time_for_hints_is_refused(tmp_path):
 def test_reset_puts_the_given_text_into_a_new_cell_and_changes_no_file(tmp_path, notebook):
     folder = released(tmp_path / "course")
     before = (folder / "01-toy.ipynb").read_bytes()
-    own = notebook(folder)
-    said, reply = own.run('checks.reset("add")')
+    opened = notebook(folder)
+    output, reply = opened.run('checks.reset("add")')
     (payload,) = reply["payload"]
     assert payload["source"] == "set_next_input" and not payload["replace"]
     assert (
@@ -156,22 +158,22 @@ def test_reset_puts_the_given_text_into_a_new_cell_and_changes_no_file(tmp_path,
         and "raise NotImplementedError()" in payload["text"]
     )
     assert (
-        "is in a new cell below. Your own cell" in said
+        "is in a new cell below. Your own cell" in output
         and (folder / "01-toy.ipynb").read_bytes() == before
     )
     (folder / progress.RELEASED).unlink()
-    said, reply = own.run('checks.reset("add")')
-    assert "exercise.json is missing" in said and not reply["payload"]
-    assert "exercise.json is missing" in own.run("checks.status()")[0]
+    output, reply = opened.run('checks.reset("add")')
+    assert "exercise.json is missing" in output and not reply["payload"]
+    assert "exercise.json is missing" in opened.run("checks.status()")[0]
 
 
 @pytest.mark.slow
 def test_a_report_as_json_has_what_a_tutor_starts_from(tmp_path, notebook):
-    own = notebook(released(tmp_path / "course"))
-    said, _ = own.run(WRONG + '\nchecks.run("add", points=4, seed=3, as_json=True)')
-    found = json.loads(said.rsplit("}", 1)[0] + "}")
-    assert (found["function"], found["seed"], found["points"]) == ("add", 3, 4)
-    failed = [check for check in found["checks"] if check["status"] == "failed"]
+    opened = notebook(released(tmp_path / "course"))
+    output, _ = opened.run(WRONG + '\nchecks.run("add", points=4, seed=3, as_json=True)')
+    report = json.loads(output.rsplit("}", 1)[0] + "}")
+    assert (report["function"], report["seed"], report["points"]) == ("add", 3, 4)
+    failed = [check for check in report["checks"] if check["status"] == "failed"]
     assert (
         failed
         and failed[0]["shapes"]
@@ -180,7 +182,7 @@ def test_a_report_as_json_has_what_a_tutor_starts_from(tmp_path, notebook):
     assert failed[0]["cause"] == "subtracted instead of added. You subtract."
 
 
-def test_what_lies_beside_a_notebook_makes_no_grade_out_of_date(tmp_path):
+def test_other_files_next_to_a_notebook_do_not_outdate_its_grade(tmp_path):
     folder = released(tmp_path / "course")
     (exercise,) = Course(root=tmp_path / "course").exercises()
     version = seeds.version_of(exercise)
@@ -204,9 +206,9 @@ def test_every_exercise_gives_each_of_its_functions_in_each_language():
         about = json.loads(path.read_text(encoding="utf-8"))
         for language in ("en", "zh-CN"):
             assert about["title"][language]
-            given = about["given"][language]
-            assert given.keys() == about["points"].keys(), path
-            assert all("YOUR CODE HERE" in text for text in given.values()), path
+            given_cells = about["given"][language]
+            assert given_cells.keys() == about["points"].keys(), path
+            assert all("YOUR CODE HERE" in text for text in given_cells.values()), path
 
 
 @pytest.mark.slow

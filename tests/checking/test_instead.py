@@ -79,17 +79,17 @@ class Layer(torch.nn.Module):
     def forward(self, x, mask=None):
         for step in self.steps:
             x = step(x)
-        kept = (x > 0) if mask is None else mask
-        return self.norm(x) * self.own, kept
+        allowed = (x > 0) if mask is None else mask
+        return self.norm(x) * self.own, allowed
 
 
 def without(module, part):
     import copy
 
-    made = copy.deepcopy(module)
+    copied = copy.deepcopy(module)
     with torch.no_grad():
-        made.own[part] = 0
-    return made
+        copied.own[part] = 0
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +107,11 @@ def toy(isolated, tmp_path_factory):
 def judge(toy):
     """A judge whose guest has run the cell."""
     exercise, pool = toy
-    own = Judge(exercise, LIMITS)
-    own.notebook.guest = guest = pool.guest()
+    judge = Judge(exercise, LIMITS)
+    judge.notebook.guest = guest = pool.guest()
     guest.request({"op": "start", "seed": 1, "files": []})
     guest.request({"op": "cell"}, [CELL.encode()])
-    yield own
+    yield judge
     guest.close()
 
 
@@ -119,7 +119,7 @@ def under_test(judge, name):
     return Subject(name, judge.lookup(name))
 
 
-def test_a_function_stands_in_and_is_put_back(judge):
+def test_a_function_is_replaced_and_restored(judge):
     four_times, x = under_test(judge, "four_times"), np.arange(3.0)
     assert four_times(x).tolist() == [0, 1, 2]
     with judge.instead({"twice": distinctive_doubling, "new": distinctive_doubling}):
@@ -165,7 +165,7 @@ def test_the_names_that_were_called_are_known_in_a_students_notebook(monkeypatch
     assert main.twice(3) == 3 and not issubclass(main.Layer, Layer)
 
 
-def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judge):
+def test_gradients_flow_through_a_replacement_as_in_the_course_answer(judge):
     x = torch.arange(3.0, dtype=torch.float64)
     with judge.instead({"twice": distinctive_doubling}):
         result, gradients, _ = backward(under_test(judge, "four_times").function, x, upstream=x)
@@ -177,7 +177,7 @@ def test_gradients_flow_through_what_stands_in_where_they_do_in_the_courses(judg
         backward(under_test(judge, "four_times").function, x, upstream=x)
 
 
-def test_a_class_stands_in_with_its_parameters(judge):
+def test_a_class_is_replaced_with_its_parameters(judge):
     torch.manual_seed(0)
     x, upstream = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
 
@@ -191,30 +191,30 @@ def test_a_class_stands_in_with_its_parameters(judge):
 
     here = Net(4).double()
     with judge.instead({"Layer": Layer}):
-        made = under_test(judge, "Net").module(4)
-        assert made.shapes() == {
+        module = under_test(judge, "Net").module(4)
+        assert module.shapes() == {
             name: tuple(part.shape) for name, part in here.state_dict().items()
         }
-        made.load(here.state_dict(), torch.float64)
-        found = backward(made, x, upstream=upstream)
+        module.load(here.state_dict(), torch.float64)
+        gradients = backward(module, x, upstream=upstream)
         expected = backward(here, x, upstream=upstream)
-        torch.testing.assert_close(found[0], expected[0])
-        torch.testing.assert_close(found[1][0], expected[1][0])
-        assert found[2].keys() == expected[2].keys()
+        torch.testing.assert_close(gradients[0], expected[0])
+        torch.testing.assert_close(gradients[1][0], expected[1][0])
+        assert gradients[2].keys() == expected[2].keys()
         for name, gradient in expected[2].items():
-            torch.testing.assert_close(found[2][name], gradient)
+            torch.testing.assert_close(gradients[2][name], gradient)
         assert isinstance(under_test(judge, "Net").error(0), ValueError)
 
 
-def test_a_copy_of_a_module_comes_back(judge):
+def test_a_copy_of_a_module_is_returned(judge):
     def tried(function, values):
         import torch
 
         layer = torch.nn.Module()
         layer.own = torch.nn.Parameter(values)
         layer.forward = lambda x: layer.own * x
-        made = function(layer)
-        return made is layer, layer.own.detach(), made.own.detach()
+        output = function(layer)
+        return output is layer, layer.own.detach(), output.own.detach()
 
     with judge.instead({"without": without}):
         same, before, after = run_remote(tried, judge.lookup("cut"), (torch.ones(3),))
@@ -237,7 +237,7 @@ def test_what_is_no_value_and_what_is_too_large_is_an_error_of_the_guests_own(ju
         assert isinstance(large, MemoryError)
         assert under_test(judge, "four_times")(np.ones(2)).tolist() == [4, 4]
         assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), (TypeError, ValueError))
-    with judge.instead({"twice": lambda own: own(1)}):
+    with judge.instead({"twice": lambda ask: ask(1)}):
         assert isinstance(under_test(judge, "hands_on").error(np.ones(2)), TypeError), (
             "it is not called back"
         )
@@ -331,19 +331,19 @@ def forged(x, place):
 def impatient(toy):
     """A judge that computes one second for a check."""
     exercise, pool = toy
-    own = Judge(exercise, dataclasses.replace(LIMITS, judge_seconds=1))
+    impatient_judge = Judge(exercise, dataclasses.replace(LIMITS, judge_seconds=1))
 
     def begin():
-        own.notebook.guest = guest = pool.guest()
+        impatient_judge.notebook.guest = guest = pool.guest()
         guest.request({"op": "start", "seed": 1, "files": []})
         guest.request({"op": "cell"}, [MULTIPLIES.encode()])
         return guest
 
-    own.begin_guest = begin
+    impatient_judge.begin_guest = begin
     begin()
-    yield own
-    own.notebook.guest.close()
-    own.course_answers.close()
+    yield impatient_judge
+    impatient_judge.notebook.guest.close()
+    impatient_judge.course_answers.close()
 
 
 def test_a_product_that_takes_minutes_is_ended_at_the_limit_which_is_named(impatient):
@@ -366,27 +366,27 @@ def test_what_is_larger_than_any_check_is_refused_at_once(impatient):
     assert impatient.notebook.guest.ended is None
 
 
-def test_who_is_kept_refuses_after_its_time_in_the_guest_and_in_the_judge(impatient):
+def test_a_stored_replacement_refuses_calls_after_its_time(impatient):
     x = np.eye(2)
     with impatient.instead({"product": np.matmul}) as answered:
         under_test(impatient, "keeps")(x)
-        place = impatient.notebook.callback_count - 1
-        assert under_test(impatient, "forged")(x, place).tolist() == x.tolist()
+        asked_before = impatient.notebook.callback_count - 1
+        assert under_test(impatient, "forged")(x, asked_before).tolist() == x.tolist()
     answered.clear()
     assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
-    assert "too late" in str(under_test(impatient, "forged").error(x, place))
+    assert "too late" in str(under_test(impatient, "forged").error(x, asked_before))
     with impatient.instead({"product": np.matmul}) as later:
         assert "yours again" in str(under_test(impatient, "uses_kept").error(x))
-        assert "too late" in str(under_test(impatient, "forged").error(x, place))
+        assert "too late" in str(under_test(impatient, "forged").error(x, asked_before))
         assert not later
     assert not answered and impatient.notebook.guest.ended is None
 
 
 def test_a_function_of_a_check_answers_in_its_check_alone(impatient):
-    x, given = np.eye(2), impatient.notebook.callback_count
+    x, calls_before = np.eye(2), impatient.notebook.callback_count
     assert under_test(impatient, "with_function")(np.sum, x) == 2
     impatient.notebook.begin_check()
-    assert "too late" in str(under_test(impatient, "forged").error(x, given))
+    assert "too late" in str(under_test(impatient, "forged").error(x, calls_before))
 
 
 def test_threads_are_answered_one_after_another(impatient):
@@ -416,13 +416,13 @@ def helpers_of(folder):
     cells = {
         cell.metadata["nbgrader"]["grade_id"]: cell.source for cell in exercise.cells(solution=True)
     }
-    given = "\n".join(
+    source = "\n".join(
         cell.source
         for cell in exercise.cells(solution=False, grade=False)
         if cell.cell_type == "code"
     )
     used = {name: named_in(source) for name, source in cells.items() if name in exercise.programs}
-    used["given"] = named_in(given)
+    used["given"] = named_in(source)
     return [
         name
         for name in exercise.programs
@@ -433,7 +433,7 @@ def helpers_of(folder):
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folder):
+def test_an_unwritten_function_costs_only_its_points(folder):
     course = Course(ROOT)
     (exercise,) = course.exercises([folder.name])
     released = nbformat.read(exercise.notebook, as_version=4)
@@ -456,10 +456,10 @@ def test_a_function_that_is_still_to_be_written_costs_its_own_points_alone(folde
             data=nbformat.writes(notebook).encode(), files={}, notes=[], seed=5, guest_seed=6,
         )  # fmt: skip
         outcome = worker.grade(unit, lambda *_: None)
-        kept = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
+        by_subject = {cell.subject: cell for cell in outcome.cells.values() if not cell.manual}
         return {
             name: cell
-            for name, cell in kept.items()
+            for name, cell in by_subject.items()
             if cell.points + cell.pending < cell.max_points - 0.01
         }
 

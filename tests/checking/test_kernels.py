@@ -32,35 +32,38 @@ def triton():
         pytest.skip("not verified here: no triton, which is made for Linux on x86-64")
 
 
-def as_a_gpu_machine(what, packages=None):
+def as_a_gpu_machine(part, packages=None):
     """Run `gpu_machine.py`, with what is installed or with other packages before that; return
     what it found.
     """
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     if packages:
         environment["PYTHONPATH"] = str(packages)
-    command = [sys.executable, str(ROOT / "tests" / "helpers" / "gpu_machine.py"), what]
-    done = subprocess.run(
+    command = [sys.executable, str(ROOT / "tests" / "helpers" / "gpu_machine.py"), part]
+    result = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60 * MINUTES
     )
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert not result.returncode, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
 
 
-def expect_all_but_what_needs_a_gpu(found):
+def expect_all_but_what_needs_a_gpu(functions):
     """The author's answer has all points, but for those that wait for a GPU."""
-    assert not [own["lost"] for own in found.values() if own["lost"]]
-    assert all(round(own["points"] + own["waiting"], 2) == own["of"] for own in found.values())
-    assert {name: own["waiting"] > 0 for name, own in found.items() if own["of"]} == {
+    assert not [function["lost"] for function in functions.values() if function["lost"]]
+    assert all(
+        round(function["points"] + function["waiting"], 2) == function["of"]
+        for function in functions.values()
+    )
+    assert {name: function["waiting"] > 0 for name, function in functions.items() if function["of"]} == {
         "flash_attention_forward": True, "flash_attention": True, "MultiHeadLayer": True,
     }  # fmt: skip
-    assert sum(own["points"] for own in found.values()) > 21.5
+    assert sum(function["points"] for function in functions.values()) > 21.5
 
 
 @pytest.mark.slow
 def test_compiled_kernels_are_watched_and_triton_is_as_before():
-    found = as_a_gpu_machine("trial")
-    assert (found["said"], found["same"], found["compiled"]) == ("", True, True)
+    outcome = as_a_gpu_machine("trial")
+    assert (outcome["said"], outcome["same"], outcome["compiled"]) == ("", True, True)
 
 
 @pytest.mark.slow
@@ -69,16 +72,20 @@ def test_the_right_kernels_have_all_points_where_triton_compiles():
 
 
 @pytest.mark.long
-def test_listed_answers_are_told_as_listed_where_triton_compiles():
-    found = as_a_gpu_machine("listed")
-    kept = {name: own for name, own in verified.read(FOLDER).items() if name in found["functions"]}
-    assert set(kept) == {"flash_attention_forward", "flash_attention"}
-    assert not found["lost"] and not found["lacking"]
-    assert {name: own["wrong"] for name, own in found["functions"].items()} == {
-        name: own.wrong for name, own in kept.items()
+def test_listed_answers_are_recognized_where_triton_compiles():
+    outcome = as_a_gpu_machine("listed")
+    recorded = {
+        name: function
+        for name, function in verified.read(FOLDER).items()
+        if name in outcome["functions"]
     }
-    assert {name: own["unrecognised"] for name, own in found["functions"].items()} == {
-        name: own.unrecognised for name, own in kept.items()
+    assert set(recorded) == {"flash_attention_forward", "flash_attention"}
+    assert not outcome["lost"] and not outcome["lacking"]
+    assert {name: function["wrong"] for name, function in outcome["functions"].items()} == {
+        name: function.wrong for name, function in recorded.items()
+    }
+    assert {name: function["unrecognised"] for name, function in outcome["functions"].items()} == {
+        name: function.unrecognised for name, function in recorded.items()
     }
 
 
@@ -99,16 +106,16 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
             "--target",
             packages,
         ]
-        done = subprocess.run(
+        result = subprocess.run(
             [*map(str, pip), f"triton=={version}"], capture_output=True, text=True
         )
-        if done.returncode:
+        if result.returncode:
             pytest.skip(
                 f"not verified here: triton {version} cannot be installed: "
-                f"{done.stderr.strip().splitlines()[-1:]}"
+                f"{result.stderr.strip().splitlines()[-1:]}"
             )
-    found = as_a_gpu_machine("trial", packages)
-    assert found == {"triton": version, "said": "", "same": True, "compiled": True}
+    outcome = as_a_gpu_machine("trial", packages)
+    assert outcome == {"triton": version, "said": "", "same": True, "compiled": True}
     expect_all_but_what_needs_a_gpu(as_a_gpu_machine("solved", packages))
     code = "import warnings; warnings.filterwarnings('error', message='.*ndim > 0 to a scalar')\n"
     code += "from autograder.checking import kernels; print(repr(kernels.trial('triton')))"
@@ -116,10 +123,10 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
         "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}",
         "TRITON_INTERPRET": "1",
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True
     )
-    assert done.stdout == "''\n", done.stderr
+    assert result.stdout == "''\n", result.stderr
 
 
 @pytest.mark.slow
@@ -139,7 +146,7 @@ def test_kernels_are_judged_with_other_versions_of_triton(version):
         ),
     ],
 )
-def test_a_machine_on_which_kernels_cannot_be_watched_blames_nobody(breaks, reason):
+def test_a_machine_that_cannot_watch_kernels_fails_no_answer(breaks, reason):
     """Whatever another version changes inside, checks of kernels wait, and the reason is said."""
     code = f"""
 import json, os, sys
@@ -157,13 +164,13 @@ print(json.dumps([report.score, report.pending, sorted({{str(own.message) for ow
                   [own.cause or str(own.relation) for own in report.results if own.cause or own.relation],
                   found.state, found.note]))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    score, pending, messages, causes, state, note = json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert not result.returncode, result.stderr
+    score, pending, messages, causes, state, note = json.loads(result.stdout.splitlines()[-1])
     assert (score, pending, causes, state) == (0.0, 9.0, [], "optional")
     assert any(
-        "the course's own code for it fails here as well" in said and reason in said
-        for said in messages
+        "the course's own code for it fails here as well" in message and reason in message
+        for message in messages
     )
     assert reason in note and "points for kernels are pending" in note
 
@@ -188,15 +195,21 @@ def test_every_check_that_uses_triton_or_compiles_says_so():
     assert named["layer_compiles"] >= {"compile"} and named["layer_on_a_gpu"] >= {"gpu"}
 
 
-def test_what_was_tried_is_tried_once_and_told(monkeypatch):
+def test_a_trial_runs_once_and_is_reported(monkeypatch):
     tried = []
     monkeypatch.setattr(machine, "_tried", {})
-    monkeypatch.setattr(kernels, "trial", lambda what: tried.append(what) or "OSError: no compiler")
+    monkeypatch.setattr(
+        kernels, "trial", lambda library: tried.append(library) or "OSError: no compiler"
+    )
     assert machine.has("compile") and not machine.lacks("compile")
-    said = str(machine.fails("compile"))
-    assert said == str(machine.fails("compile")) == str(machine.lacks("compile")) and tried == [
+    reason = str(machine.fails("compile"))
+    assert reason == str(machine.fails("compile")) == str(machine.lacks("compile")) and tried == [
         "compile"
     ]
-    assert "torch.compile" in said and "OSError: no compiler" in said and not machine.has("compile")
+    assert (
+        "torch.compile" in reason
+        and "OSError: no compiler" in reason
+        and not machine.has("compile")
+    )
     machine.presume({"compile": ""})
     assert machine.has("compile") and not machine.fails("compile") and tried == ["compile"]

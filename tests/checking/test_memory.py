@@ -47,7 +47,7 @@ def into(Q, K):
 
 def all_chunks(Q, K):
     scores = [Q @ K[j : j + CHUNK].mT for j in range(0, N, CHUNK)]
-    return sum(own.sum(-1) for own in scores)
+    return sum(row.sum(-1) for row in scores)
 
 
 def numpys(Q, K):
@@ -71,7 +71,7 @@ def views(Q, K):
 
 
 def rows(Q, K):
-    return torch.stack([(own @ K.mT).sum() for own in Q])
+    return torch.stack([(query @ K.mT).sum() for query in Q])
 
 
 def attention_of_torch(Q, K):
@@ -96,11 +96,11 @@ def arguments():
         (all_chunks, (N, CHUNK), "float32"),
     ],
 )
-def test_whoever_holds_n_by_n_is_told_so(function, shape, dtype):
+def test_n_by_n_memory_fails_with_its_message(function, shape, dtype):
     with pytest.raises(checking.Failed) as failed:
         checking.expect_held(Subject("own", function), SQUARE // 2, *arguments())
-    said = str(failed.value)
-    assert f"{shape} and dtype {dtype}" in said and "in the line `" in said
+    message = str(failed.value)
+    assert f"{shape} and dtype {dtype}" in message and "in the line `" in message
 
 
 @pytest.mark.parametrize("function", [numpys, lists])
@@ -110,24 +110,24 @@ def test_what_numpy_and_python_hold_counts(function):
 
 
 @pytest.mark.parametrize("function", [chunks, views, rows, attention_of_torch])
-def test_whoever_holds_less_passes_and_the_result_comes_back(function):
+def test_less_memory_passes_and_the_result_is_returned(function):
     result = checking.expect_held(Subject("own", function), SQUARE * 2 // 3, *arguments())
     np.testing.assert_allclose(result, function(*arguments()), rtol=1e-5)
 
 
-def test_what_is_held_is_the_same_each_time():
+def test_peak_memory_is_the_same_each_time():
     assert (
         peak_memory(whole, *arguments())[1] // 1000 == peak_memory(whole, *arguments())[1] // 1000
     )
     assert peak_memory(whole, *arguments())[2:] == ((N, N), "float32", "return (Q @ K.mT).sum(-1)")
 
 
-def test_what_a_student_sends_in_the_place_of_a_count_is_no_count():
+def test_a_forged_count_is_refused():
     class Odd:
         def __call__(self, Q, K):
             return Q
 
-        def _run(self, name, source, own):
+        def _run(self, name, source, function):
             return self.says
 
     for says in [
@@ -166,7 +166,7 @@ print(sorted({"torch._dynamo", "sympy"} & set(sys.modules)))
 
 @pytest.mark.slow
 def test_neither_torchs_compiler_nor_sympy_is_loaded_for_a_student_who_waits():
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=100
     )
-    assert done.stdout == "[]\n", done.stderr
+    assert result.stdout == "[]\n", result.stderr

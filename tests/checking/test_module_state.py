@@ -101,24 +101,24 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES.values(), ids=CHANGES)
-def test_what_is_another_afterwards_is_told(change, told):
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_module_is_reported(change, message):
     layer = Layer()
     layer.register_full_backward_hook(ignored)
-    given = Module(Subject("f", change), layer, "layer")
-    with pytest.raises(Failed) as caught, left_as_it_was(given, torch.ones(1, 2)):
+    module = Module(Subject("f", change), layer, "layer")
+    with pytest.raises(Failed) as caught, left_as_it_was(module, torch.ones(1, 2)):
         change(layer)
-    assert str(caught.value.message).startswith(told)
+    assert str(caught.value.message).startswith(message)
 
 
 def test_results_are_asked_for_the_same_input(monkeypatch):
     """They show what nothing else does, such as a method of the class that was exchanged."""
-    given = Module(Subject("f", ignored), Layer(), "layer")
-    with pytest.raises(Failed) as caught, left_as_it_was(given, torch.ones(1, 2)):
+    module = Module(Subject("f", ignored), Layer(), "layer")
+    with pytest.raises(Failed) as caught, left_as_it_was(module, torch.ones(1, 2)):
         monkeypatch.setattr(Layer, "forward", lambda self, x: x + 5)
     assert "of the result of `layer` for the same input are wrong" in str(caught.value.message)
     for other in (lambda self, x: (x, x), lambda self, x: x / None):
-        with pytest.raises(Failed) as caught, left_as_it_was(given, torch.ones(1, 2)):
+        with pytest.raises(Failed) as caught, left_as_it_was(module, torch.ones(1, 2)):
             monkeypatch.setattr(Layer, "forward", other)
         assert "returns something else" in str(caught.value.message) or "Expected" in str(
             caught.value

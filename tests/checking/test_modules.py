@@ -42,7 +42,7 @@ class Scale(nn.Module):
         return x * self.weight + self.n
 
 
-def said(call, *arguments, **named):
+def message_of(call, *arguments, **named):
     with pytest.raises(Failed) as caught:
         call(*arguments, **named)
     return str(caught.value.message)
@@ -67,17 +67,17 @@ def test_a_module_is_made_loaded_called_and_remembered():
     ]
     expect_unchanged(layer, ["x"], x)
     expect_raises([RuntimeError], layer, torch.ones(3), because="the sizes differ")
-    assert said(layer, torch.ones(3)).startswith(
+    assert message_of(layer, torch.ones(3)).startswith(
         "Scale(2) raised RuntimeError for arguments of shape (3,)"
     )
-    assert said(subject.module, 0).startswith("Called with 0, Scale raised ValueError")
+    assert message_of(subject.module, 0).startswith("Called with 0, Scale raised ValueError")
 
 
-def test_what_is_no_module_is_told():
-    assert "to create a PyTorch module" in said(Subject("f", lambda: None).module)
-    assert "to create a PyTorch module" in said(Subject("f", lambda: 3.0).module)
+def test_a_value_that_is_no_module_is_reported():
+    assert "to create a PyTorch module" in message_of(Subject("f", lambda: None).module)
+    assert "to create a PyTorch module" in message_of(Subject("f", lambda: 3.0).module)
     odd = Subject("f", lambda: type("Odd", (nn.Module,), {"state_dict": lambda self, **more: 3})())
-    assert "not a dict of tensors" in said(odd.module().shapes)
+    assert "not a dict of tensors" in message_of(odd.module().shapes)
 
 
 def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
@@ -85,32 +85,32 @@ def test_an_object_that_lives_elsewhere_is_compared_by_what_it_may_be():
     forgot it too.
     """
 
-    def elsewhere(**own):
-        return type("Layer", (), {"_method": lambda *arguments: None, **own})()
+    def elsewhere(**variables):
+        return type("Layer", (), {"_method": lambda *arguments: None, **variables})()
 
     plain, module = elsewhere(_is_module=False, __call__=None), elsewhere(_is_module=True)
     assert same(plain, type("Forgot", (), {})()) and same(module, nn.Linear(1, 1))
     others = [nn.Linear(1, 1), None, "text", lambda x: x, module]
     assert not any(same(plain, other) or same(other, plain) for other in others)
     assert not any(same(module, other) for other in [type("Forgot", (), {})(), None, lambda x: x])
-    assert "to create a PyTorch module, got a value of type Layer" in said(
+    assert "to create a PyTorch module, got a value of type Layer" in message_of(
         Subject("f", lambda: plain).module
     )
 
 
-def test_names_and_shapes_of_parameters_are_told_when_they_differ():
+def test_wrong_names_and_shapes_of_parameters_are_reported():
     layer = Subject("Linear", lambda: nn.Linear(2, 3)).module()
     expect_parameters(layer, {"weight": (3, 2), "bias": (3,)})
-    assert "`W.weight`. Unexpected: `weight`" in said(
+    assert "`W.weight`. Unexpected: `weight`" in message_of(
         expect_parameters, layer, {"W.weight": (3, 2), "bias": (3,)}
     )
-    assert "Missing in the `state_dict` of Linear(): `more`." in said(
+    assert "Missing in the `state_dict` of Linear(): `more`." in message_of(
         expect_parameters, layer, {"weight": (3, 2), "bias": (3,), "more": ()}
     )
-    assert "Unexpected in the `state_dict` of Linear(): `bias`" in said(
+    assert "Unexpected in the `state_dict` of Linear(): `bias`" in message_of(
         expect_parameters, layer, {"weight": (3, 2)}
     )
-    message = said(expect_parameters, layer, {"weight": (2, 3), "bias": (3,)})
+    message = message_of(expect_parameters, layer, {"weight": (2, 3), "bias": (3,)})
     assert "`weight` of Linear() to have shape (2, 3), got (3, 2)" in message
 
 
@@ -132,7 +132,7 @@ def test_a_second_name_of_a_parameter_is_none_too_many():
     assert torch.allclose(layer(torch.ones(1, 2)), torch.tensor(1.0).tanh())
     _, _, named = backward(layer, torch.ones(1, 2))
     assert expect_gradients(layer, named, expected).keys() == expected.keys()
-    assert "Unexpected in " in said(expect_parameters, layer, {"linear.weight": (3, 2)})
+    assert "Unexpected in " in message_of(expect_parameters, layer, {"linear.weight": (3, 2)})
 
 
 def test_what_is_loaded_converted_and_set_is_one_call():
@@ -159,28 +159,28 @@ def test_gradients_of_modules_and_functions_and_where_they_are_cut_off():
         of_x.shape == (4, 2) and (named["bias"] == 4).all() and layer.calls[-1].method == "backward"
     )
     expect_gradients(layer, named, {"bias": None})
-    assert "No gradient reached `more`" in said(
+    assert "No gradient reached `more`" in message_of(
         expect_gradients, layer, named, {"bias": None, "more": None}
     )
     _, (of_x,), _ = backward(Subject("double", lambda x: 2 * x), x)
     assert (of_x == 2).all()
-    assert "The result of f is cut off from autograd" in said(
+    assert "The result of f is cut off from autograd" in message_of(
         backward, Subject("f", lambda x: x.detach()), x
     )
 
 
-def test_a_given_module_stays_the_checks_own_and_shows_what_becomes_of_it():
+def test_a_given_module_stays_with_the_check_and_shows_its_changes():
     linear = nn.Linear(2, 2, bias=False)
     subject = Subject("same", lambda module: module)
-    given = subject.given(linear, "module")
-    subject.module(given).load({"weight": torch.zeros(2, 2)})
-    assert not given.state()["weight"].any() and linear.weight.any()
+    module = subject.given(linear, "module")
+    subject.module(module).load({"weight": torch.zeros(2, 2)})
+    assert not module.state()["weight"].any() and linear.weight.any()
 
 
 def test_tensors_are_expected_with_torchs_dtypes():
     expect_tensor(torch.ones(2, dtype=torch.bfloat16), (2,), torch.bfloat16)
-    assert "to be a tensor, got an array" in said(expect_tensor, np.ones(2))
-    assert "dtype float32, got bfloat16" in said(
+    assert "to be a tensor, got an array" in message_of(expect_tensor, np.ones(2))
+    assert "dtype float32, got bfloat16" in message_of(
         expect_tensor, torch.ones(2).bfloat16(), None, torch.float32
     )
 
@@ -233,11 +233,12 @@ def test_listed_classes_name_the_cause_and_families_are_made_of_them(scales):
         "Scale", type("Mine", (Scale,), {"forward": lambda self, x: None})
     ).results
     assert result.label == "returns nothing"
-    assert [own.__name__ for own in scales.listed("right_for", "Scale")] == ["Right"], (
+    assert [answer.__name__ for answer in scales.listed("right_for", "Scale")] == ["Right"], (
         "a derived class is not declared"
     )
     names = [
-        own.__name__ for own in answers_in(sys.modules["misconceptions"], "wrong_for", "Scale")
+        answer.__name__
+        for answer in answers_in(sys.modules["misconceptions"], "wrong_for", "Scale")
     ]
     assert names == ["Forgets", "Scale_returns_nothing", "Scale_cut_off_from_autograd"]
 
@@ -246,9 +247,9 @@ def test_two_modules_that_lack_something_are_alike_if_they_lack_the_same(scales)
     """Where a check says no more of a module than what it lacks, that is all there is to
     compare.
     """
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
-    @own.check()
+    @suite.check()
     def parameters(Scale, draw):
         """It has its parameters."""
         (n,) = draw.sizes(1)
@@ -265,9 +266,11 @@ def test_two_modules_that_lack_something_are_alike_if_they_lack_the_same(scales)
     bare = sys.modules["misconceptions"].bare = misconception(
         "Scale", label="a bias alone", hint="Scale."
     )(named("bias"))
-    (found,), (other,) = (own.examine("Scale", made).results for made in (bare, named("weights")))
-    assert str(found.message) != str(other.message)
-    assert (found.label, other.label) == ("a bias alone", "")
+    (result,), (other,) = (
+        suite.examine("Scale", answer).results for answer in (bare, named("weights"))
+    )
+    assert str(result.message) != str(other.message)
+    assert (result.label, other.label) == ("a bias alone", "")
 
 
 def test_relations_are_found_of_what_a_module_returns(scales):

@@ -35,7 +35,7 @@ def case(change, number, shape=("b", "n_q", "n_k")):
     return Mismatch(expected, np.asarray(change(expected, sizes)), sizes=sizes)
 
 
-def said(change):
+def relation_to(change):
     """Return what is said of a change, by three draws."""
     return str(relate(case(change, 1), lambda: [case(change, number) for number in (2, 3)]))
 
@@ -114,8 +114,8 @@ HOLDS = {
 
 
 @pytest.mark.parametrize("start", HOLDS)
-def test_a_relation_is_said_where_it_holds(start):
-    assert said(HOLDS[start]).startswith(start)
+def test_a_relation_is_reported_where_it_is_true(start):
+    assert relation_to(HOLDS[start]).startswith(start)
 
 
 NOTHING = {
@@ -136,30 +136,30 @@ NOTHING = {
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_near_misses_are_not_relations(name):
-    assert said(NOTHING[name]) == ""
+    assert relation_to(NOTHING[name]) == ""
 
 
-def test_what_holds_in_one_draw_alone_is_not_said():
+def test_a_relation_of_one_draw_alone_is_not_reported():
     """By accident: in the first draw alone it is transposed, or the factor is a root of a size."""
 
     def by_accident(e, sizes):
         return e * 1.5 if sizes == case(lambda e, sizes: e, 1).sizes else np.sin(9 * e)
 
-    assert said(by_accident) == ""
+    assert relation_to(by_accident) == ""
     first = case(lambda e, sizes: 2 * e, 1)
     assert relate(first, lambda: []) == ""
     assert relate(first, lambda: [Mismatch(), first]) == ""
 
 
-def test_what_could_be_read_in_two_ways_is_said_in_neither():
+def test_an_ambiguous_relation_is_not_reported():
     """Two sizes of one value give no name to a factor; constants and symmetric arrays are no
     evidence.
     """
 
     def alike(number):
-        own = case(lambda e, sizes: e * sizes["d_k"] ** 0.5, number)
-        own.sizes = dict.fromkeys(own.sizes, own.sizes["d_k"])
-        return own
+        mismatch = case(lambda e, sizes: e * sizes["d_k"] ** 0.5, number)
+        mismatch.sizes = dict.fromkeys(mismatch.sizes, mismatch.sizes["d_k"])
+        return mismatch
 
     assert "sqrt" not in str(relate(alike(1), lambda: [alike(2), alike(3)]))
     ones = [Mismatch(np.ones((3, 4)), np.full((3, 4), 2.0)) for _ in range(3)]
@@ -168,7 +168,10 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
         Mismatch(np.ones((n, 5)) / 5, np.cos(np.arange(n * 5.0)).reshape(n, 5)) for n in (3, 4, 6)
     ]
     assert relate(even[0], lambda: even[1:]) == ""
-    single = [Mismatch(np.array([[own]]), np.array([[own + 1]])) for own in (2.0, 3.0, 5.0)]
+    single = [
+        Mismatch(np.array([[number_at]]), np.array([[number_at + 1]]))
+        for number_at in (2.0, 3.0, 5.0)
+    ]
     assert "row" not in str(relate(single[0], lambda: single[1:]))
 
 
@@ -191,11 +194,11 @@ def test_what_could_be_read_in_two_ways_is_said_in_neither():
 def test_no_value_is_too_odd(got):
     e = Draw(1).array(3, 5)
     for expected in (e, e * np.inf, e > 0):
-        own = Mismatch(
+        mismatch = Mismatch(
             expected, got if got.dtype.kind in "biuf" else None, arguments={"X": got}, result=got
         )
         with np.errstate(all="ignore"):
-            assert [dict(relation(own)) for relation in RELATIONS]
+            assert [dict(relation(mismatch)) for relation in RELATIONS]
 
 
 # Through a suite.
@@ -218,28 +221,28 @@ def listed(monkeypatch):
 
 @pytest.fixture
 def suite(listed):
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
     products = listed.scores_matmul
 
-    @own.check()
+    @suite.check()
     def shape(scores, draw):
         """The shape is right."""
         n_q, n_k, d_k = draw.sizes(3)
         expect_array(scores(draw.array(n_q, d_k), draw.array(n_k, d_k)), (n_q, n_k))
 
-    @own.check(needs=shape)
+    @suite.check(needs=shape)
     def values(scores, draw):
         """The values are right."""
         n_q, n_k, d_k = draw.sizes(3)
         expect_agrees(scores, products, draw.array(n_q, d_k), draw.array(n_k, d_k))
 
-    @own.check(needs=values)
+    @suite.check(needs=values)
     def batch(scores, draw):
         """A batch is right."""
         b, n_q, n_k, d_k = draw.sizes(4)
         expect_agrees(scores, products, draw.array(b, n_q, d_k), draw.array(b, n_k, d_k))
 
-    @own.check(needs=values)
+    @suite.check(needs=values)
     def refuses(scores, draw):
         """Sizes that differ raise ValueError."""
         n_q, n_k, d_k = draw.sizes(3)
@@ -247,26 +250,26 @@ def suite(listed):
             [ValueError], scores, draw.array(n_q, d_k), draw.array(n_k, 1), because="d_k differs"
         )
 
-    @own.check(needs=values)
+    @suite.check(needs=values)
     def dtype(scores, draw):
         """The dtype is kept."""
         n_q, n_k, d_k = draw.sizes(3)
         expect_dtypes(scores, draw.array(n_q, d_k), draw.array(n_k, d_k))
 
-    @own.check(needs=values)
+    @suite.check(needs=values)
     def inputs(scores, draw):
         """The inputs stay."""
         n_q, n_k, d_k = draw.sizes(3)
         expect_unchanged(scores, "QK", draw.array(n_q, d_k), draw.array(n_k, d_k))
 
-    return own
+    return suite
 
 
 def relations_of(suite, function):
     return {
-        own.name: str(own.relation)
-        for own in suite.examine("scores", function, 1, SEED).results
-        if own.relation
+        result.name: str(result.relation)
+        for result in suite.examine("scores", function, 1, SEED).results
+        if result.relation
     }
 
 
@@ -341,7 +344,7 @@ def test_a_listed_answer_has_precedence(suite, listed):
     assert relations_of(suite, scaled) == {}
 
 
-def test_nothing_is_said_of_what_is_right_or_random(suite, listed):
+def test_right_and_random_results_get_no_relation(suite, listed):
     rng = np.random.default_rng(1)
     assert relations_of(suite, listed.scores_matmul) == {}
     (random,) = relations_of(suite, lambda Q, K: rng.normal(size=(len(Q), len(K)))).values()
@@ -363,16 +366,18 @@ def test_a_check_that_takes_long_is_not_run_again(suite, monkeypatch):
     assert len(calls) < again
 
 
-def test_a_relation_is_kept_and_shown(suite):
+def test_a_relation_is_stored_and_shown(suite):
     report = suite.examine("scores", lambda Q, K: Q @ np.swapaxes(K, -1, -2) / Q.shape[-1], 1, SEED)
-    kept = Report.from_dict(json.loads(json.dumps(report.to_dict())))
-    assert kept == report
-    said = str(report.results[1].relation)
-    assert said.startswith("Each element of the result is 1 / d_k = ")
-    assert f"          {said}" in show.text(kept).splitlines() and said in show.as_html(kept)
+    restored = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert restored == report
+    sentence = str(report.results[1].relation)
+    assert sentence.startswith("Each element of the result is 1 / d_k = ")
+    assert f"          {sentence}" in show.text(restored).splitlines() and sentence in show.as_html(
+        restored
+    )
 
 
-def test_most_wrong_answers_that_are_not_listed_are_told_something():
+def test_most_unlisted_wrong_answers_get_an_explanation():
     """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
     exercise = loader.load(loader.FOLDERS[0])
     told = {own.name: (own.kind, own.words) for own in hints(exercise, "weighted_sum")}
@@ -383,7 +388,7 @@ def test_most_wrong_answers_that_are_not_listed_are_told_something():
     assert sum(said != "nothing" for said, _words in told.values()) > 0.7 * len(told)
 
 
-def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
+def test_a_cause_is_shown_only_if_another_draw_agrees(suite, listed):
     """What does as a listed answer in the first draw alone, by accident, is told no cause."""
 
     @misconception("scores", label="scores scaled", hint="Leave it out.")
@@ -394,7 +399,9 @@ def test_a_cause_is_told_only_if_another_draw_agrees(suite, listed):
 
     def causes(function):
         return {
-            own.cause for own in suite.examine("scores", function, 1, SEED).results if own.cause
+            result.cause
+            for result in suite.examine("scores", function, 1, SEED).results
+            if result.cause
         }
 
     drawn = set()
@@ -424,34 +431,34 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("said", COUNTS)
-def test_a_wrong_count_is_told_in_powers_of_its_arguments(said):
+@pytest.mark.parametrize("power", COUNTS)
+def test_a_wrong_count_is_reported_in_powers_of_its_arguments(power):
     exercise = loader.load(
         next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
     )
-    report = exercise.suite.examine("attention_flops", COUNTS[said], 1, SEED)
-    assert f"Your results are {said}." in {str(own.relation) for own in report.results}
+    report = exercise.suite.examine("attention_flops", COUNTS[power], 1, SEED)
+    assert f"Your results are {power}." in {str(result.relation) for result in report.results}
 
 
-def test_what_fits_no_few_powers_is_told_none():
+def test_a_count_that_fits_no_powers_gets_no_relation():
     exercise = loader.load(
         next(folder for folder in loader.FOLDERS if folder.name == "09-complexity")
     )
     report = exercise.suite.examine(
         "attention_flops", lambda n, d_model, num_heads: n**n % 1009 + d_model, 1, SEED
     )
-    assert not any(own.relation for own in report.results)
+    assert not any(result.relation for result in report.results)
 
 
 def test_of_four_axes_the_second_is_that_of_heads():
     def of_first_head(e, sizes):
         return np.broadcast_to(e[:, :1], e.shape)
 
-    told = said(of_first_head, shape=("b", "n_q", "n_k", "d_k"))
-    assert told == "Each head of the result is the same, but they should differ."
+    sentence = relation_to(of_first_head, shape=("b", "n_q", "n_k", "d_k"))
+    assert sentence == "Each head of the result is the same, but they should differ."
 
 
-def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
+def test_wrong_elements_that_are_0_are_reported_among_small_ones():
     def mismatch(number):
         e = case(lambda e, sizes: e, number).expected
         wrong = np.abs(e) < np.median(np.abs(e))
@@ -467,18 +474,18 @@ def test_that_the_wrong_elements_are_0_is_said_of_small_ones_as_well():
 def test_that_few_numbers_are_in_other_places_says_nothing():
     """Of zeros and ones, as a mask has them, many arrangements come by chance."""
     e = np.array([[1.0, 0, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0]])
-    own = Mismatch(e, np.roll(e, 2, -1))
-    assert "wrong order" not in str(relate(own, lambda: [own, own]))
+    mismatch = Mismatch(e, np.roll(e, 2, -1))
+    assert "wrong order" not in str(relate(mismatch, lambda: [mismatch, mismatch]))
 
 
 def test_elements_of_a_vector_are_not_called_completely_wrong():
-    own = Mismatch(np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 3, 4]))
-    assert not [message for _, message in only_there(own) if "completely" in str(message)]
+    mismatch = Mismatch(np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 3, 4]))
+    assert not [message for _, message in only_there(mismatch) if "completely" in str(message)]
 
 
 def numbers(*pairs):
-    own = [Mismatch(np.asarray(float(e)), np.asarray(float(g))) for e, g in pairs]
-    return str(relate(own[0], lambda: own[1:]))
+    mismatches = [Mismatch(np.asarray(float(e)), np.asarray(float(g))) for e, g in pairs]
+    return str(relate(mismatches[0], lambda: mismatches[1:]))
 
 
 def test_a_number_that_is_always_the_same_is_no_function_of_the_expected_one():
@@ -492,7 +499,7 @@ def test_a_number_that_is_always_the_same_is_no_function_of_the_expected_one():
 
 def test_a_small_number_is_looked_at_in_many_draws(listed):
     """That it is one less than expected happens in three draws, too, by accident."""
-    own = Suite("checks", read={})
+    suite = Suite("checks", read={})
 
     @right("count")
     def of_all(X):
@@ -500,22 +507,22 @@ def test_a_small_number_is_looked_at_in_many_draws(listed):
 
     listed.of_all = of_all
 
-    @own.check()
+    @suite.check()
     def values(count, draw):
         """It counts the positive elements."""
         X = draw.array(20)
         expect_close(np.asarray(count(X)), of_all(X))
 
     drawn = []
-    own.examine("count", lambda X: drawn.append(X) or -5, 1, SEED, diagnosis=False)
+    suite.examine("count", lambda X: drawn.append(X) or -5, 1, SEED, diagnosis=False)
     for seed in (SEED + 1, SEED + 2):
-        own.examine("count", lambda X: drawn.append(X) or -5, 1, seed, diagnosis=False)
+        suite.examine("count", lambda X: drawn.append(X) or -5, 1, seed, diagnosis=False)
 
     def by_accident(X):
         return of_all(X) - (1 if any(np.array_equal(X, other) for other in drawn) else 2)
 
-    told = [own.examine("count", function, 1, SEED).results[0].relation for function in (
+    relations = [suite.examine("count", function, 1, SEED).results[0].relation for function in (
         lambda X: of_all(X) - 1, by_accident
     )]  # fmt: skip
-    assert str(told[0]) == "The number in the result is the expected one minus 1."
-    assert "minus 1" not in str(told[1])
+    assert str(relations[0]) == "The number in the result is the expected one minus 1."
+    assert "minus 1" not in str(relations[1])

@@ -38,21 +38,21 @@ def suite_of(name, answer, inputs):
     """Return a suite with one check, that a function agrees with `answer` for what
     `inputs(draw)` returns.
     """
-    own = Suite("checks", {})
+    suite = Suite("checks", {})
 
-    @own.check()
+    @suite.check()
     def values(function, draw):
         """The values are right."""
         expect_agrees(function, answer, *inputs(draw))
 
-    own.checks[0].subject = name
+    suite.checks[0].subject = name
     listed = ModuleType("listed")
     listed.answer = right(name)(answer)
-    own.answers = [listed]
-    return own
+    suite.answers = [listed]
+    return suite
 
 
-def said(suite, name, function):
+def relation_of(suite, name, function):
     (result,) = suite.examine(name, function, 1, SEED).results
     assert result.status == "failed"
     return str(result.relation)
@@ -80,20 +80,22 @@ ATTENTION = {
 
 
 @pytest.mark.parametrize("start", ATTENTION)
-def test_what_a_wrong_attention_does_is_said(start):
-    assert said(suite_of("attend", attend, of_attention), "attend", ATTENTION[start]).startswith(
-        start
-    )
+def test_wrong_attention_is_described(start):
+    assert relation_of(
+        suite_of("attend", attend, of_attention), "attend", ATTENTION[start]
+    ).startswith(start)
 
 
 def causal(Q, K, V):
     return hidden(Q, K, V, lambda i, j: j <= i)
 
 
-def test_rows_that_look_ahead_are_told():
+def test_rows_that_look_ahead_are_reported():
     suite = suite_of("causal", causal, of_attention)
     start = "Row i of the result depends on rows after i of `V`, but should not."
-    assert said(suite, "causal", lambda Q, K, V: attend(np.sin(9 * Q), K, V)).startswith(start)
+    assert relation_of(suite, "causal", lambda Q, K, V: attend(np.sin(9 * Q), K, V)).startswith(
+        start
+    )
 
 
 def slope(X):
@@ -113,9 +115,9 @@ def of_rows(draw):
         (lambda X: np.sin(slope(X / X.sum())), ""),
     ],
 )
-def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
-    found = said(suite_of("slope", slope, of_rows), "slope", function)
-    assert found.startswith(start) if start else found == ""
+def test_a_reduction_is_recognized_by_its_elements(function, start):
+    sentence = relation_of(suite_of("slope", slope, of_rows), "slope", function)
+    assert sentence.startswith(start) if start else sentence == ""
 
 
 @pytest.mark.parametrize(
@@ -148,16 +150,18 @@ def test_what_is_made_of_a_whole_array_is_told_by_its_elements(function, start):
         ),
     ],
 )
-def test_laws_of_addition_and_of_multiples_are_told(answer, function, start):
+def test_additive_and_homogeneous_functions_are_recognized(answer, function, start):
     suite = suite_of("law", answer, lambda draw: [draw.array(*draw.sizes(1))])
-    assert said(suite, "law", function).startswith(start)
+    assert relation_of(suite, "law", function).startswith(start)
 
 
-def test_of_what_comes_out_differently_each_time_only_that_is_said():
+def test_a_random_result_is_reported_only_as_random():
     rng = np.random.default_rng(1)
     suite = suite_of("attend", attend, of_attention)
-    told = said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
-    assert told == AGAIN
+    sentence = relation_of(
+        suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)
+    )
+    assert sentence == AGAIN
 
 
 def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
@@ -166,7 +170,10 @@ def test_what_a_right_answer_does_not_repeat_either_is_no_fault():
     suite.answers[0].answer = right("attend")(
         lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)
     )
-    assert said(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape)) == ""
+    assert (
+        relation_of(suite, "attend", lambda Q, K, V: attend(Q, K, V) + rng.normal(size=V.shape))
+        == ""
+    )
 
 
 def test_relations_are_looked_for_with_a_plain_function_where_right_answers_are_slow():
@@ -177,11 +184,11 @@ def test_relations_are_looked_for_with_a_plain_function_where_right_answers_are_
         return attend(K, Q, V)
 
     suite = suite_of("attend", attend, of_attention)
-    told = said(suite, "attend", exchanged)
-    assert told == "The values of the result are those expected for `Q` and `K` exchanged."
+    sentence = relation_of(suite, "attend", exchanged)
+    assert sentence == "The values of the result are those expected for `Q` and `K` exchanged."
     suite.answers[0].answer = right("attend")(slow)
     suite.plain["attend"] = attend
-    assert said(suite, "attend", exchanged) == told
+    assert relation_of(suite, "attend", exchanged) == sentence
 
 
 def test_what_takes_long_is_not_asked_again_and_again():
@@ -196,7 +203,7 @@ def test_what_takes_long_is_not_asked_again_and_again():
         return hidden(Q, K, V, lambda i, j: j < 3)
 
     suite = suite_of("attend", attend, of_attention)
-    assert said(suite, "attend", slowly) == ""
+    assert relation_of(suite, "attend", slowly) == ""
     assert len(calls) < 30
 
 
@@ -232,33 +239,33 @@ def rejected(answer):
     """Return a suite whose only check rejects everything, with the expected numbers and what
     came.
     """
-    own = suite_of("f", answer, lambda draw: [draw.array(*draw.sizes(2))])
+    suite = suite_of("f", answer, lambda draw: [draw.array(*draw.sizes(2))])
 
     def body(f, draw):
         x = draw.array(*draw.sizes(2))
         expected, got = answer(x), f(x)
         raise Failed("It is not exactly right.", (), expected, got, np.ones(np.shape(got), bool))
 
-    body.__dict__.update(vars(own.checks[0]))
+    body.__dict__.update(vars(suite.checks[0]))
     body.__name__ = "body"
-    own.checks[0] = body
-    return own
+    suite.checks[0] = body
+    return suite
 
 
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_right_answer_up_to_rounding_differs_in_nothing(kind, noise):
     answer = SPECIAL[kind]
-    assert said(rejected(answer), "f", lambda x: NOISE[noise](answer(x))) == ""
+    assert relation_of(rejected(answer), "f", lambda x: NOISE[noise](answer(x))) == ""
 
 
 @pytest.mark.parametrize("kind", ["all zero", "zero but for rounding"])
 @pytest.mark.parametrize(
     "wrong", [np.zeros_like, np.ones_like, lambda x: x - x.mean(), lambda x: 0 * x + x.shape[0]]
 )
-def test_of_a_result_that_is_0_no_multiple_is_told(kind, wrong):
-    told = said(rejected(SPECIAL[kind]), "f", wrong)
-    assert "Doubling" not in told and "should change" not in told
+def test_a_zero_result_gets_no_multiple(kind, wrong):
+    sentence = relation_of(rejected(SPECIAL[kind]), "f", wrong)
+    assert "Doubling" not in sentence and "should change" not in sentence
 
 
 def test_a_result_of_rounding_alone_responds_to_nothing():
@@ -268,7 +275,7 @@ def test_a_result_of_rounding_alone_responds_to_nothing():
     def pooled(x):
         return np.array([np.abs(x[::-1].mean(0) - x.mean(0)).max()]) + 1e-17
 
-    assert said(rejected(gap), "f", pooled) == ""
+    assert relation_of(rejected(gap), "f", pooled) == ""
 
 
 def of_a_transposed_array(draw):
@@ -281,9 +288,9 @@ def in_memory(x):
     return flat.reshape(x.shape) * 1.0
 
 
-def test_a_second_call_is_made_with_the_same_layout_and_another_one_is_told():
+def test_a_second_call_has_the_same_layout_and_a_difference_is_reported():
     suite = suite_of("f", lambda x: 1.0 * x, of_a_transposed_array)
-    assert said(suite, "f", in_memory) == (
+    assert relation_of(suite, "f", in_memory) == (
         "For a contiguous copy of `x`, the result is right: it should not depend on the memory "
         "layout."
     )
@@ -295,22 +302,22 @@ def test_of_tensors_too_the_layout_stays():
         lambda x: x * 1.0,
         lambda draw: [torch.tensor(draw.array(*draw.sizes(2))).mT.contiguous().mT],
     )
-    assert said(
+    assert relation_of(
         suite, "f", lambda x: torch.as_strided(x, x.shape, (x.shape[1], 1)) * 1.0
     ).startswith("For a contiguous")
 
 
-def test_an_effect_between_none_and_a_clear_one_is_not_told():
+def test_a_small_effect_is_not_reported():
     """The scores hide a token all but wholly: what is left of it is neither nothing nor an
     influence.
     """
     suite = suite_of("attend", attend, of_attention)
-    told = said(
+    sentence = relation_of(
         suite,
         "attend",
         lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) - 15 * np.eye(Q.shape[-2])) @ V,
     )
-    assert "should depend" not in told
+    assert "should depend" not in sentence
 
 
 # Modules
@@ -381,7 +388,7 @@ class WithoutNorm(Layer):
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "sentence"),
     [
         (
             lambda x: 3 * x.sin(),
@@ -390,43 +397,43 @@ class WithoutNorm(Layer):
         (lambda x: x.sin() + (x - x.detach()), ""),
     ],
 )
-def test_that_gradients_follow_from_a_wrong_result_is_told(function, told):
-    own = suite_of("f", lambda x: x.sin(), lambda draw: [])
+def test_gradients_of_a_wrong_result_are_reported_as_consequence(function, sentence):
+    suite = suite_of("f", lambda x: x.sin(), lambda draw: [])
 
-    @own.check()
+    @suite.check()
     def gradients(f, draw):
         """Gradients flow."""
         x, upstream = torch.tensor(draw.array(3, 4)), torch.tensor(draw.array(3, 4))
         expect_close(backward(f, x, upstream=upstream)[1][0], upstream * x.cos())
 
-    del own.checks[0]
-    assert said(own, "f", function) == told
+    del suite.checks[0]
+    assert relation_of(suite, "f", function) == sentence
 
 
 @pytest.fixture
 def suite():
-    own = Suite("checks", {})
+    suite = Suite("checks", {})
 
-    @own.check()
+    @suite.check()
     def values(Layer, draw):
         """The values are right."""
         d = int(draw.rng.integers(3, 6))
-        layer = type(own.answers[0].answer(d))(d).to(torch.float64)
+        layer = type(suite.answers[0].answer(d))(d).to(torch.float64)
         state = {
             name: torch.tensor(draw.array(*part.shape)) for name, part in layer.state_dict().items()
         }
         layer.load_state_dict(state)
-        made = Layer.loaded((d,), state, torch.float64, training=False)
-        expect_agrees(made, lambda x: layer(x).detach(), torch.tensor(draw.array(2, 3, d)))
+        module = Layer.loaded((d,), state, torch.float64, training=False)
+        expect_agrees(module, lambda x: layer(x).detach(), torch.tensor(draw.array(2, 3, d)))
 
     listed = ModuleType("listed")
     listed.answer = right("Layer")(Layer)
-    own.answers = [listed]
-    return own
+    suite.answers = [listed]
+    return suite
 
 
 @pytest.mark.parametrize(
-    ("made", "start"),
+    ("answer", "start"),
     [
         (Twice, "The output of `norm` is right, but the input of `two` is wrong."),
         (WithoutNorm, "The input of `one` is wrong."),
@@ -438,8 +445,8 @@ def suite():
         (OwnNorm, "The input of `norm` is right, but its output is wrong."),
     ],
 )
-def test_what_a_module_does_with_its_parameters_is_told(suite, made, start):
-    assert said(suite, "Layer", made).startswith(start)
+def test_use_of_module_parameters_is_reported(suite, answer, start):
+    assert relation_of(suite, "Layer", answer).startswith(start)
 
 
 def test_the_modules_are_afterwards_as_they_were(suite):
@@ -453,5 +460,5 @@ def test_the_modules_are_afterwards_as_they_were(suite):
         def __del__(self):
             before.append(len(self.one._forward_pre_hooks))
 
-    assert said(suite, "Layer", Watched)
+    assert relation_of(suite, "Layer", Watched)
     assert all(torch.equal(part, before[0][name]) for name, part in before[1].items())

@@ -67,13 +67,13 @@ def index(tmp_path):
 
 @pytest.fixture
 def course(tmp_path):
-    made = toy_course(tmp_path / "course")
-    release(made, made.sources()[0])
-    (made.exercises()[0].released / "__pycache__").mkdir()
-    book = made.root / "_build" / "html"
+    course = toy_course(tmp_path / "course")
+    release(course, course.sources()[0])
+    (course.exercises()[0].released / "__pycache__").mkdir()
+    book = course.root / "_build" / "html"
     book.mkdir(parents=True)
     (book / "index.html").write_text("<p>the book")
-    return made
+    return course
 
 
 def environment(**more):
@@ -98,30 +98,30 @@ def command(course, folder, index):
 
 @pytest.mark.slow
 def test_a_bundle_has_all_that_its_readme_needs_without_a_network(course, index, tmp_path):
-    made = tmp_path / "for" / "classroom"
-    done = command(course, made, index)
-    assert done.returncode == 0 and "the book and 1 exercises" in done.stdout, done.stderr
-    assert "Book and exercises" in done.stderr  # progress
-    assert sorted(path.name for path in made.iterdir()) == [
+    folder = tmp_path / "for" / "classroom"
+    result = command(course, folder, index)
+    assert result.returncode == 0 and "the book and 1 exercises" in result.stdout, result.stderr
+    assert "Book and exercises" in result.stderr  # progress
+    assert sorted(path.name for path in folder.iterdir()) == [
         "README.md", "book", "exercises", "requirements.txt", "wheelhouse",
     ]  # fmt: skip
-    assert (made / "book" / "index.html").read_text() == "<p>the book"
+    assert (folder / "book" / "index.html").read_text() == "<p>the book"
     released = course.exercises()[0].released
-    assert sorted(path.name for path in (made / "exercises" / "01-toy").iterdir()) == sorted(
+    assert sorted(path.name for path in (folder / "exercises" / "01-toy").iterdir()) == sorted(
         path.name for path in released.iterdir() if path.is_file()
     )
-    assert list(made.parent.iterdir()) == [made]
+    assert list(folder.parent.iterdir()) == [folder]
     shutil.rmtree(index)  # the network is gone
-    readme = (made / "README.md").read_text(encoding="utf-8")
+    readme = (folder / "README.md").read_text(encoding="utf-8")
     (line,) = [line.split() for line in readme.splitlines() if " install " in line]
     assert line[:3] == [".venv/bin/python", "-m", "pip"] and "--no-index" in line
     target = tmp_path / "installed"
     whole = [sys.executable, *line[1:], "--quiet", "--target", str(target)]
-    subprocess.run(whole, cwd=made, check=True, env=environment())
+    subprocess.run(whole, cwd=folder, check=True, env=environment())
     assert (target / "deep.py").exists() and "99.0" not in (target / "numpy.py").read_text()
     assert sorted(path.stem for path in target.glob("*.py")) == sorted([*NAMES, "deep"])
     (line,) = [line.split() for line in readme.splitlines() if "http.server" in line]
-    assert (made / line[line.index("--directory") + 1] / "index.html").exists()
+    assert (folder / line[line.index("--directory") + 1] / "index.html").exists()
     assert "exercises/01-toy/01-toy.ipynb" in readme and "{" not in readme
 
 
@@ -129,37 +129,37 @@ def test_a_bundle_has_all_that_its_readme_needs_without_a_network(course, index,
 def test_what_pip_does_not_find_is_named_and_nothing_is_left(course, index, tmp_path):
     for path in index.glob("deep-*"):
         path.unlink()
-    done = command(course, tmp_path / "classroom", index)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    last = done.stderr.strip().splitlines()[-1]
+    result = command(course, tmp_path / "classroom", index)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: pip could not collect the packages:") and "deep" in last
     assert sorted(path.name for path in tmp_path.iterdir()) == ["course", "index"]
 
 
 @pytest.mark.slow
-def test_a_book_that_is_not_built_and_a_folder_that_is_there_are_said_in_one_line(
-    course, index, tmp_path
-):
+def test_an_unbuilt_book_and_an_existing_folder_are_one_line_each(course, index, tmp_path):
     there = tmp_path / "there"
     there.mkdir()
-    done = command(course, there, index)
+    result = command(course, there, index)
     assert (
-        done.returncode == 1
-        and "already exists. Name a new folder" in done.stderr
+        result.returncode == 1
+        and "already exists. Name a new folder" in result.stderr
         and not list(there.iterdir())
     )
     checks = course.sources()[0].solution / "misconceptions.py"
     checks.write_text(checks.read_text() + "\n# newer\n")
-    done = command(course, tmp_path / "new", index)
-    assert done.returncode == 1 and "checking.zip is older than its sources. Run:" in done.stderr
+    result = command(course, tmp_path / "new", index)
+    assert (
+        result.returncode == 1 and "checking.zip is older than its sources. Run:" in result.stderr
+    )
     (course.root / "_build" / "html" / "index.html").unlink()
-    done = command(course, tmp_path / "new", index)
-    assert done.returncode == 1 and done.stderr.startswith("Error: The book is not built")
-    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "new").exists()
+    result = command(course, tmp_path / "new", index)
+    assert result.returncode == 1 and result.stderr.startswith("Error: The book is not built")
+    assert len(result.stderr.splitlines()) == 1 and not (tmp_path / "new").exists()
 
 
 def test_the_readme_is_for_the_system_that_it_was_made_on(course, monkeypatch):
     assert "python3." in bundle._readme(course.exercises()) or sys.platform == "win32"
     monkeypatch.setattr(bundle.sys, "platform", "win32")
-    said = bundle._readme(course.exercises())
-    assert "py -3." in said and ".venv\\Scripts\\python -m pip install --no-index" in said
+    readme = bundle._readme(course.exercises())
+    assert "py -3." in readme and ".venv\\Scripts\\python -m pip install --no-index" in readme

@@ -26,25 +26,25 @@ def command(request, tmp_path):
     begin = [str(script)] if request.param == script.name else ["-m", "autograder"]
 
     def run(*arguments):
-        own = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         whole = [sys.executable, *begin, *map(str, arguments)]
-        return subprocess.run(whole, cwd=tmp_path, env=own, capture_output=True, text=True)
+        return subprocess.run(whole, cwd=tmp_path, env=variables, capture_output=True, text=True)
 
     return request.param, run
 
 
 def test_its_usage_has_the_name_under_which_it_was_run(command):
     name, run = command
-    done = run("--help")
-    assert done.returncode == 0 and f"Usage: {name} " in done.stdout
+    result = run("--help")
+    assert result.returncode == 0 and f"Usage: {name} " in result.stdout
 
 
 def test_a_users_mistake_is_one_line_under_either_name(command, tmp_path):
     _, run = command
-    done = run("export", "--into", tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+    result = run("export", "--into", tmp_path)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
     assert (
-        done.stderr
+        result.stderr
         == f"Error: There is no gradebook at {tmp_path}/gradebook.db. Grade first: python -m "
         "autograder grade\n"
     )
@@ -61,8 +61,8 @@ def test_a_folder_for_temporary_files_with_too_long_a_name(command, tmp_path, mo
     deep.mkdir(parents=True)
     (handed_in / "01-qkv.ipynb").write_bytes((ROOT / "exercises/01-qkv/01-qkv.ipynb").read_bytes())
     monkeypatch.setenv("TMPDIR", str(deep))
-    done = run(
+    result = run(
         "grade", "01-qkv", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox"
     )
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "Set TMPDIR to a shorter one" in done.stderr and len(done.stderr.splitlines()) <= 2
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "Set TMPDIR to a shorter one" in result.stderr and len(result.stderr.splitlines()) <= 2

@@ -43,11 +43,11 @@ FAULTS = {
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A released course of one small exercise, which allows two limits less and prints them."""
-    own = toy_course(tmp_path_factory.mktemp("course"))
-    said = "[limits]\ndescriptors = 99\noutput_kb = 1"
-    (own.sources()[0].solution / "exercise.toml").write_text(said, encoding="utf-8")
-    release(own, own.sources()[0])
-    return own
+    course = toy_course(tmp_path_factory.mktemp("course"))
+    settings = "[limits]\ndescriptors = 99\noutput_kb = 1"
+    (course.sources()[0].solution / "exercise.toml").write_text(settings, encoding="utf-8")
+    release(course, course.sources()[0])
+    return course
 
 
 def test_without_a_file_all_has_its_default(tmp_path):
@@ -56,24 +56,24 @@ def test_without_a_file_all_has_its_default(tmp_path):
 
 
 def test_what_it_says_is_read(tmp_path):
-    said = "gpu = true\nrehearsal = 'import json'\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
-    (tmp_path / "exercise.toml").write_text(said, encoding="utf-8")
+    settings = "gpu = true\nrehearsal = 'import json'\n[limits]\ncpu_seconds = 5\nmemory_mb = 7"
+    (tmp_path / "exercise.toml").write_text(settings, encoding="utf-8")
     assert Settings.read(tmp_path) == Settings(
         True, "import json", {"cpu_seconds": 5, "memory_mb": 7}
     )
 
 
-@pytest.mark.parametrize("said", FAULTS)
-def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, said):
+@pytest.mark.parametrize("settings", FAULTS)
+def test_a_fault_is_one_line_that_names_file_and_key(tmp_path, settings):
     folder = tmp_path / "solutions" / "01-toy"
     folder.mkdir(parents=True)
-    (folder / "exercise.toml").write_text(said, encoding="utf-8")
+    (folder / "exercise.toml").write_text(settings, encoding="utf-8")
     with pytest.raises(UserError) as error:
         Settings.read(folder)
     line = str(error.value)
     assert (
         line.startswith("solutions/01-toy/exercise.toml")
-        and FAULTS[said] in line
+        and FAULTS[settings] in line
         and "\n" not in line
     )
 
@@ -109,10 +109,10 @@ def test_an_exercise_is_called_what_its_chapter_is(exercise):
 def test_a_limit_makes_no_grade_out_of_date(course):
     exercise = course.exercises()[0]
     before, path = seeds.version_of(exercise), exercise.released / "exercise.toml"
-    kept = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     path.write_text("[limits]\ndescriptors = 98", encoding="utf-8")
     assert seeds.version_of(exercise) == before
-    path.write_text(kept, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
 def test_limits_hold_for_this_exercise_alone(course):
@@ -149,8 +149,8 @@ def test_limits_reach_a_guest(request, course, tmp_path, sandbox):
         tmp_path / "own",
     ]
     arguments += [] if sandbox else ["--no-sandbox"]
-    done = CliRunner().invoke(cli.app, ["grade", *map(str, arguments)])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli.app, ["grade", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
     graded = nbformat.read(
         tmp_path / "own" / "autograded" / "ada" / "01-toy" / "01-toy.ipynb", as_version=4
     )
@@ -172,8 +172,8 @@ def test_an_exercise_that_needs_a_gpu_says_where_there_is_none(course, tmp_path,
 
 @pytest.mark.slow
 def test_doctor_looks_at_the_course_that_is_named(course):
-    done = CliRunner().invoke(cli.app, ["doctor", "--course", str(course.root)])
-    assert "01-toy" in done.output and "01-qkv" not in done.output
+    result = CliRunner().invoke(cli.app, ["doctor", "--course", str(course.root)])
+    assert "01-toy" in result.output and "01-qkv" not in result.output
 
 
 CONFIG_FAULTS = {
@@ -190,28 +190,30 @@ CONFIG_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("said", CONFIG_FAULTS)
-def test_a_fault_in_the_configuration_is_one_line(tmp_path, said):
+@pytest.mark.parametrize("settings", CONFIG_FAULTS)
+def test_a_fault_in_the_configuration_is_one_line(tmp_path, settings):
     course = Course(tmp_path)
-    (tmp_path / "nbgrader_config.py").write_text(f"c = get_config()\n{said}\n", encoding="utf-8")
+    (tmp_path / "nbgrader_config.py").write_text(
+        f"c = get_config()\n{settings}\n", encoding="utf-8"
+    )
     with pytest.raises(UserError) as error:
         _ = course.config
     assert str(error.value).startswith(
-        f"nbgrader_config.py{CONFIG_FAULTS[said]}"
+        f"nbgrader_config.py{CONFIG_FAULTS[settings]}"
     ) and "\n" not in str(error.value)
-    (found,) = doctor._configuration(tmp_path)
-    assert (found.state, found.note) == ("missing", str(error.value))
+    (finding,) = doctor._configuration(tmp_path)
+    assert (finding.state, finding.note) == ("missing", str(error.value))
 
 
 @pytest.mark.parametrize(
-    "said",
+    "settings",
     [
         'c.LateSubmissionPlugin.penalty_method = "half"',
         'c.AssignLatePenalties.plugin_class = "nope.X"',
     ],
 )
-def test_a_rule_for_late_work_that_is_none_is_one_line(tmp_path, said):
-    course = toy_course(tmp_path, f"\n{said}\n")
+def test_a_rule_for_late_work_that_is_none_is_one_line(tmp_path, settings):
+    course = toy_course(tmp_path, f"\n{settings}\n")
     with (
         gradebook.opened(course) as book,
         pytest.raises(UserError, match=r"nbgrader_config\.py.* c\.LateSubm") as error,

@@ -104,9 +104,9 @@ def test_a_dollar_sign_is_shown_as_one():
     ],
 )
 def test_a_formula_is_set_as_tex_sets_it(latex, parts):
-    made = formulas.mathml(latex, True)
+    math = formulas.mathml(latex, True)
     for part in parts:
-        assert part in made, made
+        assert part in math, math
 
 
 # Each would act, be fetched, or leave its place, if latex2mathml's own text were shown as it is.
@@ -156,9 +156,9 @@ def assert_only_laid_out(page):
     assert not live(page), page
     for element in BeautifulSoup(page, "html.parser").find_all(True):
         if element.name in formulas.ELEMENTS:
-            left = {name: value for name, value in element.attrs.items() if name != "style"}
+            attributes = {name: value for name, value in element.attrs.items() if name != "style"}
             assert all(
-                formulas.ATTRIBUTES[name].fullmatch(value) for name, value in left.items()
+                formulas.ATTRIBUTES[name].fullmatch(value) for name, value in attributes.items()
             ), element
             assert element.get("style", "text-align:left") in (
                 "text-align:left",

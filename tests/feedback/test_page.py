@@ -87,7 +87,7 @@ def body(page):
     return BeautifulSoup(page, "html.parser").body
 
 
-def test_nbgraders_own_command_writes_the_same_page(graded):
+def test_the_nbgrader_command_writes_the_same_page(graded):
     course, notebook, _ = graded
     folder = course.into / "autograded" / STUDENT / "01-toy"
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def test_nbgraders_own_command_writes_the_same_page(graded):
     assert result["success"], result
     stock = (course.into / "feedback" / STUDENT / "01-toy" / "01-toy.html").read_text()
     assert stock == page_of(graded)
-    said = " ".join(body(stock).get_text(" ").split())
+    text = " ".join(body(stock).get_text(" ").split())
     for part in (
         "3 of 9 points",
         "The proof is short.",
@@ -106,8 +106,8 @@ def test_nbgraders_own_command_writes_the_same_page(graded):
         "My notes",
         "proof is still to be graded by a person",
     ):
-        assert part in said, part
-    assert "which the page tells" not in said
+        assert part in text, part
+    assert "which the page tells" not in text
 
 
 def test_a_page_is_the_same_each_time(graded):
@@ -197,10 +197,12 @@ def page_with(*results, cells=(), head_cell=None, score=2.0, **standing):
         "locked": False,
         "solution": True,
     }
-    own = [head_cell] if head_cell else []
-    notebook = new_notebook(cells=[*own, text, answer, *cells, checked(*results, score=score)])
-    kept = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
-    saved = Saved(Standing(score, 6.0, **standing), kept)
+    head_cells = [head_cell] if head_cell else []
+    notebook = new_notebook(
+        cells=[*head_cells, text, answer, *cells, checked(*results, score=score)]
+    )
+    cells_saved = {"check_add": SavedCell(score, 6.0), "add": SavedCell(automatic="The reasons.")}
+    saved = Saved(Standing(score, 6.0, **standing), cells_saved)
     return body(render(notebook, saved, assignment="01-sums", student="ada"))
 
 
@@ -211,34 +213,36 @@ def said_of(kind, reason, notes=(), evidence=(), stops=()):
     )
 
 
-def said(element):
+def text_of(element):
     return " ".join(element.get_text(" ").split())
 
 
 def test_the_first_screen_has_the_points_and_a_card_for_each_cause():
     page = page_with(PASSED, *FAILED, *WAITING)
-    assert "Sums of" in said(page.h1) and page.h1.math and "ada" in said(page.header)
-    assert said(page.select_one(".score")) == "2 of 6 points"
+    assert "Sums of" in text_of(page.h1) and page.h1.math and "ada" in text_of(page.header)
+    assert text_of(page.select_one(".score")) == "2 of 6 points"
     (row,) = page.select(".bars a")
-    assert said(row) == "add 2 of 6" and page.find(id=row["href"][1:]) is not None
+    assert text_of(row) == "add 2 of 6" and page.find(id=row["href"][1:]) is not None
     first, second = page.select(".card")
-    assert said(first).startswith(
+    assert text_of(first).startswith(
         "add −2 Entry i is a_i + b_i. 1 of 2 is wrong. First wrong element [0, 1]: expected 2"
     )
     assert (
-        "Likely cause: b taken away. You subtract <b>." in said(first)
+        "Likely cause: b taken away. You subtract <b>." in text_of(first)
         and first.select_one(".cause code").text == "b"
     )
-    assert "These failed for the same reason: Adding 0 changes nothing." in said(first)
-    assert "Passed: the shape." in said(first) and "chapter 1" in said(first)
+    assert "These failed for the same reason: Adding 0 changes nothing." in text_of(first)
+    assert "Passed: the shape." in text_of(first) and "chapter 1" in text_of(first)
     assert [cell.text for cell in first.select("td.wrong")] == ["3.5"] and len(
         first.select("td")
     ) == 4
-    assert "−3" in said(second) and "2 more checks wait until this one passes." in said(second)
+    assert "−3" in text_of(second) and "2 more checks wait until this one passes." in text_of(
+        second
+    )
     assert (
-        "more checks" not in said(first)
-        and "the report" not in said(page)
-        and "The reasons." not in said(page)
+        "more checks" not in text_of(first)
+        and "the report" not in text_of(page)
+        and "The reasons." not in text_of(page)
     )
 
 
@@ -248,26 +252,26 @@ def test_what_follows_from_another_failure_is_on_its_card():
     )
     page = page_with(earlier, *FAILED[:1])
     (card,) = page.select(".card")
-    assert said(card).startswith("add −6 Entry i is a_i + b_i.")
-    assert "These failed for the same reason: Sums are added." in said(card)
+    assert text_of(card).startswith("add −6 Entry i is a_i + b_i.")
+    assert "These failed for the same reason: Sums are added." in text_of(card)
     (line,) = page.select('[id$=".early"]')
     assert (
         "Probably the same mistake as in value : b taken away. It makes this check fail as "
-        "well." in said(line)
+        "well." in text_of(line)
     )
 
 
-def test_a_relation_is_told_where_a_check_found_one():
-    found = copy.copy(FAILED[2])
-    found.relation = Message("Yours is {times} times as large.", times="2.65")
-    check = feedback_page._failed_check(found)
+def test_a_relation_is_shown_where_a_check_found_one():
+    waiting = copy.copy(FAILED[2])
+    waiting.relation = Message("Yours is {times} times as large.", times="2.65")
+    check = feedback_page._failed_check(waiting)
     assert check.relation == "Yours is 2.65 times as large."
 
 
 def test_a_perfect_submission_sees_so():
     page = page_with(PASSED, score=6.0)
-    assert "Every check passed" in said(page.select_one(".sum")) and not page.select(".card")
-    assert "Every check passed" not in said(page_with(PASSED, *FAILED))
+    assert "Every check passed" in text_of(page.select_one(".sum")) and not page.select(".card")
+    assert "Every check passed" not in text_of(page_with(PASSED, *FAILED))
 
 
 def test_a_function_that_is_not_written_says_so_once():
@@ -276,43 +280,43 @@ def test_a_function_that_is_not_written_says_so_once():
         *[Result(f"c{n}", f"Check {n}.", 1, "blocked", message) for n in range(5)], score=0.0
     )
     (card,) = page.select(".card")
-    assert said(card).startswith("add −6 add is not written yet.")
-    assert said(page.select_one(".check details summary")) == "add is not written yet."
+    assert text_of(card).startswith("add −6 add is not written yet.")
+    assert text_of(page.select_one(".check details summary")) == "add is not written yet."
 
 
-def test_what_happened_is_said_first_and_at_its_cell():
+def test_the_outcome_is_shown_first_and_at_its_cell():
     reason, note = Message("a locked cell was altered."), Message("The cell `x` was put back.")
     stops = [("add", Message("it took too long."))]
-    own = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops)
-    page = page_with(PASSED, *FAILED, head_cell=own, penalty=1.5, seconds_late=2 * 86400 + 5.0)
-    top = said(page.select_one(".sum"))
+    head = said_of(Kind.HOSTILE, reason, [note], ["- 1\n+ <b>2"], stops)
+    page = page_with(PASSED, *FAILED, head_cell=head, penalty=1.5, seconds_late=2 * 86400 + 5.0)
+    top = text_of(page.select_one(".sum"))
     for part in ("hostile: a locked cell was altered.", "The cell x was put back.", "+ <b>2"):
         assert part in top, part
     assert "It was submitted 2 days after the due date; points lost: 1.5." in top
     assert page.select_one(".stopped")["id"] == "cell-add"
-    own = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
-    page = page_with(PASSED, *FAILED, head_cell=own)
-    assert "limit: add : it took too long." in said(page.select_one(".sum"))
+    head = said_of(Kind.LIMIT, Message("whatever"), stops=stops)
+    page = page_with(PASSED, *FAILED, head_cell=head)
+    assert "limit: add : it took too long." in text_of(page.select_one(".sum"))
     assert page.find(id=page.select_one(".note a")["href"][1:]) is page.select_one(".stopped")
 
 
 def test_a_head_that_cannot_be_read_is_shown_as_it_is():
-    own = said_of(Kind.HOSTILE, Message("altered."))
-    own.metadata[outcome_cell.METADATA_KEY] = {"kind": 7}
-    assert "hostile : altered." in said(page_with(PASSED, head_cell=own))
+    head = said_of(Kind.HOSTILE, Message("altered."))
+    head.metadata[outcome_cell.METADATA_KEY] = {"kind": 7}
+    assert "hostile : altered." in text_of(page_with(PASSED, head_cell=head))
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "report",
     [{"results": 7}, {"subject": "add"}, [], "x", {"subject": 1, "points": "x", "results": [{}]}],
 )
-def test_a_report_that_is_none_costs_no_page(kept):
+def test_a_report_that_is_none_costs_no_page(report):
     cell = checked(PASSED)
-    cell.outputs[0]["data"][MIME] = kept
+    cell.outputs[0]["data"][MIME] = report
     cell.outputs.insert(0, outputs.new_output("stream", name="stdout", text="first\n<b>last</b>\n"))
     saved = Saved(Standing(2.0, 6.0), {"check_add": SavedCell(2.0, 6.0)})
     page = body(render(new_notebook(cells=[cell]), saved, assignment="01-sums", student="ada"))
-    assert "<b>last</b>" in said(page.select_one(".card")) and "checks.run" in said(
+    assert "<b>last</b>" in text_of(page.select_one(".card")) and "checks.run" in text_of(
         page.select_one(".check")
     )
 
@@ -321,16 +325,18 @@ def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
     page = page_with(PASSED, *FAILED, cells=[new_code_cell("print(1)")])
     text = page.select_one("details.text")
     assert (
-        not text.has_attr("open") and "Sums of" in said(text.summary) and "Add them." in said(text)
+        not text.has_attr("open")
+        and "Sums of" in text_of(text.summary)
+        and "Add them." in text_of(text)
     )
     pair = page.select_one(".pair")
     assert (
-        "return a - b" in said(pair.select_one(".work"))
+        "return a - b" in text_of(pair.select_one(".work"))
         and "print(1)" in pair.select_one(".work").text
     )
     marks = [(row["class"][0], row["id"]) for row in pair.select(".check li")]
     assert marks[:2] == [("passed", "at-check_add.shape"), ("failed", "at-check_add.value")]
-    assert ", seed=7)" in said(pair.select_one(".check"))
+    assert ", seed=7)" in text_of(pair.select_one(".check"))
 
 
 @pytest.mark.parametrize(
@@ -344,19 +350,21 @@ def test_the_notebook_has_a_check_beside_its_code_and_the_courses_text_folded():
     ],
 )
 def test_lateness_is_a_sentence(seconds, words):
-    assert f"It was submitted {words} after the due date; no points are lost." in said(
+    assert f"It was submitted {words} after the due date; no points are lost." in text_of(
         page_with(PASSED, seconds_late=seconds)
     )
 
 
-def test_a_person_s_comment_stands_at_its_answer_and_on_the_first_screen(graded):
+def test_a_manual_comment_is_at_its_answer_and_on_the_first_screen(graded):
     course, notebook, saved = graded
     proof = replace(saved.cells["proof"], score=2.0, waits=False, manual=True)
     page = body(page_of((course, notebook, replace(saved, cells={**saved.cells, "proof": proof}))))
     (pair,) = page.select("#at-proof")
-    assert "Because" in said(pair) and "The proof is short." in said(pair.select_one(".comment"))
-    assert pair.select_one(".comment math") and "2 of 3" in said(pair.select_one(".check"))
-    assert any("The proof is short." in said(card) for card in page.select(".card"))
+    assert "Because" in text_of(pair) and "The proof is short." in text_of(
+        pair.select_one(".comment")
+    )
+    assert pair.select_one(".comment math") and "2 of 3" in text_of(pair.select_one(".check"))
+    assert any("The proof is short." in text_of(card) for card in page.select(".card"))
 
 
 def test_a_page_speaks_the_readers_language(monkeypatch, tmp_path):
@@ -370,7 +378,7 @@ def test_a_page_speaks_the_readers_language(monkeypatch, tmp_path):
     monkeypatch.setattr(translations, "LOCALES", tmp_path)
     with translations.use("de"):
         page = page_with(PASSED)
-    assert "von 6 Punkten" in said(page) and "Dein Notebook" in said(page)
+    assert "von 6 Punkten" in text_of(page) and "Dein Notebook" in text_of(page)
     assert page.find_parent("html")["lang"] == "de"
     assert page_with(PASSED).find_parent("html")["lang"] == "en"
 
@@ -406,12 +414,12 @@ def acting_cells():
     ]
     script = {"application/javascript": "hostile_mark()"}
     raw += [outputs.new_output("display_data", data=script, metadata={})]
-    given = [new_markdown_cell(text) for text in texts] + [new_code_cell(text) for text in texts]
+    cells = [new_markdown_cell(text) for text in texts] + [new_code_cell(text) for text in texts]
     return [
         *cleaned,
         new_code_cell("1", outputs=collected.outputs),
         new_code_cell("2", outputs=raw),
-        *given,
+        *cells,
     ]
 
 
@@ -476,14 +484,14 @@ def test_a_photo_in_an_answer_is_seen(graded, page):
 @pytest.mark.parametrize("width, scheme", [(360, "light"), (1280, "dark")])
 def test_a_page_fits(browser, width, scheme):
     stops = [("add", Message("too long."))]
-    own = said_of(Kind.LIMIT, Message("x"), [Message("A note.")], ["- 1\n+ 2" * 50], stops)
+    head = said_of(Kind.LIMIT, Message("x"), [Message("A note.")], ["- 1\n+ 2" * 50], stops)
     wide = new_code_cell(
         "x = " + "1 + " * 80, outputs=[outputs.new_output("stream", name="stdout", text="y" * 500)]
     )
     tall = new_markdown_cell(
         "# Mine\n\n| " + "wide | " * 30 + "\n|" + "---|" * 30 + "\n\n$$" + "x + " * 90 + "1$$"
     )
-    html = page_with(PASSED, *FAILED, *WAITING, cells=[wide, tall], head_cell=own).find_parent(
+    html = page_with(PASSED, *FAILED, *WAITING, cells=[wide, tall], head_cell=head).find_parent(
         "html"
     )
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -504,8 +512,8 @@ def test_a_page_is_accessible(browser, scheme):
     html = page_with(PASSED, *FAILED, *WAITING).find_parent("html")
     page.set_content(str(html).replace("Content-Security-Policy", "X-Nothing"))
     page.evaluate(AXE.read_text())
-    found = page.evaluate(VIOLATIONS)
-    assert not found, found
+    violations = page.evaluate(VIOLATIONS)
+    assert not violations, violations
     context.close()
 
 
@@ -520,9 +528,9 @@ def test_the_page_on_accessibility_names_the_levels_of_axes_rules(page):
         [violations, passes, incomplete, inapplicable].flat().map(rule => [rule.id, rule.tags]))""")
     level = re.compile(r"wcag2\d?a+|best-practice")
     used = {tag for _, tags in rules for tag in tags if level.fullmatch(tag)}
-    told = (ROOT / "book" / "accessibility.md").read_text(encoding="utf-8")
-    assert {tag for tag in re.findall("`([^`]+)`", told) if level.fullmatch(tag)} == used
-    assert "target-size" not in dict(rules) and "`target-size`, is off by default" in told
+    text = (ROOT / "book" / "accessibility.md").read_text(encoding="utf-8")
+    assert {tag for tag in re.findall("`([^`]+)`", text) if level.fullmatch(tag)} == used
+    assert "target-size" not in dict(rules) and "`target-size`, is off by default" in text
 
 
 # Sizes

@@ -47,12 +47,12 @@ def record(student, *, submission="one", history=(), exercise=NAME, **cells):
         sum(cell.points for cell in cells.values()),
         sum(cell.max_points for cell in cells.values()),
     )
-    made = Record(
+    latest = Record(
         student, exercise, submission, "v1", 1, True, "2026-11-23T09:30:00+00:00", Kind.WRONG,
         Message(""), [], [],
         cells, score, most,
     )  # fmt: skip
-    return dataclasses.replace(made, history=[CODEC.unstructure(one) for one in history])
+    return dataclasses.replace(latest, history=[CODEC.unstructure(past) for past in history])
 
 
 def class_of(students, *, rest, **checks):
@@ -71,9 +71,9 @@ def class_of(students, *, rest, **checks):
 
 def found_in(graded):
     """The discrimination of each check, with how many passed and how many students there are."""
-    found = item_analysis.discriminations(graded)
-    assert [one.correlation for one in found] == sorted(one.correlation for one in found)
-    return {one.item.check: (one.correlation, one.passed, one.students) for one in found}
+    items = item_analysis.discriminations(graded)
+    assert [item.correlation for item in items] == sorted(item.correlation for item in items)
+    return {item.item.check: (item.correlation, item.passed, item.students) for item in items}
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def found_in(graded):
 def test_a_check_separates_strong_work_from_weak(passes, correlation):
     graded = class_of(20, rest=lambda number: number < 10, own=passes)
     passed = sum(bool(passes(number)) for number in range(20))
-    found = found_in(graded)
-    assert found["own"] == (correlation, passed, 20)
-    assert found["rest"] == (correlation, 10, 20)  # of two checks each is the rest of the other
+    by_check = found_in(graded)
+    assert by_check["own"] == (correlation, passed, 20)
+    assert by_check["rest"] == (correlation, 10, 20)  # of two checks each is the rest of the other
 
 
-def test_a_checks_own_points_are_not_in_the_total():
+def test_the_points_of_a_check_are_not_in_its_total():
     """Otherwise a check worth most of the points would separate well, no matter how it is drawn."""
     graded = [
         record(
@@ -123,7 +123,7 @@ def test_a_checks_own_points_are_not_in_the_total():
 
 
 @pytest.mark.parametrize(
-    "students, rest, own, numbers",
+    "students, rest, passes, numbers",
     [
         (19, lambda number: number < 10, lambda number: number < 10, set()),  # too few
         (
@@ -137,8 +137,8 @@ def test_a_checks_own_points_are_not_in_the_total():
         (40, lambda number: number < 20, lambda number: number < 3, {"rest", "own"}),
     ],
 )
-def test_a_number_that_means_nothing_is_not_shown(students, rest, own, numbers):
-    assert set(found_in(class_of(students, rest=rest, own=own))) == numbers
+def test_a_number_that_means_nothing_is_not_shown(students, rest, passes, numbers):
+    assert set(found_in(class_of(students, rest=rest, own=passes))) == numbers
 
 
 def test_only_students_for_whom_a_check_was_run_count():
@@ -151,10 +151,10 @@ def test_only_students_for_whom_a_check_was_run_count():
             record(f"t{number}", rest=cell_of({"rest": F}), check=cell_of({"own": status}))
         )
     graded.append(dataclasses.replace(graded[0], student="u", kind=Kind.MALFORMED, cells={}))
-    found = found_in(graded)
-    assert found["own"] == (1.0, 10, 20)
+    by_check = found_in(graded)
+    assert by_check["own"] == (1.0, 10, 20)
     # with a pending check, nothing else of these two is decided
-    assert found["rest"][1:] == (10, 23)
+    assert by_check["rest"][1:] == (10, 23)
     assert not found_in(
         [record(f"s{number}", check=cell_of({"own": B, "rest": P})) for number in range(30)]
     )
@@ -174,8 +174,8 @@ def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
     assert found_in(graded) == {"own": (1.0, 10, 20)}
     # The part of one check in the points that a person gave its cell is not known.
     graded = class_of(20, rest=lambda number: number < 10, own=lambda number: number < 10)
-    for one in graded:
-        one.cells["check"] = dataclasses.replace(one.cells["check"], given=4.0)
+    for submission in graded:
+        submission.cells["check"] = dataclasses.replace(submission.cells["check"], given=4.0)
     assert found_in(graded)["own"] == (1.0, 10, 20) and "rest" not in found_in(graded)
 
 
@@ -184,15 +184,19 @@ def test_points_by_a_person_count_in_the_rest_as_far_as_they_are_given():
 
 def passing(*statuses, student="s"):
     """A student whose submissions one, two, ... had these results of the check."""
-    made = [
+    attempts = [
         record(student, submission=f"{number}", check=cell_of({"own": status}))
         for number, status in enumerate(statuses)
     ]
-    return dataclasses.replace(made[-1], history=[CODEC.unstructure(one) for one in made[:-1]])
+    return dataclasses.replace(
+        attempts[-1], history=[CODEC.unstructure(past) for past in attempts[:-1]]
+    )
 
 
 def took(*graded):
-    return [(one.item.check, one.median, one.students) for one in item_analysis.attempts(graded)]
+    return [
+        (check.item.check, check.median, check.students) for check in item_analysis.attempts(graded)
+    ]
 
 
 def test_attempts_are_submissions_until_the_check_first_passed():
@@ -205,28 +209,38 @@ def test_attempts_are_submissions_until_the_check_first_passed():
 
 
 def test_a_submission_that_is_graded_again_counts_once_with_its_last_grading():
-    def own(submission, status, **fields):
+    def submission_of(submission, status, **fields):
         return dataclasses.replace(
             record("s", submission=submission, check=cell_of({"own": status})), **fields
         )
 
     def after(*history, final):
-        return dataclasses.replace(final, history=[CODEC.unstructure(one) for one in history])
+        return dataclasses.replace(final, history=[CODEC.unstructure(past) for past in history])
 
-    assert not took(after(own("one", F), own("one", F), final=own("one", P)))
-    assert took(after(own("one", F), own("two", F), final=own("two", P))) == [("own", 2, 1)]
-    assert took(after(own("one", F), own("one", P), final=own("two", P))) == [("own", 1, 1)]
-    fault = own("two", P, kind=Kind.INFRASTRUCTURE, cells={})
-    assert took(after(own("one", F), fault, final=own("three", P))) == [("own", 2, 1)]
-    unreadable = dataclasses.replace(own("two", P), history=["no record", {"submission": "one"}])
+    assert not took(
+        after(submission_of("one", F), submission_of("one", F), final=submission_of("one", P))
+    )
+    assert took(
+        after(submission_of("one", F), submission_of("two", F), final=submission_of("two", P))
+    ) == [("own", 2, 1)]
+    assert took(
+        after(submission_of("one", F), submission_of("one", P), final=submission_of("two", P))
+    ) == [("own", 1, 1)]
+    fault = submission_of("two", P, kind=Kind.INFRASTRUCTURE, cells={})
+    assert took(after(submission_of("one", F), fault, final=submission_of("three", P))) == [
+        ("own", 2, 1)
+    ]
+    unreadable = dataclasses.replace(
+        submission_of("two", P), history=["no record", {"submission": "one"}]
+    )
     assert not took(unreadable)
 
 
 def test_attempts_are_counted_from_the_first_submission_that_had_the_check():
     older = record("s", submission="old", check=cell_of({"other": P}))
-    made = passing(F, P)
-    made.history.insert(0, CODEC.unstructure(older))
-    assert took(made) == [("own", 2, 1)]
+    class_before = passing(F, P)
+    class_before.history.insert(0, CODEC.unstructure(older))
+    assert took(class_before) == [("own", 2, 1)]
     assert not took(dataclasses.replace(passing(P), history=[CODEC.unstructure(older)]))
 
 
@@ -243,19 +257,24 @@ def some(failed, students, **more):
 
 def test_two_classes_are_compared_check_by_check():
     here, there = some(6, 10, new=P, easier=P), some(2, 8, gone=F, easier=F)
-    for one in there:
-        one.score = 1.0
-    found = item_analysis.compared(here, there)
-    assert [(pair.item.check, pair.here, pair.there) for pair in found.checks] == [
+    for submission in there:
+        submission.score = 1.0
+    comparison = item_analysis.compared(here, there)
+    assert [(pair.item.check, pair.here, pair.there) for pair in comparison.checks] == [
         ("own", Tally(6, 10), Tally(2, 8)),
         ("easier", Tally(0, 10), Tally(8, 8)),
         ("new", Tally(0, 10), None),
         ("gone", None, Tally(8, 8)),
     ]
-    assert [pair.difference for pair in found.checks] == [pytest.approx(0.35), -1.0, None, None]
-    assert found.there == (0.25, 8) and found.here.submissions == 10
-    assert found.here.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
-    assert found.difference == pytest.approx(found.here.share - 0.25)
+    assert [pair.difference for pair in comparison.checks] == [
+        pytest.approx(0.35),
+        -1.0,
+        None,
+        None,
+    ]
+    assert comparison.there == (0.25, 8) and comparison.here.submissions == 10
+    assert comparison.here.share == pytest.approx((4 * 1 + 6 * 2 / 3) / 10)
+    assert comparison.difference == pytest.approx(comparison.here.share - 0.25)
     blocked = item_analysis.compared(some(1, 4), [record("s", check=cell_of({"own": B}))])
     assert [(pair.there, pair.difference) for pair in blocked.checks] == [(Tally(0, 0), None)]
 
@@ -268,15 +287,15 @@ def classes(monkeypatch, tmp_path):
     """The records of classes, by the name of their folder below `tmp_path`; each has a
     gradebook.
     """
-    made = {}
+    records_by_path = {}
 
     def folder(name, graded):
-        made[name] = graded
+        records_by_path[name] = graded
         (tmp_path / name).mkdir()
         (tmp_path / name / "gradebook.db").touch()
         return Course(root=tmp_path, into=tmp_path / name)
 
-    monkeypatch.setattr(records, "all_of", lambda course: made[course.into.name])
+    monkeypatch.setattr(records, "all_of", lambda course: records_by_path[course.into.name])
     return folder
 
 
@@ -312,19 +331,19 @@ def test_the_page_and_the_document_say_which_checks_earn_their_place(classes, tm
     here = classes("here", this_class())
     path = tmp_path / "report.html"
     page = report.write(here, path)
-    (own,) = page.assignments
-    low = [one for one in own.discriminations if one.correlation < item_analysis.LOW]
-    assert [one.item.check for one in low] == ["odd"] and low[0].correlation < 0
-    said = text_of(path)
+    (part,) = page.assignments
+    low = [check for check in part.discriminations if check.correlation < item_analysis.LOW]
+    assert [check.item.check for check in low] == ["odd"] and low[0].correlation < 0
+    text = text_of(path)
     number = f"{low[0].correlation:.2f}".replace("-", "−")
-    assert "1 check is below 0.2. Look at it first" in said
-    assert f"add Returns odd. {number}, from 30 students It is the wrong way round" in said
-    assert "Discrimination of 3 of 3 checks" in said and "at least 20 of them" in said
-    assert f"Returns odd. {number} {low[0].passed} of 30" in said
-    assert "How many submissions a pass took" in said and "add Returns own. 2 2" in said
-    assert "Compared with" not in said
-    (made,) = documents.of_report(page, path)["exercises"]
-    assert made["discrimination"][0] == {
+    assert "1 check is below 0.2. Look at it first" in text
+    assert f"add Returns odd. {number}, from 30 students It is the wrong way round" in text
+    assert "Discrimination of 3 of 3 checks" in text and "at least 20 of them" in text
+    assert f"Returns odd. {number} {low[0].passed} of 30" in text
+    assert "How many submissions a pass took" in text and "add Returns own. 2 2" in text
+    assert "Compared with" not in text
+    (document,) = documents.of_report(page, path)["exercises"]
+    assert document["discrimination"][0] == {
         "function": "add", "check": "odd", "title": "Returns odd.",
         "correlation": low[0].correlation,
         "passed": low[0].passed, "students": 30,
@@ -335,8 +354,8 @@ def test_the_page_and_the_document_say_which_checks_earn_their_place(classes, tm
         "title": "Returns own.",
         "median": 2,
         "students": 2,
-    } in made["attempts"]
-    assert made["comparison"] is None
+    } in document["attempts"]
+    assert document["comparison"] is None
 
 
 def test_a_small_class_has_no_such_section(classes, tmp_path):
@@ -353,8 +372,8 @@ def test_another_class_is_next_to_this_one_and_has_no_names(classes, tmp_path, a
         "here", [*some(6, 10, new=P), record("s1", exercise="02-ours", check=cell_of({"own": P}))]
     )
     there = some(2, 8, gone=F)
-    for number, one in enumerate(there):
-        one.student, one.evidence, one.repairs = (
+    for number, submission in enumerate(there):
+        submission.student, submission.evidence, submission.repairs = (
             f"quentin{number}",
             ["quentin"],
             [Message("By quentin.")],
@@ -363,39 +382,39 @@ def test_another_class_is_next_to_this_one_and_has_no_names(classes, tmp_path, a
     classes("2025", there)
     path = tmp_path / "report.html"
     page = report.write(here, path, anonymous, tmp_path / "2025")
-    said = text_of(path)
-    assert "Compared with the class in 2025; none of its students is named." in said
+    text = text_of(path)
+    assert "Compared with the class in 2025; none of its students is named." in text
     assert (
         "Exercises that only this class has: 02-ours. Exercises that only the other class has: "
-        "09-theirs." in said
+        "09-theirs." in text
     )
-    assert said.count("Compared with the other class") == 1
+    assert text.count("Compared with the other class") == 1
     assert (
         "Mean share of the points here: 70%, from 10 submissions. In the other class: 38%, from 8 "
-        "submissions." in said
+        "submissions." in text
     )
-    assert "Difference: +32 percentage points." in said
-    assert "add Returns own. 2 of 8 (25%) 6 of 10 (60%) +35" in said
-    assert "add Returns new. – 0 of 10 (0%) only here" in said
-    assert "add Returns gone. 8 of 8 (100%) – only there" in said
-    made = documents.of_report(page, path)
-    assert made["beside"]["only_here"] == ["02-ours"] and made["beside"]["only_there"] == [
+    assert "Difference: +32 percentage points." in text
+    assert "add Returns own. 2 of 8 (25%) 6 of 10 (60%) +35" in text
+    assert "add Returns new. – 0 of 10 (0%) only here" in text
+    assert "add Returns gone. 8 of 8 (100%) – only there" in text
+    document = documents.of_report(page, path)
+    assert document["beside"]["only_here"] == ["02-ours"] and document["beside"]["only_there"] == [
         "09-theirs"
     ]
-    assert made["exercises"][0]["comparison"]["checks"][0]["there"] == {"failed": 2, "run": 8}
-    assert made["exercises"][1]["comparison"] is None
-    told = (ROOT / "book" / "operating.md").read_text(encoding="utf-8")
-    assert not [name for name in fields(made) if f"`{name}`" not in told]
-    assert "quentin" not in path.read_text(encoding="utf-8") + json.dumps(made)
+    assert document["exercises"][0]["comparison"]["checks"][0]["there"] == {"failed": 2, "run": 8}
+    assert document["exercises"][1]["comparison"] is None
+    text = (ROOT / "book" / "operating.md").read_text(encoding="utf-8")
+    assert not [name for name in fields(document) if f"`{name}`" not in text]
+    assert "quentin" not in path.read_text(encoding="utf-8") + json.dumps(document)
     if anonymous:
-        assert '"s1"' not in path.read_text(encoding="utf-8") + json.dumps(made)
+        assert '"s1"' not in path.read_text(encoding="utf-8") + json.dumps(document)
 
 
 def test_a_folder_that_is_no_other_class_is_one_line(classes, tmp_path):
     here, empty = classes("here", some(1, 4)), classes("empty", [])
     (tmp_path / "bare").mkdir()
     own_database = Course(root=tmp_path, into=here.into, db=f"sqlite:///{empty.gradebook}")
-    for course, name, said in (
+    for course, name, message in (
         (here, "nowhere", "There is no folder"),
         (here, "bare", "There is no gradebook in"),
         (here, "here", "has the grades of this class"),
@@ -403,7 +422,7 @@ def test_a_folder_that_is_no_other_class_is_one_line(classes, tmp_path):
         (own_database, "empty", "has the grades of this class"),
         (here, "empty", "Nothing is graded in"),
     ):
-        with pytest.raises(UserError, match=said) as refused:
+        with pytest.raises(UserError, match=message) as refused:
             report.write(course, tmp_path / "report.html", beside=tmp_path / name)
         assert name in str(refused.value) and "\n" not in str(refused.value)
     assert not (tmp_path / "report.html").exists()
@@ -411,18 +430,18 @@ def test_a_folder_that_is_no_other_class_is_one_line(classes, tmp_path):
 
 @pytest.mark.slow
 def test_two_graded_classes_are_compared_by_the_command(isolated, tmp_path):
-    made = toy_course(tmp_path / "course")
-    for exercise in made.sources():
-        release(made, exercise)
+    course = toy_course(tmp_path / "course")
+    for exercise in course.sources():
+        release(course, exercise)
     for year, students in {"2025": {"quentin": RIGHT, "rosa": {}}, "2026": {"ada": RIGHT}}.items():
         for student, answers in students.items():
-            hand_in(tmp_path / f"submitted-{year}", student, answers, toy=made)
+            hand_in(tmp_path / f"submitted-{year}", student, answers, toy=course)
         (tmp_path / year).mkdir()
         grade = ("grade", "--submitted", tmp_path / f"submitted-{year}", "--into", tmp_path / year)
-        assert run(made, *grade).exit_code == 0
+        assert run(course, *grade).exit_code == 0
     command = ("report", "--into", tmp_path / "2026", "--anonymous", "--json", "--beside")
-    done = run(made, *command, tmp_path / "2025")
-    (exercise,) = json.loads(done.stdout)["exercises"]
+    result = run(course, *command, tmp_path / "2025")
+    (exercise,) = json.loads(result.stdout)["exercises"]
     assert (
         exercise["comparison"]["here"]["submissions"] == 1
         and exercise["comparison"]["there"]["submissions"] == 2
@@ -431,16 +450,16 @@ def test_two_graded_classes_are_compared_by_the_command(isolated, tmp_path):
     assert not [
         name
         for name in ("ada", "quentin", "rosa")
-        if f'"{name}' in done.stdout + page or f">{name}" in page
+        if f'"{name}' in result.stdout + page or f">{name}" in page
     ]
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "gradebook.db").write_text("no database")
-    for folder, said in (
+    for folder, message in (
         ("broken", "cannot be compared with. The gradebook"),
         ("2026", "grades of this class"),
     ):
-        done = run(made, *command, tmp_path / folder)
-        assert done.exit_code == 1 and said in done.output
+        result = run(course, *command, tmp_path / folder)
+        assert result.exit_code == 1 and message in result.output
 
 
 @pytest.mark.browser

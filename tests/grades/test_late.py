@@ -66,8 +66,8 @@ def test_free_days_are_used_as_soon_as_possible_and_not_in_vain(free, at_most, l
 @pytest.fixture
 def course(tmp_path):
     """A course with due dates and a rule, and nothing released."""
-    made = toy_course(tmp_path / "course", RULE)
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(tmp_path / "course", RULE)
+    course = Course(root=toy.root, into=toy.root)
     deadlines.path_of(course).write_text(DATES, encoding="utf-8")
     return course
 
@@ -79,14 +79,14 @@ def test_free_days_go_to_what_was_due_first_whatever_was_graded_first(course):
         HandIn("01-toy", due + timedelta(days=2), due, timedelta(days=1)),
         HandIn("03-undated", due, None),
     ]
-    found = late.Rule(course).deadlines_of(hand_ins)
-    assert found["01-toy"] == late.Deadline(
+    by_student = late.Rule(course).deadlines_of(hand_ins)
+    assert by_student["01-toy"] == late.Deadline(
         "2026-01-11T01:00+01:00", DAY, free_days_used=1, free_days_left=1
     )
-    assert found["02-later"] == late.Deadline(
+    assert by_student["02-later"] == late.Deadline(
         "2026-01-17T00:00+00:00", 0.0, free_days_used=1, free_days_left=0
     )
-    assert found["03-undated"] == late.Deadline()
+    assert by_student["03-undated"] == late.Deadline()
 
 
 def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
@@ -95,8 +95,8 @@ def test_the_dates_and_the_rule_that_the_page_shows_are_valid(tmp_path):
     (rule,) = re.findall(r"```python\n([^`]*c\.PerDay[^`]*)```", page)
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
     assert all(f"# {line}" in config for line in rule.splitlines())
-    made = toy_course(tmp_path / "course", f"\n{rule}")
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(tmp_path / "course", f"\n{rule}")
+    course = Course(root=toy.root, into=toy.root)
     deadlines.path_of(course).write_text(re.sub("02-scaling.*", "", dates), encoding="utf-8")
     late_by = HandIn("01-toy", datetime(2026, 12, 8), datetime(2026, 12, 1))
     rule = late.Rule(course)
@@ -120,12 +120,12 @@ EXTENSION = '\n[[extension]]\nstudent = "ada"\nexercise = "01-toy"\ntime = "3d"\
 def test_the_last_extension_counts_and_none_takes_it_back(course):
     path = deadlines.path_of(course)
     path.write_text(DATES + EXTENSION + EXTENSION.replace("3d", "12h"), encoding="utf-8")
-    found = deadlines.read(course)
+    dates = deadlines.read(course)
     assert (
-        found.extension("ada", "01-toy") == timedelta(hours=12)
-        and found.extension("ben", "01-toy") is None
+        dates.extension("ada", "01-toy") == timedelta(hours=12)
+        and dates.extension("ben", "01-toy") is None
     )
-    assert [one.time for one in found.in_force()] == [timedelta(hours=12)]
+    assert [extension.time for extension in dates.in_force()] == [timedelta(hours=12)]
     path.write_text(DATES + EXTENSION + EXTENSION.replace("3d", "0d"), encoding="utf-8")
     assert deadlines.read(course).extension("ada", "01-toy") is None and not list(
         deadlines.read(course).in_force()
@@ -212,8 +212,8 @@ def test_an_extension_that_cannot_be_given_changes_nothing(course):
         ("ada", "01-toy", "soon"): "'soon' is no length of time.",
         ("ada", "01-toy"): "Name the student, the exercise and the time",
     }.items():
-        said = extended(course, *arguments)
-        assert said.exit_code == 1 and fault in said.output
+        output = extended(course, *arguments)
+        assert output.exit_code == 1 and fault in output.output
     assert deadlines.path_of(course).read_text(encoding="utf-8") == DATES
     deadlines.path_of(course).unlink()
     assert "01-toy has no due date" in extended(course, "ada", "01-toy", "3d").output
@@ -224,14 +224,15 @@ def test_extensions_are_written_below_what_is_there_and_listed(course):
     assert "No student has an extension." in extended(course).output
     (course.submitted / "ada").mkdir(parents=True)
     reason = 'ill, "really" \\ \x7f'
-    said = extended(course, "ada", "01-toy", "3d", "--reason", reason)
+    output = extended(course, "ada", "01-toy", "3d", "--reason", reason)
     assert (
-        said.exit_code == 0 and "ada: 01-toy is due on 2026-01-13 01:00 (UTC+01:00)." in said.output
+        output.exit_code == 0
+        and "ada: 01-toy is due on 2026-01-13 01:00 (UTC+01:00)." in output.output
     )
     assert deadlines.path_of(course).read_text(encoding="utf-8").startswith(DATES.rstrip())
     assert deadlines.read(course).extension("ada", "01-toy") == timedelta(days=3)
-    said = extended(course)
-    assert "3 days" in said.output and 'ill, "really"' in said.output
+    output = extended(course)
+    assert "3 days" in output.output and 'ill, "really"' in output.output
 
 
 @pytest.mark.slow
@@ -277,14 +278,14 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
     assert record["deadline"]["free_days_used"] == 1
 
     extended(course, "ada", "01-toy", "2d", "--reason", "ill")
-    said = run(course, "grade", "--dry-run", "--into", course.into)
+    output = run(course, "grade", "--dry-run", "--into", course.into)
     assert (
-        "Would grade 0 of 2: 0 new, 1 gain, 0 lose." in said.output
-        and "late: −1.2 → −0" in said.output
+        "Would grade 0 of 2: 0 new, 1 gain, 0 lose." in output.output
+        and "late: −1.2 → −0" in output.output
     )
     assert stored("ada")[1] == pytest.approx(4.8)
-    said = run(course, "grade", "--into", course.into)
-    assert "Graded 0; 2 unchanged" in said.output and stored("ada") == (0, 6)
+    output = run(course, "grade", "--into", course.into)
+    assert "Graded 0; 2 unchanged" in output.output and stored("ada") == (0, 6)
     assert "It was due on 2026-01-12 01:00 (UTC+01:00), with your extension of 2 days." in page(
         "ada"
     )
@@ -292,9 +293,9 @@ def test_a_class_with_late_work_from_the_first_grade_to_an_extension(isolated, c
         "ada"
     )
     (part,) = report.write(course, course.into / "report.html").assignments
-    said = " ".join(map(str, part.dates))
+    output = " ".join(map(str, part.dates))
     assert (
-        said == "Due on 2026-01-10 01:00 (UTC+01:00). 1 submission was late. Extensions: ada "
+        output == "Due on 2026-01-10 01:00 (UTC+01:00). 1 submission was late. Extensions: ada "
         "(2 days)."
     )
     assert [str(row.late) for row in part.rows] == ["12 hours late", "None"] and part.rows[
@@ -349,10 +350,13 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
     assert run(course, "grade", "--into", course.into).exit_code == 0
     assert penalties() == {"02-toy": 0}
     submit("01-toy", "2026-01-12 00:00:00 UTC")
-    said = run(course, "grade", "01-toy", "--into", course.into)
-    assert said.exit_code == 0 and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
-    said = run(course, "grade", "--into", course.into)
-    assert "late −1.2" in said.output and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
+    output = run(course, "grade", "01-toy", "--into", course.into)
+    assert output.exit_code == 0 and penalties() == {"01-toy": 0, "02-toy": pytest.approx(1.2)}
+    output = run(course, "grade", "--into", course.into)
+    assert "late −1.2" in output.output and penalties() == {
+        "01-toy": 0,
+        "02-toy": pytest.approx(1.2),
+    }
     page = course.graded("ada", "02-toy").page.read_text(encoding="utf-8")
     assert (
         "points lost: 1.2" in page and "free day" not in page and "No points were lost." not in page
@@ -360,15 +364,15 @@ def test_free_days_are_spent_once_whatever_is_graded_first(isolated, course):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_autograde_takes_what_grade_takes(isolated, course):
+def test_nbgrader_autograde_subtracts_the_same_penalty(isolated, course):
     """With the dates and the extension of the file, and with free days."""
     for exercise in course.sources():
         release(course, exercise)
     deadlines.path_of(course).write_text(DATES + EXTENSION.replace("3d", "1d"), encoding="utf-8")
     hand_in(course.submitted, "ada", RIGHT, stamp="2026-01-14 12:00:00 UTC", toy=course)
     command = [sys.executable, "-m", "nbgrader", "autograde", "01-toy", "--create"]
-    done = subprocess.run(command, cwd=course.root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = subprocess.run(command, cwd=course.root, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-2000:]
     # four days late, of which two are free
     with Gradebook(course.db_url, course.course_id) as book:
         submission = book.find_submission("01-toy", "ada")

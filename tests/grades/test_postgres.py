@@ -70,10 +70,10 @@ def address(server, request):
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     """A released toy course, without submissions."""
-    made = toy_course(tmp_path_factory.mktemp("course"))
-    for exercise in made.sources():
-        release(made, exercise)
-    return made
+    course = toy_course(tmp_path_factory.mktemp("course"))
+    for exercise in course.sources():
+        release(course, exercise)
+    return course
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def course(isolated, toy, tmp_path):
     """That course with a folder of its own for submissions and grades, and the one secret of all
     these tests.
     """
-    own = Course(root=toy.root, into=tmp_path / "grades")
-    own.into.mkdir()
-    own.secret.write_text("one for all these tests\n")
-    return own
+    course = Course(root=toy.root, into=tmp_path / "grades")
+    course.into.mkdir()
+    course.secret.write_text("one for all these tests\n")
+    return course
 
 
 def with_class(course, students=CLASS):
@@ -111,9 +111,9 @@ def ended(process, status=0):
     None of that has the password.
     """
     out, err = process.communicate(timeout=120)
-    said = out + err
-    assert process.returncode == status, said
-    assert "Traceback" not in said and SECRET not in said and "staple" not in said
+    output = out + err
+    assert process.returncode == status, output
+    assert "Traceback" not in output and SECRET not in output and "staple" not in output
     return out, err
 
 
@@ -150,11 +150,11 @@ def scores(course):
     """Return what the gradebook says: by student, the score and each cell's points."""
     with Gradebook(course.db_url, course.course_id) as book:
         return {
-            found.student.id: (
-                found.score,
-                {grade.name: grade.auto_score for grade in found.notebooks[0].grades},
+            submission.student.id: (
+                submission.score,
+                {grade.name: grade.auto_score for grade in submission.notebooks[0].grades},
             )
-            for found in book.find_assignment("01-toy").submissions
+            for submission in book.find_assignment("01-toy").submissions
         }
 
 
@@ -164,19 +164,19 @@ def contents(url):
     """
     engine = create_engine(url)
     with engine.connect() as connection:
-        found = {}
+        tables = {}
         for table in inspect(connection).get_table_names():
             written = ", xmin" if database.is_server(url) else ""
-            found[table] = sorted(
+            tables[table] = sorted(
                 map(str, connection.execute(text(f"SELECT *{written} FROM {table}")))
             )
     engine.dispose()
-    return found
+    return tables
 
 
 def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_path):
     submitted = with_class(course)
-    own = replace(course, db=address)
+    course_there = replace(course, db=address)
     roster = tmp_path / "class.csv"
     roster.write_text(
         "id,name,email\nada,Ada Lovelace,ada@example.org\nzoe,Zoë Müller,zoe@example.org\n", "utf-8"
@@ -185,55 +185,69 @@ def test_grades_are_those_of_sqlite_and_go_the_same_ways(course, address, tmp_pa
     other.into.mkdir()
     other.secret.write_text(course.secret.read_text())
     outputs = {}
-    for where, more in ((own, ["--db", address]), (other, [])):
-        said = run(where, "collect", submitted, "--roster", roster, "--submitted", where.into / "in", "--yes",
+    for where, more in ((course_there, ["--db", address]), (other, [])):
+        output = run(where, "collect", submitted, "--roster", roster, "--submitted", where.into / "in", "--yes",
                    "--into", where.into, *more)  # fmt: skip
         assert (
-            said.exit_code == 0
-            and "2 students entered in" in said.output
-            and "staple" not in said.output
+            output.exit_code == 0
+            and "2 students entered in" in output.output
+            and "staple" not in output.output
         )
-        said = run(where, "grade", "--submitted", submitted, "--into", where.into, *more)
-        assert said.exit_code == 0 and "Graded 6" in said.output and "staple" not in said.output
+        output = run(where, "grade", "--submitted", submitted, "--into", where.into, *more)
+        assert (
+            output.exit_code == 0 and "Graded 6" in output.output and "staple" not in output.output
+        )
         assert run(where, "report", "--into", where.into, *more).exit_code == 0
-        said = run(where, "export", "--into", where.into, *more)
-        assert said.exit_code == 0, said.output
+        output = run(where, "export", "--into", where.into, *more)
+        assert output.exit_code == 0, output.output
         outputs[where] = (where.into / "grades.csv").read_text()
-    assert scores(own) == scores(other) and scores(own)["ada"][0] == 6
-    assert outputs[own] == outputs[other] and "Lovelace,Ada,ada@example.org" in outputs[own]
+    assert scores(course_there) == scores(other) and scores(course_there)["ada"][0] == 6
     assert (
-        not own.gradebook.exists()
-        and not list(own.into.glob("*.lock"))
+        outputs[course_there] == outputs[other]
+        and "Lovelace,Ada,ada@example.org" in outputs[course_there]
+    )
+    assert (
+        not course_there.gradebook.exists()
+        and not list(course_there.into.glob("*.lock"))
         and other.gradebook.exists()
     )
-    assert "teacher" not in (own.into / "report.html").read_text()
+    assert "teacher" not in (course_there.into / "report.html").read_text()
     # And nothing of it is graded again.
-    said = run(own, "grade", "--submitted", submitted, "--into", own.into, "--db", address)
-    assert said.exit_code == 0 and "6 unchanged" in said.output
+    output = run(
+        course_there,
+        "grade",
+        "--submitted",
+        submitted,
+        "--into",
+        course_there.into,
+        "--db",
+        address,
+    )
+    assert output.exit_code == 0 and "6 unchanged" in output.output
 
 
 def test_a_dry_run_writes_nothing(course, address):
     submitted = with_class(course, ["ada", "ben"])
     grade = ("grade", "--submitted", submitted, "--into", course.into, "--db", address)
-    said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0 and "2 new, 0 gain, 0 lose. Nothing was written." in said.output, (
-        said.output
-    )
+    output = run(course, *grade, "--dry-run")
+    assert (
+        output.exit_code == 0 and "2 new, 0 gain, 0 lose. Nothing was written." in output.output
+    ), output.output
     assert contents(address) == {}
     assert run(course, *grade).exit_code == 0
     before = contents(address)
     assert len(before["submitted_assignment"]) == 2
     hand_in(submitted, "ben", RIGHT, toy=course)
     hand_in(submitted, "eve", RIGHT, toy=course)
-    said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0 and "Would grade 2 of 3: 1 new, 1 gain, 0 lose." in said.output, (
-        said.output
-    )
+    output = run(course, *grade, "--dry-run")
+    assert (
+        output.exit_code == 0 and "Would grade 2 of 3: 1 new, 1 gain, 0 lose." in output.output
+    ), output.output
     assert contents(address) == before
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
+def test_the_second_of_two_graders_waits_and_names_the_first(course, kind, request):
     more = ["--db", request.getfixturevalue("address")] if kind == "postgres" else []
     submitted = with_class(course)
     first = begin(course, submitted, "--jobs", 1, *more)
@@ -249,11 +263,11 @@ def test_of_two_graders_one_waits_and_says_for_whom(course, kind, request):
     assert "Graded 6." in out and "Waiting" not in err
     out, err = ended(second)
     assert "Graded 0; 6 unchanged" in out and "Waiting" not in err
-    found = graded(course)
-    assert set(found) == set(CLASS) and not any(record.history for record in found.values())
-    own = replace(course, db=more[1] if more else "")
-    assert {student: score for student, (score, _) in scores(own).items()} == {
-        student: record.score for student, record in found.items()
+    grades = graded(course)
+    assert set(grades) == set(CLASS) and not any(record.history for record in grades.values())
+    database_course = replace(course, db=more[1] if more else "")
+    assert {student: score for student, (score, _) in scores(database_course).items()} == {
+        student: record.score for student, record in grades.items()
     }
     # The lock is free again, also where its holder was killed.
     killed = begin(course, submitted, "--force", "--jobs", 1, *more)
@@ -271,23 +285,23 @@ def test_a_connection_that_drops_is_made_again_and_nothing_is_lost(course, serve
         "granted"
     )
     with stopped(grading, course):
-        ((pid, done),) = server.sql(query)
-        assert done
+        ((pid, reply),) = server.sql(query)
+        assert reply
     # Whoever goes on holds the lock with another connection.
     until(
         lambda: [
-            own
-            for (own,) in server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory'")
-            if own != pid
+            process
+            for (process,) in server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory'")
+            if process != pid
         ]
     )
     out, _ = ended(grading)
     assert "Graded 6." in out
-    found = graded(course)
-    assert set(found) == set(CLASS) and not any(record.history for record in found.values())
+    grades = graded(course)
+    assert set(grades) == set(CLASS) and not any(record.history for record in grades.values())
     assert {
         student: score for student, (score, _) in scores(replace(course, db=address)).items()
-    } == {student: record.score for student, record in found.items()}
+    } == {student: record.score for student, record in grades.items()}
 
 
 def test_a_server_that_is_gone_ends_the_command_which_goes_on_where_it_was(course, server, address):
@@ -301,20 +315,20 @@ def test_a_server_that_is_gone_ends_the_command_which_goes_on_where_it_was(cours
         server.start()
     (line,) = [line for line in err.splitlines() if line.startswith("Error: ")]
     assert "teacher:***@127.0.0.1" in line and "Earlier grades are kept" in line
-    kept = graded(course)
-    assert 0 < len(kept) < len(CLASS)
+    grades = graded(course)
+    assert 0 < len(grades) < len(CLASS)
     out, _ = ended(begin(course, submitted, "--db", address))
-    assert f"Graded {len(CLASS) - len(kept)}; {len(kept)} unchanged" in out
+    assert f"Graded {len(CLASS) - len(grades)}; {len(grades)} unchanged" in out
     assert set(scores(replace(course, db=address))) == set(CLASS) == set(graded(course))
 
 
 @pytest.fixture
 def writer(toy, address, tmp_path):
     """A writer into an empty gradebook on the server that has the toy exercise."""
-    own = Course(root=toy.root, into=tmp_path, db=address)
-    with gradebook.opened(own, lambda line: None) as book:
-        gradebook.register(own, book, own.exercises()[0])
-        yield gradebook.Writer(own, book)
+    course = Course(root=toy.root, into=tmp_path, db=address)
+    with gradebook.opened(course, lambda line: None) as book:
+        gradebook.register(course, book, course.exercises()[0])
+        yield gradebook.Writer(course, book)
 
 
 def outcome(points):
@@ -354,7 +368,7 @@ def test_what_was_written_before_the_connection_dropped_is_not_written_twice(
     assert len(rows["grade"]) == len({row.split(",")[0] for row in rows["grade"]})
 
 
-def test_who_lost_the_lock_writes_nothing_more(writer, server, monkeypatch):
+def test_a_grader_that_lost_the_lock_writes_nothing(writer, server, monkeypatch):
     monkeypatch.setattr(gradebook, "PAUSES", (0.0, 0.0))
     name = writer.gradebook.engine.url.database
     with other_connection(server, name, "eve@grader2, process 7, since 10:15 UTC") as other:
@@ -380,7 +394,7 @@ def other_connection(server, name, application):
         yield connection
 
 
-def test_who_it_is_fits_into_the_name_of_an_application(monkeypatch):
+def test_the_name_of_a_grader_fits_into_application_name(monkeypatch):
     monkeypatch.setattr(locks.getpass, "getuser", lambda: "o'neill-of-the-very-long-name")
     monkeypatch.setattr(locks.socket, "gethostname", lambda: "grader.cs.a-university.example")
     monkeypatch.setattr(locks.os, "getpid", lambda: 4194304)
@@ -390,7 +404,7 @@ def test_who_it_is_fits_into_the_name_of_an_application(monkeypatch):
     )
 
 
-def test_what_the_database_does_not_take_costs_nobody_else(writer):
+def test_a_row_that_the_database_refuses_stops_no_other(writer):
     # SQLite counts nothing
     with pytest.raises(gradebook.Refused, match="value too long for type character varying"):
         writer.save("01-toy", "x" * 140, outcome(3.0), None)
@@ -405,10 +419,10 @@ def test_odd_names_and_texts_go_in(course, address):
     submitted = course.into / "submitted"
     for student in ("x" * 200, "Zoë 'O\"Neill; --", "\u202ename"):
         hand_in(submitted, student, {**RIGHT, "add": raises}, toy=course)
-    said = run(course, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
-    assert said.exit_code == 0, said.output
-    found = scores(replace(course, db=address))
-    assert len(found) == 3 and {score for score, _ in found.values()} == {2.0}
+    output = run(course, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
+    assert output.exit_code == 0, output.output
+    grades = scores(replace(course, db=address))
+    assert len(grades) == 3 and {score for score, _ in grades.values()} == {2.0}
 
 
 REFUSALS = {
@@ -465,27 +479,27 @@ ASKED = [
 
 @pytest.mark.parametrize(("case", "command"), [*ASKED, ("no rights", "report")])
 def test_a_refusal_is_one_line_without_the_password(toy, server, tmp_path, case, command):
-    address, said = (
+    address, message = (
         part.format(port=server.port, folder=server.folder) if "{" in part else part
         for part in REFUSALS[case]
     )
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     more = ["--submitted", tmp_path / "submitted"] if "grade" in command else []
-    done = run(toy, *command.split(), "--into", tmp_path, "--db", address, *more)
-    assert done.exit_code == 1 and "wr0ng" not in done.output
-    (line,) = done.output.strip().splitlines()
-    assert line.startswith("Error: ") and re.search(said, line), line
+    result = run(toy, *command.split(), "--into", tmp_path, "--db", address, *more)
+    assert result.exit_code == 1 and "wr0ng" not in result.output
+    (line,) = result.output.strip().splitlines()
+    assert line.startswith("Error: ") and re.search(message, line), line
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_tables_of_another_nbgrader_are_told_from_ours(toy, tmp_path, kind, request):
+def test_tables_of_another_nbgrader_are_recognized(toy, tmp_path, kind, request):
     url = (
         request.getfixturevalue("address")
         if kind == "postgres"
         else f"sqlite:///{tmp_path}/gradebook.db"
     )
-    own = Course(root=toy.root, into=tmp_path, db=url)
-    with gradebook.opened(own):
+    course = Course(root=toy.root, into=tmp_path, db=url)
+    with gradebook.opened(course):
         pass
 
     def say(query):
@@ -497,16 +511,16 @@ def test_tables_of_another_nbgrader_are_told_from_ours(toy, tmp_path, kind, requ
     say("UPDATE alembic_version SET version_num = '282d30a0218e'")
     mend = "name a new database" if kind == "postgres" else f"nbgrader db upgrade --db {url}"
     for ask in (
-        lambda: gradebook.rows(own),
+        lambda: gradebook.rows(course),
         lambda: gradebook.copy(url, f"sqlite:///{tmp_path}/copy.db"),
     ):
         with pytest.raises(UserError, match=f"older nbgrader.*{mend}"):
             ask()
     say("UPDATE alembic_version SET version_num = 'ffffffffffff'")
     with pytest.raises(UserError, match="newer nbgrader than this one"):
-        gradebook.rows(own)
+        gradebook.rows(course)
     say("DROP TABLE alembic_version")  # whoever made them was killed just before this
-    assert gradebook.rows(own) == []
+    assert gradebook.rows(course) == []
 
 
 def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_path):
@@ -520,8 +534,8 @@ def test_a_gradebook_moves_from_one_database_to_the_other(course, address, tmp_p
         len(rows) for table, rows in contents(course.db_url).items() if table != "alembic_version"
     )
     assert gradebook.rows(moved) == gradebook.rows(course) and scores(moved) == scores(course)
-    said = run(moved, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
-    assert said.exit_code == 0 and "2 unchanged" in said.output
+    output = run(moved, "grade", "--submitted", submitted, "--into", course.into, "--db", address)
+    assert output.exit_code == 0 and "2 unchanged" in output.output
     with pytest.raises(UserError, match=r"teacher:\*\*\*@.* already has grades"):
         gradebook.copy(course.db_url, address)
     gradebook.copy(address, f"sqlite:///{tmp_path}/back.db")
@@ -567,14 +581,14 @@ def configured(isolated, server, tmp_path_factory):
     """
     server.sql("CREATE DATABASE configured OWNER teacher")
     address = server.url("configured", "teacher", SECRET)
-    made = toy_course(
+    course = toy_course(
         tmp_path_factory.mktemp("configured"), f"\nc.CourseDirectory.db_url = {address!r}\n"
     )
-    release(made, made.sources()[0])
+    release(course, course.sources()[0])
     for student in ("ada", "ben"):
-        hand_in(made.submitted, student, RIGHT, toy=made, change=proved)
-    assert run(made, "grade").exit_code == 0
-    return Course(root=made.root)
+        hand_in(course.submitted, student, RIGHT, toy=course, change=proved)
+    assert run(course, "grade").exit_code == 0
+    return Course(root=course.root)
 
 
 def proved(notebook):
@@ -596,12 +610,12 @@ def test_the_configuration_names_the_database_of_the_class_alone(configured, ser
     assert (
         configured.has_gradebook and configured.config.CourseDirectory.db_url == configured.db_url
     )
-    said = run(configured, "grade", "--dry-run")
-    assert said.exit_code == 0 and "Would grade 0 of 2" in said.output
+    output = run(configured, "grade", "--dry-run")
+    assert output.exit_code == 0 and "Would grade 0 of 2" in output.output
 
 
 @pytest.mark.slow
-def test_nbgraders_own_commands_use_it(configured):
+def test_nbgrader_commands_use_it(configured):
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -610,11 +624,11 @@ def test_nbgraders_own_commands_use_it(configured):
 
     def nbgrader(*arguments):
         command = [sys.executable, "-m", "nbgrader", *map(str, arguments)]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=configured.root, env=environment, capture_output=True, text=True
         )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout + done.stderr
+        assert result.returncode == 0, result.stderr[-2000:]
+        return result.stdout + result.stderr
 
     before = scores(configured)
     nbgrader("autograde", "01-toy", "--student", "ada", "--force")
@@ -626,8 +640,8 @@ def test_nbgraders_own_commands_use_it(configured):
     assert "zoe (Müller, None)" in nbgrader("db", "student", "list")
     nbgrader("export", "--to", configured.root / "theirs.csv")
     with (configured.root / "theirs.csv").open(newline="") as file:
-        found = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
-    assert found == {"ada": before["ada"][0], "ben": before["ben"][0], "zoe": 0.0}
+        scores_exported = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
+    assert scores_exported == {"ada": before["ada"][0], "ben": before["ben"][0], "zoe": 0.0}
 
 
 @pytest.mark.slow
@@ -659,12 +673,12 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
             page.keyboard.press("Tab")
         assert put.value.ok
     with Gradebook(configured.db_url, configured.course_id) as book:
-        found = book.find_submission("01-toy", "ben")
-        assert found.score == 8.5 and not found.needs_manual_grade
+        submission = book.find_submission("01-toy", "ben")
+        assert submission.score == 8.5 and not submission.needs_manual_grade
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("address", "shown"),
     [
         (
             "postgresql+psycopg://ada:a/b@c:d@host:5432/book",
@@ -680,10 +694,10 @@ def test_the_formgraders_pages_open_and_write_into_it(configured, page):
         ("sqlite:////home/a@b:c/gradebook.db", "sqlite:////home/a@b:c/gradebook.db"),
     ],
 )
-def test_an_address_is_shown_without_a_password(said, shown):
-    assert masked(said) == shown
-    if "://" in said:
-        assert masked(f"It is {said}, that one.") == f"It is {shown}, that one."
+def test_an_address_is_shown_without_a_password(address, shown):
+    assert masked(address) == shown
+    if "://" in address:
+        assert masked(f"It is {address}, that one.") == f"It is {shown}, that one."
 
 
 def test_the_server_asks_for_a_password(server):

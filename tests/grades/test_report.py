@@ -48,23 +48,23 @@ def record(student, assignment, number):
     checks.append(Result("sums", "Rows sum to 1.", 2.0, *((Status.PASSED, Message("")) if passed else (
         Status.FAILED, Message("entry {at} is wrong", at=number % 40))), **cause))  # fmt: skip
     points = 4.0 if passed else 2.0
-    made = Record(
+    latest = Record(
         student, assignment, "same", "v2", 1, True, "2026-11-23T09:30:00+00:00",
         Kind.RIGHT if passed else Kind.WRONG,
         Message(""), [], [], {"check_add": CellResult(points, 4.0, subject="add", checks=checks)},
         points, 4.0,
     )  # fmt: skip
     if number % 10:
-        return made
+        return latest
     other = dataclasses.replace(checks[-1], status=Status.FAILED if passed else Status.PASSED)
     cells = {"check_add": CellResult(6 - points, 4.0, subject="add", checks=[*checks[:-1], other])}
     before = dataclasses.replace(
-        made, cells=cells, score=6 - points, graded_at="2026-11-16T09:30:00+00:00"
+        latest, cells=cells, score=6 - points, graded_at="2026-11-16T09:30:00+00:00"
     )
-    return dataclasses.replace(made, history=[CODEC.unstructure(before)])
+    return dataclasses.replace(latest, history=[CODEC.unstructure(before)])
 
 
-def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeypatch, tmp_path):
+def test_common_mistakes_are_listed_with_their_students(monkeypatch, tmp_path):
     """Causes and relations, with who they are of: most first; numbers of a draw make no other
     one.
     """
@@ -103,21 +103,21 @@ def test_what_a_class_misunderstood_is_told_in_the_words_of_its_students(monkeyp
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
-    (own,) = report.write(course, path).assignments
-    assert [(met.label, met.kind, met.students, met.who) for met in own.misconceptions] == [
+    (part,) = report.write(course, path).assignments
+    assert [(met.label, met.kind, met.students, met.who) for met in part.misconceptions] == [
         ("It is sqrt(d) = 2.65 times as large.", "relation", 2, ["<i>dee</i>", "ada"]),
         ("`W` transposed", "cause", 1, ["ben"]),
         ("It is sqrt(n) = 2.65 times as large.", "relation", 1, ["cem"]),
     ]
-    assert [met.hint for met in own.misconceptions] == [
+    assert [met.hint for met in part.misconceptions] == [
         report.OTHER_NUMBERS,
         "Leave it as it is.",
         "",
     ]
     text = path.read_text(encoding="utf-8")
-    told = BeautifulSoup(text, "html.parser").find("table", class_="met").get_text(" ", strip=True)
+    table = BeautifulSoup(text, "html.parser").find("table", class_="met").get_text(" ", strip=True)
     assert (
-        "W transposed. Leave it as it is. 1 ben" in told
+        "W transposed. Leave it as it is. 1 ben" in table
         and "<i>" not in text.partition("<script")[0]
     )
     reasons = {student: row["reasons"] for (student, _), row in rows_of(text).items()}
@@ -149,18 +149,20 @@ def test_packages_that_are_not_installed_are_grouped(monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(records, "all_of", lambda course: graded)
     course, path = Course(root=tmp_path, into=tmp_path), tmp_path / "report.html"
-    (own,) = report.write(course, path).assignments
-    said = "2 students import packages that are not installed here: `einops` (2), `adas_tools` (1)."
-    assert (own.missed.said, own.missed.who) == (said, ["ada", "ben"])
+    (part,) = report.write(course, path).assignments
+    sentence = (
+        "2 students import packages that are not installed here: `einops` (2), `adas_tools` (1)."
+    )
+    assert (part.missed.said, part.missed.who) == (sentence, ["ada", "ben"])
     warning = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").find(class_="warning")
-    assert said.replace("`", "") in warning.get_text() and [
+    assert sentence.replace("`", "") in warning.get_text() and [
         link.text for link in warning.find_all("a")
     ] == [
         "ada",
         "ben",
     ]
     (nameless,) = report.write(course, path, anonymous=True).assignments
-    assert nameless.missed.said == said.replace("`adas_tools` (1)", "…")
+    assert nameless.missed.said == sentence.replace("`adas_tools` (1)", "…")
     assert "adas_tools" not in path.read_text(encoding="utf-8")
     graded[:] = [importing("cem")]
     assert report.write(course, path).assignments[0].missed is None
@@ -190,13 +192,13 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
     hint = "`W` is transposed, but it already has shape (d_in, d_out). Use `X @ W`, without `.T`."
     graded = []
     for number, student in enumerate(["ada", "ben", "cem"] * 7):
-        made = record(f"{student}{number}", "01-qkv", 10 * (number % 4))
-        for cell in made.cells.values():
+        latest = record(f"{student}{number}", "01-qkv", 10 * (number % 4))
+        for cell in latest.cells.values():
             for check in cell.checks:
                 check.title, check.message = title, Message("")
                 if check.cause:
                     check.cause, check.label, check.hint = "turned", "W transposed", hint
-        graded.append(made)
+        graded.append(latest)
     waits = Result("later", title, 1.0, Status.UNVERIFIED, Message(""), on="gpu")
     advice = Result(
         "advice", title, 0.0, Status.ADVICE, Message("Every element of {what} is 0.", what="`A`")
@@ -228,12 +230,12 @@ def test_a_chinese_report_has_no_english_but_names_and_code(monkeypatch, tmp_pat
     page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
     data = json.loads(page.find(id="data").string)
     assert set(data["words"]) == set(report.texts_of_script())
-    said = [*data["texts"], *data["words"].values(), *(mark for _, mark in data["signs"].values())]
-    said += [title for part in data["parts"] for _, _, title in part["columns"]]
-    said += [own["aria-label"] for own in page.find_all(attrs={"aria-label": True})]
-    for own in page(["script", "style", "code"]):
-        own.decompose()
-    text = re.sub(r"`[^`]*`|\{\w+\}", "", " ".join([page.get_text(" "), *said]))
+    texts = [*data["texts"], *data["words"].values(), *(mark for _, mark in data["signs"].values())]
+    texts += [title for part in data["parts"] for _, _, title in part["columns"]]
+    texts += [element["aria-label"] for element in page.find_all(attrs={"aria-label": True})]
+    for element in page(["script", "style", "code"]):
+        element.decompose()
+    text = re.sub(r"`[^`]*`|\{\w+\}", "", " ".join([page.get_text(" "), *texts]))
     names = "(ada|ben|cem|deb|eva)\\d*|add|check_add|later|advice|sums|values|[abi]|qkv|ipynb|d_in|d_out"
     names += "|UTC|GPU|JavaScript|W|X"
     english = [word for word in re.findall(r"[A-Za-z_]\w*", text) if not re.fullmatch(names, word)]
@@ -248,28 +250,28 @@ def thousand(written):
 @pytest.mark.slow
 def test_a_thousand_students_fit_into_a_small_file(thousand):
     assert thousand.stat().st_size < 1_500_000
-    found = rows_of(thousand.read_text(encoding="utf-8"))
-    assert len(found) == 5000 and {student for student, _ in found} >= set(HOSTILE)
+    rows = rows_of(thousand.read_text(encoding="utf-8"))
+    assert len(rows) == 5000 and {student for student, _ in rows} >= set(HOSTILE)
 
 
 def test_what_it_says_is_returned(written):
     page, _ = written(["ada", "ben", "cem"], EXERCISES[:1])
-    (own,) = page.assignments
-    assert (own.mean, own.median, own.pending) == (10 / 3, 4.0, 0)
-    assert [(lost.students, lost.points) for lost in own.checks] == [(1, 2.0)]
-    assert [met.label for met in own.misconceptions] == ["minus for plus"]
-    assert sum(bar.count for bar in own.histogram) == 3 and not own.hard and len(own.never) == 2
+    (part,) = page.assignments
+    assert (part.mean, part.median, part.pending) == (10 / 3, 4.0, 0)
+    assert [(lost.students, lost.points) for lost in part.checks] == [(1, 2.0)]
+    assert [met.label for met in part.misconceptions] == ["minus for plus"]
+    assert sum(bar.count for bar in part.histogram) == 3 and not part.hard and len(part.never) == 2
 
 
 def test_changed_grades_have_sums_and_rows(written):
     students = [f"s{number:02d}" for number in range(1, 41)]
     page, path = written(students, EXERCISES[:1])
-    assert [str(one) for one in page.assignments[0].sums] == [
+    assert [str(item) for item in page.assignments[0].sums] == [
         "all: 3 gain 6 points in all, 1 loses 2 points",
         "sums: 3 gain 6 points in all, 1 loses 2 points",
     ]
-    found = rows_of(path.read_text(encoding="utf-8"))
-    changed = {student: row["change"] for (student, _), row in found.items() if row["change"]}
+    rows = rows_of(path.read_text(encoding="utf-8"))
+    changed = {student: row["change"] for (student, _), row in rows.items() if row["change"]}
     assert set(changed) == {"s10", "s20", "s30", "s40"}
     assert changed["s30"] == {
         "earlier": 4, "now": 2, "difference": -2, "through": ["sums: passed → failed"],
@@ -365,8 +367,8 @@ def test_a_report_is_accessible(browser, written, scheme):
     trouble = visit(page, path)
     page.locator("summary").last.click()
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate(VIOLATIONS)
-    assert not found and not trouble, (found, trouble)
+    violations = page.evaluate(VIOLATIONS)
+    assert not violations and not trouble, (violations, trouble)
     context.close()
 
 

@@ -48,14 +48,20 @@ CELLS = [
 ]
 
 
-def found(*texts):
+def requests_in(*texts):
     """Return the requests and notes for a notebook that ends with these texts of its student."""
-    given = []
+    given_cells = []
     for kind, name, source, marks in CELLS:
-        made = nbformat.v4.new_markdown_cell if kind == "markdown" else nbformat.v4.new_code_cell
-        given.append(made(source, metadata={"nbgrader": {"grade_id": name, "points": 1, **marks}}))
-    own = [nbformat.v4.new_markdown_cell(text) for text in texts]
-    asked, notes = requests.found_in([*given, nbformat.v4.new_code_cell("add: no request"), *own])
+        new_cell = (
+            nbformat.v4.new_markdown_cell if kind == "markdown" else nbformat.v4.new_code_cell
+        )
+        given_cells.append(
+            new_cell(source, metadata={"nbgrader": {"grade_id": name, "points": 1, **marks}})
+        )
+    own_cells = [nbformat.v4.new_markdown_cell(text) for text in texts]
+    asked, notes = requests.found_in(
+        [*given_cells, nbformat.v4.new_code_cell("add: no request"), *own_cells]
+    )
     return [(request.function, request.answer, request.text) for request in asked], [
         note.text for note in notes
     ]
@@ -80,15 +86,15 @@ def found(*texts):
     ],
 )
 def test_a_request_begins_with_the_name_of_a_function(text, expected):
-    assert found(text) == (expected, [])
+    assert requests_in(text) == (expected, [])
 
 
-def test_what_names_no_function_is_told_to_its_student():
-    assert found("I think that all are wrong.", "add: this one") == (
+def test_a_request_without_a_function_is_reported_to_its_student():
+    assert requests_in("I think that all are wrong.", "add: this one") == (
         [("add", "add", "this one")],
         [requests.NAMELESS],
     )
-    assert found("Subtract: no") == ([], [requests.NAMELESS])
+    assert requests_in("Subtract: no") == ([], [requests.NAMELESS])
     assert str(requests.parsed("Subtract: no", {"add": "add", "twice": "twice"})[1][0]).endswith(
         "`add`, `twice`."
     )
@@ -99,7 +105,7 @@ def test_what_names_no_function_is_told_to_its_student():
     ["_" * 20_000 + "!", "1" * 3_000_000, "*" * 3_000_000, "add:\n" * 3_000_000, "`" * 1_000_000],
 )
 def test_no_text_takes_hours_to_read(text):
-    asked, _ = found(text)
+    asked, _ = requests_in(text)
     assert len(asked) <= requests.MOST
 
 
@@ -109,8 +115,8 @@ def test_a_language_is_looked_for_at_the_end_of_a_cell_alone():
     assert cells.without_language(cells.with_language("a = 1", "zh_CN")) == "a = 1"
 
 
-def test_three_requests_are_kept_and_none_is_long():
-    asked, notes = found(*(f"add: {number} {'x' * 5_000}\x1b[31m" for number in range(5)))
+def test_at_most_three_short_requests_are_recorded():
+    asked, notes = requests_in(*(f"add: {number} {'x' * 5_000}\x1b[31m" for number in range(5)))
     assert len(asked) == 3 and notes == [requests.TOO_MANY]
     assert all(len(text) == requests.MOST_TEXT and "\x1b" not in text for _, _, text in asked)
 
@@ -144,8 +150,8 @@ def test_an_author_s_cell_of_that_title_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypatch):
-    made = toy_course(tmp_path / "course")
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(tmp_path / "course")
+    course = Course(root=toy.root, into=toy.root)
     for exercise in course.sources():
         release(course, exercise)
 
@@ -157,8 +163,8 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
         hand_in(course.submitted, student, {**RIGHT, **answers}, change=change, toy=course)
 
     def grade():
-        said = run(course, "grade", "--into", course.into)
-        assert said.exit_code == 0, said.output
+        output = run(course, "grade", "--into", course.into)
+        assert output.exit_code == 0, output.output
 
     def page():
         text = course.graded("ada", "01-toy").page.read_text(encoding="utf-8")
@@ -169,8 +175,8 @@ def test_a_request_from_the_notebook_to_its_answer(isolated, tmp_path, monkeypat
     grade()
     assert "Your regrade request on add waits for an answer." in page()
     assert "Write why at the end of your notebook, and submit it again." in page()
-    said = run(course, "report", "--into", course.into).output
-    assert "1 regrade request is open." in said
+    output = run(course, "report", "--into", course.into).output
+    assert "1 regrade request is open." in output
     html = BeautifulSoup((course.into / "report.html").read_text(encoding="utf-8"), "html.parser")
     (asked,) = html.select("li:has(> .asked)")
     assert asked.a.text == "ada" and asked.select_one(".asked").text == "<b>Why</b> not minus?"
@@ -214,8 +220,8 @@ c.PerDay.percent = 10
 
 @pytest.mark.slow
 def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
-    made = toy_course(tmp_path / "course", LATE)
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(tmp_path / "course", LATE)
+    course = Course(root=toy.root, into=toy.root)
     deadlines.path_of(course).write_text("[due]\n01-toy = 2026-01-10T00:00:00Z\n", encoding="utf-8")
     for exercise in course.sources():
         release(course, exercise)
@@ -232,12 +238,12 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
         hand_in(course.submitted, "ada", answers, change=change, stamp=stamp, toy=course)
 
     def grade(*options):
-        said = run(course, "grade", "--into", course.into, *options)
-        assert said.exit_code == 0, said.output
+        output = run(course, "grade", "--into", course.into, *options)
+        assert output.exit_code == 0, output.output
         record = record_of(course, "ada", "01-toy")
         (row,) = records.rows(course)
         return (
-            said.output,
+            output.output,
             row["late_submission_penalty"],
             [request.text for request in record.requests],
             record.seed,
@@ -275,21 +281,26 @@ def test_a_request_and_what_was_run_are_no_part_of_a_digest():
     )
 
     def split(change):
-        own = json.loads(nbformat.writes(notebook))
-        change(own)
-        return submissions.split(json.dumps(own).encode())
+        content = json.loads(nbformat.writes(notebook))
+        change(content)
+        return submissions.split(json.dumps(content).encode())
 
-    part, request = split(lambda own: None)
+    part, request = split(lambda content: None)
     assert request == ""
-    assert split(lambda own: own["cells"][2].update(source="add: why")) == (part, "add: why")
-    assert split(lambda own: own["cells"][0].update(execution_count=4)) == (part, "")
-    assert split(lambda own: own["cells"][0].update(source="add = 2"))[0] != part
+    assert split(lambda content: content["cells"][2].update(source="add: why")) == (
+        part,
+        "add: why",
+    )
+    assert split(lambda content: content["cells"][0].update(execution_count=4)) == (part, "")
+    assert split(lambda content: content["cells"][0].update(source="add = 2"))[0] != part
     # What is graded is no request, whatever it is called.
     answer = {"nbgrader": {"grade": True, "solution": True, "locked": False, "grade_id": "proof"}}
-    changed = split(lambda own: own["cells"][2].update(source="Because.", metadata=answer))
+    changed = split(lambda content: content["cells"][2].update(source="Because.", metadata=answer))
     assert changed[0] != part and changed[1] == ""
     assert (
-        split(lambda own: own["cells"][2].update(cell_type="code", outputs=[], source="x = 1"))[0]
+        split(
+            lambda content: content["cells"][2].update(cell_type="code", outputs=[], source="x = 1")
+        )[0]
         != part
     )
     for data in (

@@ -66,7 +66,7 @@ OLD = {
 }
 
 
-def test_a_record_without_a_schema_is_read_and_says_what_it_said():
+def test_a_record_without_a_schema_is_read():
     record = from_text(json.dumps(OLD))
     assert (record.score, record.kind, record.seed) == (1.0, Kind.WRONG, 7)
     assert reasons.lines_of(record, record.penalty) == [
@@ -226,8 +226,8 @@ def test_what_is_written_is_what_is_read(record):
     ),
     st.sampled_from([None, *OLD]),
 )
-def test_any_json_is_a_record_that_can_be_written_or_none(value, place):
-    record = from_text(json.dumps(value if place is None else {**OLD, place: value}))
+def test_any_json_is_a_record_that_can_be_written_or_none(value, index):
+    record = from_text(json.dumps(value if index is None else {**OLD, index: value}))
     assert record is None or from_text(to_text(record)) is not None
 
 
@@ -258,7 +258,7 @@ BYTES = {
 
 
 @pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
-def test_a_file_that_holds_no_record_is_put_aside_and_stops_nothing(tmp_path, data):
+def test_a_file_without_a_record_is_moved_away_and_stops_nothing(tmp_path, data):
     course = Course(root=tmp_path, into=tmp_path)
     path = course.graded("ada", "01-toy").record
     path.parent.mkdir(parents=True)
@@ -268,7 +268,7 @@ def test_a_file_that_holds_no_record_is_put_aside_and_stops_nothing(tmp_path, da
     assert not path.exists() and path.with_name("grade.json.unreadable").read_bytes() == data
 
 
-def test_a_folder_in_a_records_place_stops_nothing(tmp_path):
+def test_a_folder_with_the_name_of_a_record_stops_nothing(tmp_path):
     course = Course(root=tmp_path, into=tmp_path)
     path = course.graded("ada", "01-toy").record
     path.mkdir(parents=True)

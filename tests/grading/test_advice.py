@@ -70,49 +70,49 @@ ANSWERS = {
 }
 
 
-def made(folder):
+def course_with_advice(folder):
     """Write a toy course with advice on its first function."""
     toy_course(folder)
-    own = folder / "solutions" / "01-toy"
+    solution = folder / "solutions" / "01-toy"
     for name, change in {
         "checks.py": lambda text: text.replace(IMPORTS, f"{IMPORTS}, expect_raises") + CHECKS,
         "misconceptions.py": lambda text: text + LISTED,
         "01-toy.py": lambda text: text.replace(SOLUTION, CHECKED, 1),
     }.items():
-        path = own / name
+        path = solution / name
         text = path.read_text(encoding="utf8")
         assert change(text) != text
         path.write_text(change(text), encoding="utf8")
-    (own / "right_answers.py").write_text(RIGHT_ANSWERS, encoding="utf8")
-    return own
+    (solution / "right_answers.py").write_text(RIGHT_ANSWERS, encoding="utf8")
+    return solution
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return made(tmp_path_factory.mktemp("advice") / "course")
+    return course_with_advice(tmp_path_factory.mktemp("advice") / "course")
 
 
 @pytest.fixture(scope="module")
 def course(folder):
-    own = Course(root=folder.parent.parent)
-    release(own, own.sources()[0])
-    released = nbformat.read(own.exercises()[0].notebook, as_version=4)
+    course = Course(root=folder.parent.parent)
+    release(course, course.sources()[0])
+    released = nbformat.read(course.exercises()[0].notebook, as_version=4)
     for student, (body, _points) in ANSWERS.items():
         notebook = copy.deepcopy(released)
         for cell in notebook.cells:
             cell.source = {**RIGHT, "add": f"def add(a, b):\n    {body}", "proof": "Because."}.get(
                 cell.id, cell.source
             )
-        place = own.submitted / student / "01-toy"
-        place.mkdir(parents=True)
-        nbformat.write(notebook, place / "01-toy.ipynb")
-    return own
+        target = course.submitted / student / "01-toy"
+        target.mkdir(parents=True)
+        nbformat.write(notebook, target / "01-toy.ipynb")
+    return course
 
 
 def run(course, *arguments):
-    done = CliRunner().invoke(cli.app, [*map(str, arguments), "--course", str(course.root)])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.output
+    result = CliRunner().invoke(cli.app, [*map(str, arguments), "--course", str(course.root)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +147,12 @@ def test_points_may_not_wait_for_advice():
 
 
 def test_a_function_without_a_check_that_is_worth_points_is_refused(tmp_path):
-    own = made(tmp_path)
-    path = own / "checks.py"
+    course = course_with_advice(tmp_path)
+    path = course / "checks.py"
     path.write_text(
         path.read_text(encoding="utf8").replace("@check()", "@check(weight=0)"), encoding="utf8"
     )
-    fault = verify.fault(own)
+    fault = verify.fault(course)
     assert (
         "no check of twice is worth points" in fault and "checks.py:" in fault and "\n" not in fault
     )
@@ -169,7 +169,7 @@ def natural(a, b):
     return a + b
 
 
-def test_what_is_advice_costs_nothing_and_is_told_with_its_hint(folder):
+def test_advice_costs_nothing_and_shows_its_hint(folder):
     report = examined(folder, natural)
     assert (report.score, report.pending, show.standing(report), show.needs_fixing(report)) == (
         4,
@@ -204,7 +204,7 @@ def test_for_advice_alone_a_listed_answer_is_tried_once_in_a_process(folder, mon
     assert counts[0] == counts[1] == counts[2] > 0
 
 
-def test_it_stands_below_what_is_worth_points():
+def test_advice_is_below_checks_with_points():
     suite = Suite("checks", {})
     suite.answers = [loader.source]
 
@@ -249,20 +249,20 @@ def test_its_words_are_translated(folder, monkeypatch):
 # Authors.
 
 
-def test_listed_answers_are_held_to_it(folder):
+def test_listed_answers_are_verified_with_advice(folder):
     assert verify.fault(folder) == ""
-    own, _twice = answer_trials.results(folder)
-    assert [(right.name, right.lost) for right in own.right] == [
+    first, _twice = answer_trials.results(folder)
+    assert [(right.name, right.lost) for right in first.right] == [
         ("add_natural", ""),
         ("add_strict", ""),
     ]
-    by_name = {wrong.name: wrong for wrong in own.wrong}
-    told = by_name["stretches"]
+    by_name = {wrong.name: wrong for wrong in first.wrong}
+    trial = by_name["stretches"]
     assert (
-        told.advice
-        and told.recognised
-        and not told.passes
-        and [name for name, _ in told.failed] == ["refuses"]
+        trial.advice
+        and trial.recognised
+        and not trial.passes
+        and [name for name, _ in trial.failed] == ["refuses"]
     )
     assert not by_name["subtracts"].advice
     said = [answer.kind for answer in hint_coverage.hints(loader.load(folder), "add")]
@@ -270,15 +270,15 @@ def test_listed_answers_are_held_to_it(folder):
 
 
 @pytest.mark.slow
-def test_mutants_that_only_advice_tells_are_counted_as_such(folder):
-    found = mutants.look_at(Exercise("01-toy", folder.parent.parent), "add", workers=1)
-    row = found.rows["add"]
+def test_mutants_killed_by_advice_alone_are_counted(folder):
+    mutants_tried = mutants.look_at(Exercise("01-toy", folder.parent.parent), "add", workers=1)
+    row = mutants_tried.rows["add"]
     assert 0 < row.advice < row.killed and row.by["refuses"] >= row.advice
     every, _made = mutants.mutants_of(loader.load(folder), "add")
     unchecked = next(
-        own
-        for own in every
-        if own.name.startswith("reference: if a.shape != b.shape:  ->  (dropped)")
+        column
+        for column in every
+        if column.name.startswith("reference: if a.shape != b.shape:  ->  (dropped)")
     )
     outcome = mutants.examine(folder, unchecked)
     assert outcome.killed and outcome.advice and outcome.first == ["refuses"] * 3
@@ -309,7 +309,7 @@ def page_of(course, student):
     return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser").body
 
 
-def said(element):
+def text_of(element):
     return " ".join(element.get_text(" ").split())
 
 
@@ -317,17 +317,17 @@ def said(element):
 def test_the_page_shows_a_note_and_no_card(graded):
     page = page_of(graded[0], "natural")
     assert not page.select(".card") and not page.select("li.failed")
-    top = said(page.select_one(".sum"))
+    top = text_of(page.select_one(".sum"))
     assert "Advice, worth no points: add" in top and "Every check passed" not in top
-    note = said(page.select_one("#at-check_add li.advice"))
+    note = text_of(page.select_one("#at-check_add li.advice"))
     assert (
         "Advice, worth no points: Another shape raises ValueError" in note
         and "A size of 1 was stretched." in note
     )
-    assert "To repeat these inputs" not in said(page)
-    assert "Advice" not in said(page_of(graded[0], "strict"))
+    assert "To repeat these inputs" not in text_of(page)
+    assert "Advice" not in text_of(page_of(graded[0], "strict"))
     wrong = page_of(graded[0], "wrong")
-    assert len(wrong.select(".card")) == 1 and "Another shape" not in said(
+    assert len(wrong.select(".card")) == 1 and "Another shape" not in text_of(
         wrong.select_one(".cards")
     )
 
@@ -340,10 +340,10 @@ def test_the_report_counts_no_failure_and_no_points(graded):
     assert not [row for row in lost if "Another shape" in row.title]
     assert not [row for row in met if row.label == "another shape stretched"]
     columns = _columns(records)
-    own = next(column for column in columns if column.check == "refuses")
-    assert (own.failed, own.advised, own.blocked) == (0, 2, 1)
-    assert own not in _telling(columns, records)[1]
-    assert ("advice", own) in _marks(records[0], columns)
+    column = next(column for column in columns if column.check == "refuses")
+    assert (column.failed, column.advised, column.blocked) == (0, 2, 1)
+    assert column not in _telling(columns, records)[1]
+    assert ("advice", column) in _marks(records[0], columns)
     run(course, "report")
     page = (course.into / "report.html").read_text(encoding="utf8")
     assert "i advice, worth no points" in page

@@ -39,21 +39,21 @@ def course(isolated, tmp_path_factory):
     that grades it.
     """
     root = tmp_path_factory.mktemp("batch")
-    own = toy_course(root, "\nc.Limits.cpu_seconds = 3\n")
-    release(own, own.sources()[0])
+    course = toy_course(root, "\nc.Limits.cpu_seconds = 3\n")
+    release(course, course.sources()[0])
     draw = random.Random(3)
     odd = {"add": "import os\nos._exit(0)", "twice": "def twice(a):\n    import os\n    os.abort()"}
     for number in range(COUNT):
         folder = root / "submitted" / f"s{number:02}" / "01-toy"
         folder.mkdir(parents=True)
-        notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
+        notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
             if name in RIGHT:
                 texts = [RIGHT[name]] * 3 + [WRONG.get(name, ""), odd.get(name, "")]
                 cell.source = f"{draw.choice(texts)}\n# {number}"
         (folder / "01-toy.ipynb").write_text("{" if number == 7 else nbformat.writes(notebook))
-    return own
+    return course
 
 
 def command(course, into, *more):
@@ -65,21 +65,23 @@ def grades(into, course):
     """Return what was graded: by student the score, the reasons, the seed, and what the
     gradebook has.
     """
-    found = {}
+    scores = {}
     with Gradebook(f"sqlite:///{into / 'gradebook.db'}", course.course_id) as book:
-        for own in book.find_assignment("01-toy").submissions:
-            record = batch.record_of(Course(root=course.root, into=into), own.student.id, "01-toy")
-            assert own.score == record.score and len(own.notebooks) == 1
+        for submission in book.find_assignment("01-toy").submissions:
+            record = batch.record_of(
+                Course(root=course.root, into=into), submission.student.id, "01-toy"
+            )
+            assert submission.score == record.score and len(submission.notebooks) == 1
             assert (
-                into / "feedback" / own.student.id / "01-toy" / "01-toy.html"
+                into / "feedback" / submission.student.id / "01-toy" / "01-toy.html"
             ).stat().st_size > 1000
-            found[own.student.id] = (
-                own.score,
+            scores[submission.student.id] = (
+                submission.score,
                 tuple(reasons.lines_of(record)),
                 record.seed,
                 len(record.history),
             )
-    return found
+    return scores
 
 
 def with_secret(into):
@@ -96,9 +98,9 @@ def undisturbed(course, tmp_path_factory):
     into = with_secret(tmp_path_factory.mktemp("grades") / "one")
     run = subprocess.run(command(course, into, "--jobs", 1), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    found = grades(into, course)
-    assert len(found) == COUNT and len({score for score, *_ in found.values()}) > 3
-    return found
+    graded = grades(into, course)
+    assert len(graded) == COUNT and len({score for score, *_ in graded.values()}) > 3
+    return graded
 
 
 @pytest.mark.slow
@@ -115,8 +117,8 @@ def test_any_number_of_workers_gives_the_same_grades(course, undisturbed, tmp_pa
     try:
         run = subprocess.run(command(course, into, "--jobs", jobs), capture_output=True, text=True)
     finally:
-        for own in load:
-            own.kill()
+        for process in load:
+            process.kill()
     assert run.returncode == 0, run.stderr[-2000:]
     assert grades(into, course) == undisturbed
 
@@ -132,13 +134,13 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
     print(f"killed at moments drawn with the seed {seed}")  # pytest shows it if the test fails
     draw, counts = random.Random(seed), []
     for _ in range(3):
-        own = subprocess.Popen(
+        grader = subprocess.Popen(
             command(course, into, "--jobs", 2),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=marked,
         )
-        family = [psutil.Process(own.pid)]
+        family = [psutil.Process(grader.pid)]
         goal, deadline = draw.randint(1, 4) + (counts[-1] if counts else 0), time.monotonic() + 60
         while (
             len(list(into.glob("autograded/*/01-toy/grade.json"))) < goal
@@ -147,8 +149,8 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
             time.sleep(0.01)
         family += family[0].children(recursive=True)
         time.sleep(draw.random() / 10)
-        os.kill(own.pid, signal.SIGKILL)
-        own.wait()
+        os.kill(grader.pid, signal.SIGKILL)
+        grader.wait()
         assert not psutil.wait_procs(family, timeout=10)[1], "something outlived the killed command"
         counts.append(len(list(into.glob("autograded/*/01-toy/grade.json"))))
     assert 0 < counts[0] <= counts[1] <= counts[2]
@@ -157,13 +159,19 @@ def test_killed_three_times_and_started_again_nothing_is_lost_or_done_twice(
     assert f"{counts[2]} unchanged and not graded again" in run.stdout
     assert grades(into, course) == undisturbed  # histories too: no submission has a second record
     living = [
-        own.info for own in psutil.process_iter(["pid", "name", "environ"]) if own.info["environ"]
+        process.info
+        for process in psutil.process_iter(["pid", "name", "environ"])
+        if process.info["environ"]
     ]
-    assert not [own for own in living if own["environ"].get("KILLED_BY_THIS_TEST") == str(tmp_path)]
+    assert not [
+        process
+        for process in living
+        if process["environ"].get("KILLED_BY_THIS_TEST") == str(tmp_path)
+    ]
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_and_goes_on_costs_nobody_points(course, undisturbed, tmp_path):
+def test_a_stopped_and_continued_run_costs_no_points(course, undisturbed, tmp_path):
     into, stopping = with_secret(tmp_path / "stopped"), Course(root=tmp_path / "stopping")
     shutil.copytree(course.root, stopping.root, ignore=shutil.ignore_patterns("gradebook.db"))
     with (stopping.root / "nbgrader_config.py").open("a") as file:
@@ -183,19 +191,19 @@ def test_a_run_that_was_stopped_and_goes_on_costs_nobody_points(course, undistur
             os.killpg(run.pid, signal.SIGCONT)
             stops += 1
         time.sleep(0.01)
-    _, said = run.communicate(timeout=120)
-    assert stops == 3 and run.returncode == 0, said.decode()[-2000:]
+    _, errors = run.communicate(timeout=120)
+    assert stops == 3 and run.returncode == 0, errors.decode()[-2000:]
     assert grades(into, course) == undisturbed
 
 
 def kill_a_worker():
     """Kill one of this process's workers: a child of its fork server."""
-    for own in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "forkserver" in " ".join(own.cmdline()) and "forkserver" in " ".join(
-                own.parent().cmdline()
+            if "forkserver" in " ".join(child.cmdline()) and "forkserver" in " ".join(
+                child.parent().cmdline()
             ):
-                own.kill()
+                child.kill()
                 return 1
     return 0
 
@@ -269,7 +277,7 @@ backends._serve(here, SimpleNamespace(uses_gpu=lambda: False), None, None)
 """
 
 
-def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
+def test_a_worker_without_a_reader_ends_silently():
     run = subprocess.run(
         [sys.executable, "-c", WHO_ASKED_IS_GONE], capture_output=True, text=True, check=False
     )
@@ -277,23 +285,23 @@ def test_a_worker_whose_answer_nobody_takes_ends_without_a_word():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("jobs", "given"), [(1, [None]), (3, [1, 3, 1])])
-def test_where_each_core_has_a_worker_it_keeps_to_one(monkeypatch, jobs, given):
+@pytest.mark.parametrize(("jobs", "threads"), [(1, [None]), (3, [1, 3, 1])])
+def test_a_worker_uses_one_thread_where_each_core_has_a_worker(monkeypatch, jobs, threads):
     monkeypatch.setattr(backends, "_serve", _tells_its_core)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1})
     local = backends.Local(jobs, None)
     try:
-        assert [worker.core for worker in local.workers] == given
+        assert [worker.core for worker in local.workers] == threads
         for number in range(jobs):
             local.submit(backends.Job(number, "grade", ()))
-        told = [local.result()[1] for _ in range(jobs)]
-        assert sorted(map(str, told)) == sorted(map(str, given))
+        settings = [local.result()[1] for _ in range(jobs)]
+        assert sorted(map(str, settings)) == sorted(map(str, threads))
     finally:
         local.close()
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_the_middle_of_an_answer_holds_up_nobody(monkeypatch):
+def test_a_worker_killed_during_an_answer_delays_no_other(monkeypatch):
     monkeypatch.setattr(backends, "_serve", _answers)
     local = backends.Local(2, None)
     try:
@@ -326,11 +334,11 @@ def test_a_submission_that_kills_its_worker_is_our_fault_and_costs_nothing(
     )
     with gradebook.opened(broken) as book:
         for record in records:
-            found = book.find_submission("01-toy", record.student)
+            submission = book.find_submission("01-toy", record.student)
             assert all(
-                own.auto_score is None
-                for own in found.notebooks[0].grades
-                if own.name.startswith("check")
+                grade.auto_score is None
+                for grade in submission.notebooks[0].grades
+                if grade.name.startswith("check")
             )
     checks.write_text(mended)  # mended, they are graded without being asked for
     session = list(graded(broken, into, 2))[-1]
@@ -372,12 +380,14 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
     )
     run = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True)
     assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr[-2000:]
-    said = " ".join(run.stderr.split())
-    assert "No space left" in said or "disk is full" in said or "readonly" in said, said[-500:]
+    output = " ".join(run.stderr.split())
+    assert "No space left" in output or "disk is full" in output or "readonly" in output, output[
+        -500:
+    ]
     assert "second 0" in run.stdout, (tmp_path / "second.txt").read_text()[-2000:]
-    found = grades(tmp_path / "kept", course)
-    assert {name: own[:3] for name, own in found.items()} == {
-        name: own[:3] for name, own in undisturbed.items()
+    graded = grades(tmp_path / "kept", course)
+    assert {name: grade[:3] for name, grade in graded.items()} == {
+        name: grade[:3] for name, grade in undisturbed.items()
     }
 
 
@@ -386,12 +396,12 @@ def test_a_full_disk_is_one_clear_line_and_the_next_run_goes_on(course, undistur
 def test_a_graded_notebook_that_was_taken_away_stops_no_class(course, tmp_path, more):
     into = with_secret(tmp_path / "taken")
     first = list(graded(course, into, 3, jobs=1))[-1].records
-    place = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
-    place.notebook.unlink()
-    place.page.unlink()
+    graded_paths = Course(root=course.root, into=into).graded(first[0].student, "01-toy")
+    graded_paths.notebook.unlink()
+    graded_paths.page.unlink()
     session = list(graded(course, into, 3 + more, jobs=1))[-1]
     assert len(session.records) == 3 + more and session.kept == 3
-    page = place.page.read_text()
+    page = graded_paths.page.read_text()
     assert "our own fault" in page and "FileNotFoundError" in page and "default-src 'none'" in page
 
 

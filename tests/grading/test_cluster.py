@@ -46,8 +46,8 @@ def course(isolated, tmp_path_factory):
     notebook.
     """
     root = tmp_path_factory.mktemp("cluster")
-    own = toy_course(root)
-    release(own, own.sources()[0])
+    course = toy_course(root)
+    release(course, course.sources()[0])
     for number in range(COUNT):
         hand_in(
             root / "submitted" / f"s{number:02}",
@@ -56,7 +56,7 @@ def course(isolated, tmp_path_factory):
         )
     hand_in(root / "submitted" / "s02", {**RIGHT, "add": "import os\nos._exit(0)"}, 2)
     (root / "submitted" / "s03" / "01-toy" / "01-toy.ipynb").write_text("{")
-    return own
+    return course
 
 
 def hand_in(student, answers, number, released=None):
@@ -95,25 +95,25 @@ def graded(course, into, *more, status=0, **environment):
         env={**os.environ, **environment},
         timeout=240,
     )
-    said = " ".join((run.stdout + run.stderr).split())
-    assert run.returncode == status, said[-2000:]
-    assert "Traceback" not in said
-    return said
+    output = " ".join((run.stdout + run.stderr).split())
+    assert run.returncode == status, output[-2000:]
+    assert "Traceback" not in output
+    return output
 
 
-def kept(into):
+def results_in(into):
     """Return what was written of each student, without the time: the record's bytes, the
     notebook's, the page's.
     """
-    found = {}
+    by_student = {}
     for path in sorted(into.glob("autograded/*/01-toy/grade.json")):
         lines = path.read_text().splitlines(keepends=True)
         student = path.parent.parent.name
         page = into / "feedback" / student / "01-toy" / "01-toy.html"
         record = "".join(line for line in lines if not line.startswith('"graded_at": '))
         assert len(lines) == record.count("\n") + 1 and json.loads("".join(lines))["history"] == []
-        found[student] = record, path.with_name("01-toy.ipynb").read_text(), page.read_text()
-    return found
+        by_student[student] = record, path.with_name("01-toy.ipynb").read_text(), page.read_text()
+    return by_student
 
 
 @pytest.fixture(scope="module")
@@ -121,17 +121,17 @@ def local(course, tmp_path_factory):
     """What grading on this machine, without Dask, writes."""
     into = with_secret(tmp_path_factory.mktemp("local") / "into")
     graded(course, into, "--jobs", 1)
-    found = kept(into)
-    assert len(found) == COUNT and len({record for record, _, _ in found.values()}) == COUNT
-    return found
+    results = results_in(into)
+    assert len(results) == COUNT and len({record for record, _, _ in results.values()}) == COUNT
+    return results
 
 
 @pytest.mark.slow
 def test_workers_here_write_what_a_local_run_writes(course, local, tmp_path):
     into = with_secret(tmp_path / "into")
-    said = graded(course, into, "--cluster", "local:2")
-    assert "Graded 6." in said and kept(into) == local
-    assert re.search(r"2 workers, \d+\.\d/s", said)
+    output = graded(course, into, "--cluster", "local:2")
+    assert "Graded 6." in output and results_in(into) == local
+    assert re.search(r"2 workers, \d+\.\d/s", output)
 
 
 @pytest.mark.slow
@@ -144,12 +144,12 @@ def test_a_local_run_imports_no_dask():
 def test_without_dask_one_line_says_what_to_install(course, tmp_path):
     (tmp_path / "distributed.py").write_text("raise ImportError('not here')\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    said = graded(course, tmp_path / "into", "--cluster", "local:2", status=1, PYTHONPATH=path)
-    assert 'python -m pip install ".[cluster]"' in said and not (tmp_path / "into").exists()
+    output = graded(course, tmp_path / "into", "--cluster", "local:2", status=1, PYTHONPATH=path)
+    assert 'python -m pip install ".[cluster]"' in output and not (tmp_path / "into").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--cluster", "local:many"], "--cluster local:many does not say how many workers"),
         (["--cluster", "local:2", "--jobs", "3"], "Leave out --jobs or --cluster"),
@@ -159,9 +159,9 @@ def test_without_dask_one_line_says_what_to_install(course, tmp_path):
         ),
     ],
 )
-def test_what_names_no_cluster_is_one_line(course, tmp_path, options, said):
+def test_what_names_no_cluster_is_one_line(course, tmp_path, options, message):
     soon = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
-    assert said in graded(course, tmp_path / "into", *options, status=1, **soon)
+    assert message in graded(course, tmp_path / "into", *options, status=1, **soon)
     assert not (tmp_path / "into").exists()
 
 
@@ -231,17 +231,17 @@ class ByHand:
 @pytest.fixture
 def by_hand(tmp_path):
     """Make clusters by hand, and end them."""
-    made = []
+    processes = []
 
     def make(*options, **more):
-        folder = tmp_path / f"dask{len(made)}"
+        folder = tmp_path / f"dask{len(processes)}"
         folder.mkdir()
-        made.append(ByHand(folder, *options, **more))
-        return made[-1]
+        processes.append(ByHand(folder, *options, **more))
+        return processes[-1]
 
     yield make
-    for own in made:
-        own.close()
+    for process in processes:
+        process.close()
 
 
 PAGE = (ROOT / "book" / "cluster.md").read_text(encoding="utf8")
@@ -254,14 +254,16 @@ COMMANDS = [
 
 def listening(*processes):
     """Return the addresses at which processes, and those below them, listen."""
-    below = [one for process in processes for one in (process, *process.children(recursive=True))]
-    found = [
-        place
-        for one in below
-        for place in one.net_connections("tcp")
-        if place.status == psutil.CONN_LISTEN
+    below = [
+        member for process in processes for member in (process, *process.children(recursive=True))
     ]
-    return {place.laddr.ip for place in found}
+    connections = [
+        connection
+        for member in below
+        for connection in member.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    return {connection.laddr.ip for connection in connections}
 
 
 @pytest.mark.slow
@@ -280,7 +282,7 @@ def test_what_the_page_starts_listens_nowhere_else(tmp_path):
     try:
         for line in COMMANDS[:2]:
             _python, *words = re.sub(
-                r"--nworkers 8|\b(?:grader|8786|8787|m1)\b", lambda found: here[found[0]], line
+                r"--nworkers 8|\b(?:grader|8786|8787|m1)\b", lambda match: here[match[0]], line
             ).split()
             words = [
                 sys.executable,
@@ -325,9 +327,9 @@ def begun(course, into, *more, **environment):
 
 
 def said_by(run):
-    said = " ".join(run.communicate(timeout=240)[0].split())
-    assert "Traceback" not in said, said[-3000:]
-    return said
+    output = " ".join(run.communicate(timeout=240)[0].split())
+    assert "Traceback" not in output, output[-3000:]
+    return output
 
 
 def wait_for(count, into, run):
@@ -358,8 +360,8 @@ def test_workers_that_are_killed_or_gone_lose_nothing(course, local, by_hand, tm
     worker_process(nannies[0]).kill()  # its nanny starts another
     wait_for(2, into, run)
     os.killpg(nannies[1].pid, signal.SIGKILL)  # as if the machine were gone
-    said = said_by(run)
-    assert run.returncode == 0 and "Graded 6." in said and kept(into) == local
+    output = said_by(run)
+    assert run.returncode == 0 and "Graded 6." in output and results_in(into) == local
 
 
 @pytest.mark.slow
@@ -372,10 +374,10 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(
     run = begun(course, into, "--cluster", dask.address, **soon)
     wait_for(1, into, run)
     dask.scheduler.kill()
-    said = said_by(run)
+    output = said_by(run)
     assert (
         run.returncode == 1
-        and f"The scheduler at {dask.address} is gone. Grades so far are kept" in said
+        and f"The scheduler at {dask.address} is gone. Grades so far are kept" in output
     )
     there = len(list(into.glob("autograded/*/01-toy/grade.json")))
     assert 1 <= there < COUNT
@@ -389,9 +391,9 @@ def test_when_the_scheduler_is_gone_one_line_says_so_and_the_next_run_goes_on(
     dask.scheduler.wait()
     dask.start_scheduler()
     dask.start_worker()
-    said = said_by(run)
-    assert run.returncode == 0 and f"{there} unchanged" in said, said
-    assert kept(into) == local
+    output = said_by(run)
+    assert run.returncode == 0 and f"{there} unchanged" in output, output
+    assert results_in(into) == local
 
 
 @pytest.mark.slow
@@ -409,16 +411,16 @@ def test_a_submission_that_kills_its_workers_is_our_fault_after_three(course, tm
     )
     arguments = ["--cluster", "local:1"]
     run = begun(Course(root=broken), into, *arguments)
-    said = said_by(run)
-    assert run.returncode == 3 and "1 of 1 could not be graded. That is our own fault" in said
-    assert "the grading process crashed 3 times" in said
+    output = said_by(run)
+    assert run.returncode == 3 and "1 of 1 could not be graded. That is our own fault" in output
+    assert "the grading process crashed 3 times" in output
     assert (tmp_path / "deaths").read_text() == "xxx"
 
 
 @pytest.mark.slow
-def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
+def test_a_missing_worker_is_reported_after_a_wait(course, by_hand, tmp_path):
     dask = by_hand()
-    said = graded(
+    output = graded(
         course,
         tmp_path / "into",
         "--cluster",
@@ -426,9 +428,9 @@ def test_no_worker_is_waited_for_and_then_said(course, by_hand, tmp_path):
         status=1,
         DASK_AUTOGRADER__WAIT_FOR_WORKERS="1s",
     )
-    assert "There is no worker at" in said and "waiting up to 1 s" in said
-    assert f"No worker connected to the scheduler at {dask.address} in 1 seconds." in said
-    assert f"dask worker {dask.address}" in said and not (tmp_path / "into").exists()
+    assert "There is no worker at" in output and "waiting up to 1 s" in output
+    assert f"No worker connected to the scheduler at {dask.address} in 1 seconds." in output
+    assert f"dask worker {dask.address}" in output and not (tmp_path / "into").exists()
 
 
 SITE = """
@@ -459,16 +461,21 @@ def test_a_worker_that_must_not_grade_is_refused_by_name(course, by_hand, tmp_pa
     for student in ("s00", "s01"):
         shutil.copytree(course.submitted / student, two / student)
     other = dask.start_worker(OTHER_NUMPY="1", PYTHONPATH=site_path)
-    said = graded(course, into, "--cluster", dask.address, status=1)
-    assert "has numpy 1.26.4, but here it is" in said and f"on {socket.gethostname()}" in said
+    output = graded(course, into, "--cluster", dask.address, status=1)
+    assert "has numpy 1.26.4, but here it is" in output and f"on {socket.gethostname()}" in output
     os.killpg(other.pid, signal.SIGKILL)
     dask.start_worker(NO_BUBBLEWRAP="1", PYTHONPATH=site_path)
     time.sleep(1)  # until the scheduler knows that the first is gone
-    said = graded(course, into, "--cluster", dask.address, status=1)
-    assert "cannot isolate submissions: bubblewrap is not installed" in said and "127.0.0.1" in said
-    assert f"on {socket.gethostname()}" in said and not list(into.glob("autograded/*"))
-    said = graded(course, into, "--cluster", dask.address, "--no-sandbox", "--submitted", two)
-    assert "Without a sandbox: submissions run with your rights." in said and "Graded 2." in said
+    output = graded(course, into, "--cluster", dask.address, status=1)
+    assert (
+        "cannot isolate submissions: bubblewrap is not installed" in output
+        and "127.0.0.1" in output
+    )
+    assert f"on {socket.gethostname()}" in output and not list(into.glob("autograded/*"))
+    output = graded(course, into, "--cluster", dask.address, "--no-sandbox", "--submitted", two)
+    assert (
+        "Without a sandbox: submissions run with your rights." in output and "Graded 2." in output
+    )
     records = [json.loads(path.read_text()) for path in into.glob("autograded/*/*/grade.json")]
     assert len(records) == 2 and not any(record["sandbox"] for record in records)
 
@@ -541,15 +548,15 @@ def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
     checks = root / "exercises" / "01-toy" / "checks.py"
     checks.write_text(checks.read_text() + ON_A_GPU)
     (root / "exercises" / "01-toy" / "exercise.toml").write_text("gpu = true\n")
-    own = Course(root=root)
+    gpu_course = Course(root=root)
     dask.start_worker()
-    said = graded(own, into, "--cluster", dask.address)
+    output = graded(gpu_course, into, "--cluster", dask.address)
     assert (
-        "no worker declares one (--resources GPU=1)" in said
-        and "2 submissions have pending points" in said
+        "no worker declares one (--resources GPU=1)" in output
+        and "2 submissions have pending points" in output
     )
-    said = graded(own, into, "--cluster", dask.address, "--pending", status=1)
-    assert "2 submissions have pending points that need a GPU: run" in said
+    output = graded(gpu_course, into, "--cluster", dask.address, "--pending", status=1)
+    assert "2 submissions have pending points that need a GPU: run" in output
     dask.start_worker("--resources", "GPU=1", AS_IF_WITH_GPU="1")
     deadline = time.monotonic() + 60
     while (
@@ -557,8 +564,8 @@ def test_points_that_wait_for_a_gpu_are_settled_by_the_worker_that_declares_one(
     ):
         time.sleep(0.2)
     # The other worker has no less room, and could settle nothing.
-    said = graded(own, into, "--cluster", dask.address, "--pending")
-    assert "Graded 2." in said and "that wait" not in said
+    output = graded(gpu_course, into, "--cluster", dask.address, "--pending")
+    assert "Graded 2." in output and "that wait" not in output
     for path in into.glob("autograded/*/01-toy/grade.json"):
         record = json.loads(path.read_text())
         assert record["pending"] == 0 and record["history"][0]["pending"] > 0
@@ -589,14 +596,14 @@ def encrypted(tmp_path):
     tls = {"CA_FILE": "ca.pem"}
     for who in ("SCHEDULER", "WORKER", "CLIENT"):
         tls |= {f"{who}__CERT": "me.pem", f"{who}__KEY": "me.key"}
-    found = {
+    files_sent = {
         f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(tmp_path / file) for name, file in tls.items()
     }
-    return {**found, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
+    return {**files_sent, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
 
 
 @pytest.mark.slow
-def test_with_tls_only_who_has_a_certificate_grades(
+def test_with_tls_a_worker_needs_a_certificate(
     course, local, by_hand, encrypted, tmp_path, monkeypatch
 ):
     into = with_secret(tmp_path / "into")
@@ -613,7 +620,7 @@ def test_with_tls_only_who_has_a_certificate_grades(
         course, tmp_path / "stranger", "--cluster", plain, status=1, **soon
     )
     assert "Graded 6." in graded(course, into, "--cluster", dask.address, **encrypted)
-    assert kept(into) == local
+    assert results_in(into) == local
 
 
 # What crosses.
@@ -631,13 +638,13 @@ def test_what_is_shipped_is_the_released_exercise_and_no_path_of_this_machine(co
     )
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         names = set(files.namelist())
-        told = json.loads(files.read(cluster.SETTING))
+        settings = json.loads(files.read(cluster.SETTING))
     assert {
         "exercises/01-toy/01-toy.ipynb",
         "exercises/01-toy/checks.py",
         "exercises/01-toy/checking.zip",
     } < names
-    assert told["limits"]["cpu_seconds"] == 7 and str(course.root) not in json.dumps(told)
+    assert settings["limits"]["cpu_seconds"] == 7 and str(course.root) not in json.dumps(settings)
     assert not any(name.startswith("/") or ".." in name or "gradebook" in name for name in names)
 
 
@@ -667,10 +674,10 @@ def test_answers_cross_as_they_are_and_what_is_none_is_refused():
         isinstance(died, WorkerDied) and type(failed) is RuntimeError and str(failed) == "no page"
     )
     for key, value in (("kind", "perfect"), ("cells", []), ("notebook", None), ("evidence", [3])):
-        told = json.loads(cluster.as_text(outcome()))
-        told["outcome"][key] = value
+        record = json.loads(cluster.as_text(outcome()))
+        record["outcome"][key] = value
         with pytest.raises((TypeError, ValueError, AttributeError)):
-            cluster._answer(told)
+            cluster._answer(record)
 
 
 class Silent:
@@ -687,27 +694,27 @@ class Silent:
 
 def of_two(first_gpus=0, **more):
     """A cluster of two workers that never answer."""
-    own = cluster.Cluster.__new__(cluster.Cluster)
-    own.__dict__.update(
+    pool = cluster.Cluster.__new__(cluster.Cluster)
+    pool.__dict__.update(
         client=Silent(), number=0, digest="d", given={}, homeless=deque(), done=deque(),
         on_gpus=set(),
         finished=queue.SimpleQueue(), next_look=float("inf"), gpus_are_gone=False, **more,
         workers={name: cluster._Worker(name, name, 1, n, True) for name, n in (("one", first_gpus), ("two", 0))},
     )  # fmt: skip
-    return own
+    return pool
 
 
-def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
+def test_the_loss_of_the_last_gpu_is_reported_once_and_the_rest_is_graded():
     warned = []
-    own = of_two(first_gpus=1, warn=warned.append)
-    own.on_gpus = {"11-gpu"}
+    pool = of_two(first_gpus=1, warn=warned.append)
+    pool.on_gpus = {"11-gpu"}
     unit = types.SimpleNamespace(assignment="11-gpu")
-    own.submit(Job(0, "grade", (unit,)))
-    assert own.workers["one"].jobs and not warned
-    own._lost(own.workers["one"])
+    pool.submit(Job(0, "grade", (unit,)))
+    assert pool.workers["one"].jobs and not warned
+    pool._lost(pool.workers["one"])
     for job in (Job(1, "grade", (unit,)), Job(2, "page", (None,)), Job(3, "grade", (unit,))):
-        own.submit(job)
-    assert len(own.workers["two"].jobs) == 3
+        pool.submit(job)
+    assert len(pool.workers["two"].jobs) == 3
     assert warned == [
         "The last worker with a GPU is gone: points that need one are pending until "
         "`grade --pending`."
@@ -715,18 +722,21 @@ def test_when_the_last_gpu_is_gone_it_is_said_once_and_the_rest_is_graded():
 
 
 def test_only_the_job_that_a_worker_was_at_is_blamed_for_its_end():
-    own = of_two()
+    pool = of_two()
     jobs = [Job(number, "page", (None,)) for number in range(4)]
-    assert own.free() == 4
+    assert pool.free() == 4
     for job in jobs:
-        own.submit(job)
-    assert own.free() == 0
-    assert [[job.key for job in worker.jobs] for worker in own.workers.values()] == [[0, 2], [1, 3]]
-    own._lost(own.workers["one"])
-    job, answer = own.answers.popleft()
-    assert job.key == 0 and isinstance(answer, WorkerDied) and not own.answers
+        pool.submit(job)
+    assert pool.free() == 0
+    assert [[job.key for job in worker.jobs] for worker in pool.workers.values()] == [
+        [0, 2],
+        [1, 3],
+    ]
+    pool._lost(pool.workers["one"])
+    job, answer = pool.answers.popleft()
+    assert job.key == 0 and isinstance(answer, WorkerDied) and not pool.answers
     assert (
-        [job.key for job in own.homeless] == [2]
-        and len(own.submitted) == 2
-        and set(own.workers) == {"two"}
+        [job.key for job in pool.homeless] == [2]
+        and len(pool.submitted) == 2
+        and set(pool.workers) == {"two"}
     )

@@ -76,17 +76,17 @@ def same(a, b):
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: str(value)[:20].replace("\n", " "))
 def test_a_value_is_the_same_after_both_crossings(asked_on, value):
-    own = asked_on("def echo(x):\n    return x")
-    assert same(own.lookup("echo")(value), value)
+    judge = asked_on("def echo(x):\n    return x")
+    assert same(judge.lookup("echo")(value), value)
 
 
-def test_layout_crosses_and_is_told_apart(asked):
-    own = asked(
+def test_layout_crosses(asked):
+    judge = asked(
         "def look(x):\n"
         "    return x.strides, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable, "
         "x.flags.owndata"
     )
-    look = own.lookup("look")
+    look = judge.lookup("look")
     view = np.arange(24.0).reshape(4, 6)[::2, ::-3]
     assert look(view)[:2] == (view.strides, False)
     fortran = np.asfortranarray(np.ones((3, 2)))
@@ -98,31 +98,31 @@ def test_layout_crosses_and_is_told_apart(asked):
 
 
 def test_the_same_array_twice_is_one_array(asked):
-    own = asked("def one(a, b):\n    return a is b")
+    judge = asked("def one(a, b):\n    return a is b")
     x = np.ones(3)
-    assert own.lookup("one")(x, x) is True
-    assert own.lookup("one")(x, x.copy()) is False
+    assert judge.lookup("one")(x, x) is True
+    assert judge.lookup("one")(x, x.copy()) is False
 
 
-def test_a_change_in_place_comes_back(asked):
-    own = asked("def spoil(a, t):\n    a += 1\n    t.mul_(2)\n    return None")
+def test_a_change_in_place_is_copied_back(asked):
+    judge = asked("def spoil(a, t):\n    a += 1\n    t.mul_(2)\n    return None")
     base = np.zeros((4, 6))
     a, t = base[::2, 1:4], torch.ones(2, 3).T
-    own.lookup("spoil")(a, t)
+    judge.lookup("spoil")(a, t)
     assert (base.sum(), a.sum()) == (6, 6) and t.tolist() == [[2, 2]] * 3
 
 
-def test_a_new_shape_in_place_comes_back(asked):
-    own = asked(
+def test_a_new_shape_in_place_is_copied_back(asked):
+    judge = asked(
         "def turn(a, b):\n    a.shape = (3, 2)\n    a[0] = 7\n    b.resize((4,), refcheck=False)"
     )
     a, b = np.zeros((2, 3)), np.ones((2, 2))
-    own.lookup("turn")(a, b)
+    judge.lookup("turn")(a, b)
     assert a.tolist() == [[7, 7], [0, 0], [0, 0]] and b.shape == (4,)
 
 
-def test_exceptions_come_as_type_and_text(asked):
-    own = asked(
+def test_exceptions_cross_as_type_and_text(asked):
+    judge = asked(
         "class Own(ValueError): pass\n"
         "def bad(kind):\n"
         "    if kind == 'own': raise Own('mine')\n"
@@ -130,7 +130,7 @@ def test_exceptions_come_as_type_and_text(asked):
         "    if kind == 'unicode': b'\\xff'.decode()\n"
         "    raise KeyError('gone')"
     )
-    bad = own.lookup("bad")
+    bad = judge.lookup("bad")
     with pytest.raises(ValueError, match="mine") as caught:
         bad("own")
     assert type(caught.value).__name__ == "Own"
@@ -144,7 +144,7 @@ def test_exceptions_come_as_type_and_text(asked):
 
 
 def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
-    own = asked(
+    judge = asked(
         "def use(f, x):\n    try:\n        f(-1)\n    except ValueError as error:\n        return "
         "f(x), str(error)"
     )
@@ -154,27 +154,27 @@ def test_a_function_of_the_judge_can_be_called_and_its_error_caught(asked):
             raise ValueError("negative")
         return x * 2
 
-    doubled, said = own.lookup("use")(f, np.ones(3))
-    assert said == "negative" and doubled.tolist() == [2, 2, 2]
+    doubled, message = judge.lookup("use")(f, np.ones(3))
+    assert message == "negative" and doubled.tolist() == [2, 2, 2]
 
 
 def test_generators_and_modules_are_built_again_in_the_guest(asked):
-    own = asked(
+    judge = asked(
         "import torch\ndef draw(rng):\n    return rng.normal(size=3)\n"
         "def spawned(rng):\n    return rng.spawn(1)[0].normal(size=3)\ndef run(m, x):\n    return "
         "m(x, x, x)[0]"
     )
     assert np.array_equal(
-        own.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3)
+        judge.lookup("draw")(np.random.default_rng(5)), np.random.default_rng(5).normal(size=3)
     )
     seed = np.random.default_rng(5).integers(2**62)  # a number of NumPy's, as checks draw it
     children = np.random.default_rng(seed).spawn(2)
     rng = np.random.default_rng(seed)
     rng.spawn(1)  # what was spawned before is counted over there as well
-    assert np.array_equal(own.lookup("spawned")(rng), children[1].normal(size=3))
+    assert np.array_equal(judge.lookup("spawned")(rng), children[1].normal(size=3))
     module = torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True).eval()
     x = torch.randn(2, 5, 6)
-    assert torch.allclose(own.lookup("run")(module, x), module(x, x, x)[0], atol=1e-6)
+    assert torch.allclose(judge.lookup("run")(module, x), module(x, x, x)[0], atol=1e-6)
 
 
 LAYER = """
@@ -191,8 +191,8 @@ class Layer(torch.nn.Module):
 
 
 def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
-    own = asked(LAYER)
-    layer = own.lookup("Layer")(3, 2)
+    judge = asked(LAYER)
+    layer = judge.lookup("Layer")(3, 2)
     twin = torch.nn.Linear(3, 2)
     layer.W.load_state_dict(twin.state_dict())
     x = torch.randn(4, 3)
@@ -208,7 +208,7 @@ def test_a_students_module_is_made_loaded_called_and_differentiated(asked):
         mine[2]["W.bias"], his[2]["bias"]
     )
     with pytest.raises(ValueError, match="n"):
-        own.lookup("Layer")(0, 2)
+        judge.lookup("Layer")(0, 2)
 
 
 FUSED = """
@@ -226,17 +226,17 @@ def noted(module):
 def test_a_module_of_the_checks_is_made_of_parts_and_stays_in_the_guest(asked):
     from autograder.checking import Subject
 
-    own = asked(FUSED)
+    judge = asked(FUSED)
     parts = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, bias=False)])
     module = torch.nn.ModuleDict({"parts": parts, "b": torch.nn.Linear(1, 1)})
     module.n, module.name = 3, "heads"
-    assert own.lookup("noted")(module) == [3, "heads", ["Linear", "Linear"], True]
-    subject = Subject("shared", own.lookup("shared"))
-    given = subject.given(module, "module")
-    layer = subject.module(given)
-    assert torch.equal(given.state()["parts.0.weight"], parts[0].weight)
+    assert judge.lookup("noted")(module) == [3, "heads", ["Linear", "Linear"], True]
+    subject = Subject("shared", judge.lookup("shared"))
+    twin = subject.given(module, "module")
+    layer = subject.module(twin)
+    assert torch.equal(twin.state()["parts.0.weight"], parts[0].weight)
     layer.load({"weight": torch.zeros(2, 2)})
-    assert not given.state()["parts.0.weight"].any() and parts[0].weight.any()
+    assert not twin.state()["parts.0.weight"].any() and parts[0].weight.any()
 
 
 def test_a_module_is_asked_over_the_wire_as_it_is_here(asked):
@@ -276,16 +276,16 @@ def doubled(module, values, times):
 def test_a_function_of_the_checks_runs_where_the_module_is(asked):
     from autograder.checking import Failed, Subject
 
-    own = asked(LAYER)
+    judge = asked(LAYER)
     values = {"W.weight": torch.ones(2, 3), "W.bias": torch.zeros(2)}
     requests = []
-    for function in (own.lookup("Layer"), asked_for(LAYER)["Layer"]):
+    for function in (judge.lookup("Layer"), asked_for(LAYER)["Layer"]):
         notebook = getattr(function, "_notebook", None)
         layer = Subject("Layer", function).module(3, 2)
         if notebook is not None:
             request = notebook._request
-            notebook._request = lambda *own, request=request, **more: (
-                requests.append(own[0]["op"]) or request(*own, **more)
+            notebook._request = lambda *arguments, request=request, **more: (
+                requests.append(arguments[0]["op"]) or request(*arguments, **more)
             )
         layer.load(values, torch.bfloat16, training=False)
         assert layer.run_remote(doubled, [2.0], 3) == [48.0, [2.0], "Layer"]
@@ -333,30 +333,30 @@ def use(model, x):
 """
 
 
-def test_a_module_of_the_checks_own_class_is_called_back(asked):
+def test_a_module_of_a_class_of_the_checks_is_called_back(asked):
     from autograder.checking import Subject
 
     for function in (asked(SHOWN).lookup("use"), asked_for(SHOWN)["use"]):
         model = Shown(seen := []).train()
         subject = Subject("use", function)
-        given = subject.given(model, "model")
-        assert given.read("training") is True
-        once, more, *rest = subject(given, torch.tensor([1.0, 2.0]))
+        twin = subject.given(model, "model")
+        assert twin.read("training") is True
+        once, more, *rest = subject(twin, torch.tensor([1.0, 2.0]))
         assert (
             once.tolist() == [3, 6]
             and more.tolist() == [4, 7]
             and rest == [4, 2.0, True, "too many"]
         )
-        assert given.read("training") is False and model.training
+        assert twin.read("training") is False and model.training
         if hasattr(function, "_notebook"):
             assert seen == [([1.0, 2.0], 0), ([1.0, 2.0], 1)], "the judge's own was asked"
 
 
 def test_a_name_means_what_it_means_when_it_is_used(asked):
-    own = asked("def f():\n    return 1")
-    f = own.lookup("f")
+    judge = asked("def f():\n    return 1")
+    f = judge.lookup("f")
     asked("def f():\n    return 2")
-    assert f() == 2 and own.lookup("nowhere") is None
+    assert f() == 2 and judge.lookup("nowhere") is None
 
 
 ODD_RESULTS = [
@@ -400,7 +400,7 @@ def test_an_array_without_real_numbers_is_named_by_what_it_has(asked_on, express
 
 
 def test_the_seconds_that_a_guest_computes_count_and_those_that_it_sleeps_hardly(asked_on):
-    own = asked_on(
+    judge = asked_on(
         "import time\n"
         "def computes():\n    begun = time.process_time()\n    while time.process_time() - begun "
         "< 0.6: pass\n"
@@ -408,7 +408,7 @@ def test_the_seconds_that_a_guest_computes_count_and_those_that_it_sleeps_hardly
     )
     seconds = {}
     for name in ("computes", "sleeps"):
-        function = own.lookup(name)
+        function = judge.lookup(name)
         watch = Stopwatch(function)
         function()
         seconds[name] = watch.seconds
@@ -417,14 +417,14 @@ def test_the_seconds_that_a_guest_computes_count_and_those_that_it_sleeps_hardly
 
 @pytest.mark.parametrize("expression", ODD_RESULTS)
 def test_an_odd_result_is_a_value_or_an_error_and_the_guest_lives(asked_on, expression):
-    own = asked_on(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
+    judge = asked_on(ODD + f"def odd():\n    return {expression}\ndef fine():\n    return 1")
     try:
-        own.lookup("odd")()
+        judge.lookup("odd")()
     except Ended:
         raise
     except Exception as error:
         assert str(error)
-    assert own.lookup("fine")() == 1
+    assert judge.lookup("fine")() == 1
 
 
 # Forged frames: the judge's side, against whoever holds the other end.
@@ -485,55 +485,55 @@ def against(frames, usage=lambda: {"cpu": 0.0, "idle": 0.0}):
 
 @pytest.mark.parametrize("frame", FRAMES, ids=range(len(FRAMES)))
 def test_a_forged_frame_ends_the_guest_and_is_named(toy, frame):
-    own = judge_with(toy, against([frame]))
+    judge = judge_with(toy, against([frame]))
     with pytest.raises(Ended, match="forged") as caught:
-        own.notebook.find("add")
+        judge.notebook.find("add")
     assert caught.value.kind == Kind.HOSTILE
 
 
 @pytest.mark.parametrize("value", VALUES_FORGED, ids=range(len(VALUES_FORGED)))
 def test_a_forged_value_ends_the_guest_and_is_named(toy, value):
-    own = judge_with(
+    judge = judge_with(
         toy, against([wire.pack({"op": "done", "value": value, "found": True}, [b"x" * 8])])
     )
     with pytest.raises(Ended, match="forged") as caught:
-        own.notebook.ask("call", {"name_of": "add"})
-    assert caught.value.kind == Kind.HOSTILE and own.notebook.guest.ended
+        judge.notebook.ask("call", {"name_of": "add"})
+    assert caught.value.kind == Kind.HOSTILE and judge.notebook.guest.ended
 
 
 @pytest.mark.parametrize(
     "changed",
     [{"0": 7}, {"9": 0}, {"x": 0}, {"0": 0}, [0], {"0": None}, "0"],
-    ids=lambda own: json.dumps(own),
+    ids=lambda value: json.dumps(value),
 )
 def test_a_forged_change_is_noticed(toy, changed):
-    own = judge_with(
+    judge = judge_with(
         toy, against([wire.pack({"op": "done", "value": None, "changed": changed}, [b"x" * 8])])
     )
     x = np.ones(3)
     with pytest.raises(Ended) as caught:
-        own.notebook.ask("call", {"name_of": "add"}, (x,))
+        judge.notebook.ask("call", {"name_of": "add"}, (x,))
     assert caught.value.kind == Kind.HOSTILE and x.sum() == 3
 
 
 @pytest.mark.parametrize(
     "shape",
     [{"0": [7]}, {"9": [3]}, {"x": [3]}, {"0": [-3, -1]}, {"0": [1.5, 2]}, [3], {"0": 3}, {"1": [6]}],
-    ids=lambda own: json.dumps(own),
+    ids=lambda value: json.dumps(value),
 )  # fmt: skip
 def test_a_forged_shape_is_noticed(toy, shape):
-    own = judge_with(toy, against([wire.pack({"op": "done", "value": None, "reshaped": shape})]))
+    judge = judge_with(toy, against([wire.pack({"op": "done", "value": None, "reshaped": shape})]))
     x, view = np.ones(3), np.ones((4, 6))[:2, :3]
     with pytest.raises(Ended) as caught:
-        own.notebook.ask("call", {"name_of": "add"}, (x, view))
+        judge.notebook.ask("call", {"name_of": "add"}, (x, view))
     assert caught.value.kind == Kind.HOSTILE and (x.shape, view.shape) == ((3,), (2, 3))
 
 
 def test_half_a_message_is_not_waited_for_without_end(toy, monkeypatch):
     monkeypatch.setattr("autograder.sandbox.guest.HALF_A_MESSAGE", 0.1)
-    own = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
+    judge = judge_with(toy, against([wire.HEAD.pack(100, 0) + b"{"]))
     with pytest.raises(Ended, match="half a message"):
-        own.notebook.find("add")
+        judge.notebook.find("add")
 
 
 # What a check cell is worth.
@@ -592,7 +592,7 @@ def test_what_a_check_cell_is_worth(toy, guests, source, points):
     assert worth(toy, guests, source)[0] == points
 
 
-def test_a_check_cell_uses_its_own_builtins_and_its_own_imports(toy, guests):
+def test_a_check_cell_uses_builtins_and_imports_of_the_judge(toy, guests):
     before = (
         "import builtins, numpy\nabs = max = len = lambda *a: 7\nnumpy.testing.assert_allclose = "
         "print\n"
@@ -670,18 +670,18 @@ def test_a_dead_guest_costs_the_cell_that_killed_it(toy, guests, name):
     points = [points_of(cell) for cell in notebook.cells if is_check(cell)]
     assert points == [1, 1] and [cell for cell, _ in ended] == ["middle"]
     assert says in str(ended[0][1]) and ended[0][1].kind == Kind.LIMIT
-    left = []
-    for own in psutil.Process().children(recursive=True):
+    survivors = []
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # one that ends while it is looked at
-            ours = "bwrap" in own.name() or "parent.main" in own.cmdline()
+            ours = "bwrap" in child.name() or "parent.main" in child.cmdline()
             # starts and ends processes as it likes, if a test before had one
-            browsers = "chrom" in own.name()
-            if own.pid not in before and not ours and not browsers:
-                left.append(own)
-    assert not psutil.wait_procs(left, timeout=3)[1]
+            browsers = "chrom" in child.name()
+            if child.pid not in before and not ours and not browsers:
+                survivors.append(child)
+    assert not psutil.wait_procs(survivors, timeout=3)[1]
 
 
-def test_a_function_that_ends_python_costs_its_own_check(toy, guests):
+def test_a_function_that_ends_python_fails_one_check(toy, guests):
     notebook = four("def one():\n    import os\n    os._exit(3)")
     notebook.cells.insert(3, nbformat.v4.new_code_cell("assert one() == 1", id="again"))
     notebook.cells[3].metadata = {
@@ -827,9 +827,9 @@ def pair(isolated, toy):
     """Two guests that live at the same time, over two channels of one warm parent."""
     pool = sandbox.GuestPool(LIMITS, ["torch"], [str(toy.root), str(ROOT)])
     channels = [sandbox.Channel(pool.channel(), LIMITS) for _ in range(2)]
-    own = [channel.guest() for channel in channels]
-    yield own
-    for guest in own:
+    guests_started = [channel.guest() for channel in channels]
+    yield guests_started
+    for guest in guests_started:
         guest.close()
     pool.close()
 
@@ -902,19 +902,19 @@ def test_what_a_guest_has_no_use_for_is_refused(pair):
 
 
 def test_a_judge_that_is_made_to_compute_too_much_says_so(asked):
-    own = asked(
+    judge = asked(
         "import numpy as np\ndef f(g):\n"
         "    big = np.lib.stride_tricks.as_strided(np.ones(1), (9_000,), (0,))\n"
         "    try:\n        g(big)\n    except Exception as error:\n        return "
         "type(error).__name__"
     )
-    assert own.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in (
+    assert judge.lookup("f")(lambda x: np.ones((len(x), len(x), 4))) in (
         "MemoryError",
         "_ArrayMemoryError",
     )
 
 
-def test_what_a_keeper_said_last_is_heard_though_a_question_was_left_unread():
+def test_the_last_message_of_a_keeper_is_read_after_an_unread_question():
     ours, keepers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked = sandbox._KeeperUsage(ours)
     ours.send(b"?")

@@ -28,21 +28,21 @@ HELPED = "from helper import plus\n\ndef add(a, b):\n    return plus(a, b)"
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A released course of one small exercise; minus and helped have handed in."""
-    own = toy_course(tmp_path_factory.mktemp("course"))
-    release(own, own.sources()[0])
+    course = toy_course(tmp_path_factory.mktemp("course"))
+    release(course, course.sources()[0])
     for student, add in (("minus", MINUS), ("helped", HELPED)):
         folder = Case(student, 0, "", {}, Kind.WRONG, cells={"add": add}).write(
-            own.exercises()[0].notebook, own.submitted
+            course.exercises()[0].notebook, course.submitted
         )
     (folder / "helper.py").write_text("def plus(a, b):\n    return a + b\n")
-    return own
+    return course
 
 
 @pytest.fixture(scope="module")
 def graded(isolated, course):
     """The same course, graded."""
-    done = run(course, "grade", "--jobs", "1")
-    assert done.exit_code == 0, done.output
+    result = run(course, "grade", "--jobs", "1")
+    assert result.exit_code == 0, result.output
     return course
 
 
@@ -64,15 +64,17 @@ def bare(monkeypatch):
 
 
 def test_a_notebook_is_explained(course, tmp_path, bare):
-    done = run(course, "explain", notebook(course, tmp_path), "--seed", 7, "--check", "adds")
-    assert done.exit_code == 0, done.output
-    assert "add: 1 of 4 points, seed 7" in done.output and "keeps_shape" not in done.output
+    result = run(course, "explain", notebook(course, tmp_path), "--seed", 7, "--check", "adds")
+    assert result.exit_code == 0, result.output
+    assert "add: 1 of 4 points, seed 7" in result.output and "keeps_shape" not in result.output
     a, b, returned, expected, got = (
-        values(done.output, name) for name in ("a", "b", "returned", "expected", "got")
+        values(result.output, name) for name in ("a", "b", "returned", "expected", "got")
     )
     assert np.allclose(a - b, returned, atol=2e-4) and np.allclose(a + b, expected, atol=2e-4)
-    assert np.array_equal(returned, got) and "First wrong element [0, 0]" in done.output
-    assert "does the same here as these listed answers: subtracted instead of added" in done.output
+    assert np.array_equal(returned, got) and "First wrong element [0, 0]" in result.output
+    assert (
+        "does the same here as these listed answers: subtracted instead of added" in result.output
+    )
     again = run(
         course, "explain", notebook(course, tmp_path / "again"), "--seed", 7, "--check", "add"
     )
@@ -84,8 +86,8 @@ def test_a_notebook_is_explained(course, tmp_path, bare):
 
 def test_the_checks_are_the_exercises_whatever_this_process_has_loaded(course, tmp_path, bare):
     loader.load(loader.FOLDERS[0])
-    done = run(course, "explain", notebook(course, tmp_path), "--seed", 7)
-    assert done.exit_code == 0 and "add: 1 of 4 points, seed 7" in done.output
+    result = run(course, "explain", notebook(course, tmp_path), "--seed", 7)
+    assert result.exit_code == 0 and "add: 1 of 4 points, seed 7" in result.output
 
 
 def values(output, name):
@@ -108,50 +110,50 @@ def test_a_grade_is_explained(graded):
     """
     path = graded.graded("minus", "01-toy").record
     record = json.loads(path.read_text(encoding="utf-8"))
-    done = run(graded, "explain", path)
-    assert done.exit_code == 0, done.output
+    result = run(graded, "explain", path)
+    assert result.exit_code == 0, result.output
     assert (
-        f"add: 1 of 4 points, seed {record['seed']}\n" in done.output
-        and "twice: 2 of 2" in done.output
+        f"add: 1 of 4 points, seed {record['seed']}\n" in result.output
+        and "twice: 2 of 2" in result.output
     )
     helped = graded.graded("helped", "01-toy").record
     assert "add: 4 of 4 points" in run(graded, "explain", helped, "--check", "add").output
-    kept = graded.submitted.rename(graded.root / "elsewhere")
+    moved = graded.submitted.rename(graded.root / "elsewhere")
     try:
         assert explain.CUT in run(graded, "explain", path, "--no-sandbox").output
         without = run(graded, "explain", helped, "--no-sandbox")
         assert "No module named " in without.output and explain.CUT in without.output
     finally:
-        kept.rename(graded.submitted)
+        moved.rename(graded.submitted)
 
 
 @pytest.mark.slow
-def test_a_changed_exercise_is_said(graded):
+def test_a_changed_exercise_is_reported(graded):
     checks = graded.exercises()[0].released / "checks.py"
     before = checks.read_text(encoding="utf-8")
     checks.write_text(before + "\n# changed\n", encoding="utf-8")
-    done = run(graded, "explain", graded.graded("minus", "01-toy").record, "--no-sandbox")
+    result = run(graded, "explain", graded.graded("minus", "01-toy").record, "--no-sandbox")
     checks.write_text(before, encoding="utf-8")
-    assert done.exit_code == 0 and explain.CHANGED in done.output
+    assert result.exit_code == 0 and explain.CHANGED in result.output
 
 
 @pytest.mark.slow
 def test_what_others_wrote_does_not_run_without_a_sandbox(graded, bare):
     path = graded.graded("minus", "01-toy").record
-    done = run(graded, "explain", path)
-    assert done.exit_code == 1 and "--no-sandbox" in str(done.exception)
+    result = run(graded, "explain", path)
+    assert result.exit_code == 1 and "--no-sandbox" in str(result.exception)
     assert run(graded, "explain", path, "--no-sandbox").exit_code == 0
 
 
 def test_arguments_are_shown_as_drawn_and_nothing_acts_on_the_terminal(course, tmp_path, bare):
-    done = run(course, "explain", notebook(course, tmp_path, CHANGES), "--check", "keeps_shape")
+    result = run(course, "explain", notebook(course, tmp_path, CHANGES), "--check", "keeps_shape")
     assert (
-        done.exit_code == 0
-        and "\x1b" not in done.output
-        and "returned: '\\x1b[31mxx" in done.output
+        result.exit_code == 0
+        and "\x1b" not in result.output
+        and "returned: '\\x1b[31mxx" in result.output
     )
-    assert np.abs(values(done.output, "a")).min() >= 0.5
-    assert max(map(len, done.output.splitlines())) < 500
+    assert np.abs(values(result.output, "a")).min() >= 0.5
+    assert max(map(len, result.output.splitlines())) < 500
 
 
 def test_bad_input_is_one_line(course, tmp_path, bare):
@@ -160,7 +162,7 @@ def test_bad_input_is_one_line(course, tmp_path, bare):
     other.write_text("{}")
     broken = tmp_path / "broken.ipynb"
     broken.write_text("{")
-    for arguments, said in (
+    for arguments, message in (
         ([tmp_path / "none.ipynb"], "There is no file"),
         (
             [path, "--check", "subs"],
@@ -169,8 +171,8 @@ def test_bad_input_is_one_line(course, tmp_path, bare):
         ([other], "is not a grade of this course"),
         ([broken], "not valid JSON"),
     ):
-        done = run(course, "explain", *arguments)
-        assert done.exit_code == 1 and said in str(done.exception), done.output
+        result = run(course, "explain", *arguments)
+        assert result.exit_code == 1 and message in str(result.exception), result.output
     assert run(course, "explain", path, "--seed", "-1").exit_code == 2
 
 

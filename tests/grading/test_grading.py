@@ -165,7 +165,7 @@ def test_the_release_has_checks_and_runtime_and_no_solution(toy):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_release_is_the_same(toy, tmp_path):
+def test_nbgrader_makes_the_same_release(toy, tmp_path):
     exercise = toy.exercises()[0]
     ours = {
         path.name: path.read_bytes()
@@ -175,8 +175,8 @@ def test_nbgraders_own_release_is_the_same(toy, tmp_path):
     shutil.copytree(toy.root, tmp_path / "course")
     shutil.rmtree(tmp_path / "course" / "exercises")
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", exercise.name]
-    done = subprocess.run(command, cwd=tmp_path / "course", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=tmp_path / "course", capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     theirs = tmp_path / "course" / "exercises" / exercise.name
     assert {path.name: path.read_bytes() for path in theirs.iterdir()} == ours
 
@@ -209,7 +209,7 @@ def test_every_submission_gets_its_grade_and_a_reason(graded, student):
 
 
 @pytest.mark.slow
-def test_unchanged_submissions_are_not_graded_again_and_history_is_kept(graded):
+def test_unchanged_submissions_are_not_graded_again_and_keep_their_history(graded):
     course, folder, _ = graded
     before = record_of(course, "minus")
     result = run(course, "grade", "--submitted", folder, "--into", course.into)
@@ -237,8 +237,8 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
     course, folder, _ = graded
     pages = {path: path.stat().st_mtime_ns for path in course.feedback.glob("*/*/*.html")}
     with Gradebook(course.db_url, course.course_id) as book:
-        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
-        own.manual_score, own.needs_manual_grade = 2.5, False
+        grade = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        grade.manual_score, grade.needs_manual_grade = 2.5, False
         book.find_comment(
             "proof", "01-toy", "01-toy", "proved"
         ).manual_comment = "Nearly: say *why*."
@@ -262,8 +262,8 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
         assert "to be graded by a person" not in page
     finally:
         with Gradebook(course.db_url, course.course_id) as book:
-            own = book.find_grade("proof", "01-toy", "01-toy", "proved")
-            own.manual_score, own.needs_manual_grade = None, True
+            grade = book.find_grade("proof", "01-toy", "01-toy", "proved")
+            grade.manual_score, grade.needs_manual_grade = None, True
             book.db.commit()
 
 
@@ -271,15 +271,15 @@ def test_what_a_person_gave_renews_the_page_and_runs_nothing(graded, monkeypatch
 def test_a_manual_grade_outlives_a_regrading(graded):
     course, folder, _ = graded
     with Gradebook(course.db_url, course.course_id) as book:
-        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
-        assert own.needs_manual_grade
-        own.manual_score, own.needs_manual_grade = 2.5, False
+        grade = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        assert grade.needs_manual_grade
+        grade.manual_score, grade.needs_manual_grade = 2.5, False
         book.db.commit()
     run(course, "grade", "--force", "--submitted", folder, "--into", course.into)
     with Gradebook(course.db_url, course.course_id) as book:
         assert book.find_submission("01-toy", "proved").score == 8.5
-        own = book.find_grade("proof", "01-toy", "01-toy", "proved")
-        own.manual_score = None
+        grade = book.find_grade("proof", "01-toy", "01-toy", "proved")
+        grade.manual_score = None
         book.db.commit()
 
 
@@ -310,13 +310,13 @@ def by_hand(isolated, toy, tmp_path):
         ).get_text(" ")
         shown = rows_of((root / "report.html").read_text())["ada", "01-toy"]
         with Gradebook(course.db_url, course.course_id) as book:
-            own = book.find_submission("01-toy", "ada")
+            submission = book.find_submission("01-toy", "ada")
             comments = [
                 comment.auto_comment or ""
-                for notebook in own.notebooks
+                for notebook in submission.notebooks
                 for comment in notebook.comments
             ]
-            score, waits = own.score, own.needs_manual_grade
+            score, waits = submission.score, submission.needs_manual_grade
         top = (
             nbformat.read(root / "autograded/ada/01-toy/01-toy.ipynb", as_version=4).cells[0].source
         )
@@ -336,8 +336,8 @@ def by_hand(isolated, toy, tmp_path):
 
     def give(points, cell="proof"):
         with Gradebook(course.db_url, course.course_id) as book:
-            own = book.find_grade(cell, "01-toy", "01-toy", "ada")
-            own.manual_score, own.needs_manual_grade = points, False
+            grade = book.find_grade(cell, "01-toy", "01-toy", "ada")
+            grade.manual_score, grade.needs_manual_grade = points, False
             book.db.commit()
 
     return submit, grade, give
@@ -351,7 +351,7 @@ LOST = "proof −1: graded by a person"
 
 
 @pytest.mark.slow
-def test_all_who_read_a_grade_agree_on_what_a_person_graded(by_hand):
+def test_manual_grades_are_the_same_in_every_output(by_hand):
     submit, grade, give = by_hand
     submit("Because.")
     assert grade()[:3] == (6.0, True, [READ])
@@ -442,7 +442,7 @@ def test_late_penalties_are_nbgraders(toy, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_rule_of_ones_own_that_the_page_shows_takes_a_tenth_for_each_week(toy, tmp_path):
+def test_the_late_rule_of_the_page_subtracts_a_tenth_for_each_week(toy, tmp_path):
     page = (ROOT / "book" / "grading.md").read_text(encoding="utf8")
     (rule,) = re.findall(r"```python\n([^`]*LateSubmissionPlugin[^`]*)```", page)
     course = with_due_date(toy, tmp_path / "course", rule)
@@ -496,10 +496,10 @@ def test_what_only_grades_loads_neither_nbgrader_nor_nbconvert():
     """They take longer to load than a notebook to check."""
     code = "import sys, autograder.grading.self_check, autograder.grading.worker\n"
     code += "print(*{'nbgrader', 'nbconvert'} & {*sys.modules})"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert done.stdout.split() == []
+    assert result.stdout.split() == []
 
 
 def test_a_start_compiles_no_grammar_of_addresses():
@@ -507,29 +507,37 @@ def test_a_start_compiles_no_grammar_of_addresses():
         "from autograder.course import startup; startup.begin(); import sys, jsonschema; "
         "print('lark' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "False\n", done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout == "False\n", result.stderr
 
 
 @pytest.mark.slow
 def test_check_shows_a_student_the_feedback(graded):
     course, folder, _ = graded
-    own = folder / "minus" / "01-toy" / "01-toy.ipynb"
-    before = own.read_bytes()
+    notebook_path = folder / "minus" / "01-toy" / "01-toy.ipynb"
+    before = notebook_path.read_bytes()
     process = subprocess.run(
-        [sys.executable, "-m", "autograder", "check", str(own), "--course", str(course.root)],
+        [
+            sys.executable,
+            "-m",
+            "autograder",
+            "check",
+            str(notebook_path),
+            "--course",
+            str(course.root),
+        ],
         capture_output=True,
         text=True,
     )
     assert process.returncode == 0, process.stderr
     assert "You subtract." in process.stdout and "3 of 6 points" in process.stdout
-    assert own.read_bytes() == before
+    assert notebook_path.read_bytes() == before
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [True, False], ids=["engine", "stock"])
-def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
+def test_nbgrader_commands_give_the_same_grades(graded, tmp_path, engine):
     """`nbgrader autograde`, `generate_feedback` and the formgrader work on the course after
     `release`.
     """
@@ -538,8 +546,8 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
     shutil.copytree(
         course.root, root, ignore=shutil.ignore_patterns("gradebook.db", "autograded", "feedback")
     )
-    own = Course(root=root, into=root)
-    release(own, own.sources()[0])
+    graded_by_nbgrader = Course(root=root, into=root)
+    release(graded_by_nbgrader, graded_by_nbgrader.sources()[0])
     for student in ("rita", "minus", "blank", "noisy"):
         shutil.copytree(folder / student, root / "submitted" / student)
     if not engine:
@@ -560,7 +568,7 @@ def test_nbgraders_own_commands_grade_the_same(graded, tmp_path, engine):
         )
         assert process.returncode == 0, process.stderr[-2000:]
     for student in ("rita", "minus", "blank", "noisy"):
-        with Gradebook(own.db_url, own.course_id) as book:
+        with Gradebook(graded_by_nbgrader.db_url, graded_by_nbgrader.course_id) as book:
             assert book.find_submission("01-toy", student).score == CLASS[student][1]
         assert (root / "feedback" / student / "01-toy" / "01-toy.html").exists()
         assert not (root / "autograded" / student / "01-toy" / "01-toy.py").exists()
@@ -602,7 +610,7 @@ def test_bad_input_gets_one_clear_line(toy, tmp_path):
     one_line(run(toy, "export", "--into", tmp_path / "new"), "no gradebook")
 
 
-def test_a_file_that_says_how_to_mend_it_is_no_advice_to_open_it(toy, tmp_path):
+def test_a_problem_with_a_fix_gets_no_advice_to_open_the_file(toy, tmp_path):
     (tmp_path / "01-toy.ipynb").write_bytes(b"PK\x03\x04")
     result = run(toy, "check", tmp_path / "01-toy.ipynb")
     one_line(result, "Unpack it, and submit the notebook")
@@ -628,30 +636,30 @@ def test_the_notebook_of_another_exercise_is_named_and_offered_to_be_placed(toy,
     result = run(
         course, "grade", "01-toy", "--submitted", course.root / "submitted", "--into", course.root
     )
-    said = "01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name."
+    message = "01-toy.ipynb is the notebook of 02-other. Hand in that of 01-toy under this name."
     assert result.exit_code == 0 and record_of(course, "wrong")["kind"] == "malformed"
     flat = " ".join(result.output.split())
-    assert f"wrong: {said} To place such files, run: python -m autograder collect" in flat, (
+    assert f"wrong: {message} To place such files, run: python -m autograder collect" in flat, (
         result.output
     )
-    one_line(run(course, "check", paths[1]), said, "name it 02-other.ipynb")
+    one_line(run(course, "check", paths[1]), message, "name it 02-other.ipynb")
 
 
 def test_a_notebook_is_checked_whatever_another_exercise_lacks(tmp_path):
     course = toy_course(tmp_path / "course")
     assert run(course, "release").exit_code == 0
     shutil.copytree(course.root / "exercises" / "01-toy", course.root / "exercises" / "02-other")
-    own, other = (course.root / "exercises" / name for name in ("01-toy", "02-other"))
+    folder, other = (course.root / "exercises" / name for name in ("01-toy", "02-other"))
     (other / "01-toy.ipynb").rename(other / "02-other.ipynb")
     (other / "checking.zip").unlink()
-    done = run(course, "check", own / "01-toy.ipynb")
-    assert done.exit_code == 0 and "0 of 6 points" in done.output, done.output
+    report = run(course, "check", folder / "01-toy.ipynb")
+    assert report.exit_code == 0 and "0 of 6 points" in report.output, report.output
     one_line(
         run(course, "check", other / "02-other.ipynb"),
         "02-other/checking.zip is missing",
         "release 02-other",
     )
-    (own / "checking.zip").unlink()
+    (folder / "checking.zip").unlink()
     result = run(course, "grade")
     one_line(
         result,
@@ -690,11 +698,11 @@ def test_a_folder_that_cannot_be_written_is_named(toy, tmp_path):
 
 def test_added_cells_keep_their_place(toy):
     released = nbformat.read(toy.exercises()[0].notebook, as_version=4)
-    own = nbformat.from_dict(released)
-    own.cells.insert(
+    cell = nbformat.from_dict(released)
+    cell.cells.insert(
         2, nbformat.v4.new_code_cell("helper = 1", metadata={"tags": ["skip-execution"]})
     )
-    restored = notebook.restore(own, released)
+    restored = notebook.restore(cell, released)
     assert [cell.source for cell in restored.notebook.cells][2] == "helper = 1"
     assert not restored.notebook.cells[2].metadata and not restored.repairs
 
@@ -725,18 +733,18 @@ def test_without_a_sandbox_grading_refuses_and_says_what_to_install(toy, tmp_pat
 
 
 @pytest.mark.slow
-def test_at_ones_own_risk_it_goes_on_and_the_report_says_so(toy, tmp_path):
+def test_without_a_sandbox_grading_needs_an_option_and_is_reported(toy, tmp_path):
     hand_in(tmp_path / "submitted", "ada", RIGHT, toy=toy)
     hand_in(tmp_path / "submitted", "bob", {**RIGHT, "twice": "import os; os._exit(0)"}, toy=toy)
     result = run(
         toy, "grade", "--submitted", tmp_path / "submitted", "--into", tmp_path, "--no-sandbox"
     )
     assert result.exit_code == 0
-    own = [
+    cells = [
         json.loads((tmp_path / f"autograded/{name}/01-toy/grade.json").read_text())
         for name in ("ada", "bob")
     ]
-    assert [(record["score"], record["sandbox"], record["kind"]) for record in own] == [
+    assert [(record["score"], record["sandbox"], record["kind"]) for record in cells] == [
         (6, False, Kind.WRONG),  # the proof is unanswered
         (4, False, Kind.LIMIT),
     ]
@@ -798,12 +806,12 @@ def test_no_room_for_temporary_files_is_one_clear_line(isolated, toy, tmp_path):
         f"mount --bind '{tmp_path}' /mnt; for place in /tmp /var/tmp /media; do {full}; "
         "done; cd /media; "
     )
-    done = subprocess.run(
+    result = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script + command], capture_output=True, text=True
     )
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr[-2000:]
     assert (
-        done.stderr.strip()
+        result.stderr.strip()
         .splitlines()[-1]
         .startswith("Error: No usable temporary directory found")
     )
@@ -830,10 +838,10 @@ def test_ctrl_c_ends_without_a_traceback_and_what_was_graded_is_kept(isolated, t
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all of the group
     output, _ = running.communicate(timeout=10)
     assert running.returncode == 130 and "Traceback" not in output, output[-2000:]
-    own = Course(root=toy.root, into=into)
+    course = Course(root=toy.root, into=into)
     assert (
-        batch.record_of(own, "ada", "01-toy").score == 6
-        and batch.record_of(own, "bob", "01-toy") is None
+        batch.record_of(course, "ada", "01-toy").score == 6
+        and batch.record_of(course, "bob", "01-toy") is None
     )
     # that nothing of it goes on, conftest.py asks
 

@@ -55,29 +55,29 @@ def on(guests, toy):
     reply.
     """
     with asking(guests, toy) as run:
-        own = run("")
+        judge = run("")
 
         def cell(source, goes_on=True):
             message = {"op": "cell", "goes_on": goes_on}
-            return own.notebook.guest.request(message, [source.encode()])[0].get("lacking")
+            return judge.notebook.guest.request(message, [source.encode()])[0].get("lacking")
 
         cell(USED + "def used(what):\n    return eval(what)")
-        yield own, cell
+        yield judge, cell
 
 
 @pytest.mark.parametrize("use", EACH_USE)
 def test_each_use_raises_the_error_of_the_import(on, use):
-    own, _ = on
+    judge, _ = on
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'absent_(one|two|three)'"):
-        own.lookup("used")(EACH_USE[use])
+        judge.lookup("used")(EACH_USE[use])
 
 
 def test_what_an_import_binds_claims_nothing(on):
-    own, _ = on
+    judge, _ = on
     for name in ("__array_interface__", "__dlpack__", "__wrapped__"):
-        assert own.lookup("used")(f"hasattr(two, {name!r})") is False
-    assert own.lookup("used")("repr(two)") == "<absent_two is not installed>"
-    assert own.lookup("used")("np.ones(2).sum()") == 2.0, (
+        assert judge.lookup("used")(f"hasattr(two, {name!r})") is False
+    assert judge.lookup("used")("repr(two)") == "<absent_two is not installed>"
+    assert judge.lookup("used")("np.ones(2).sum()") == 2.0, (
         "what is there, and is imported in the same line"
     )
 
@@ -113,20 +113,20 @@ def test_a_cell_says_what_it_went_on_without(on):
     ],
 )
 def test_python_answers_as_it_does_elsewhere(on, source):
-    own, cell = on
+    judge, cell = on
     cell("there = None\nimport torch")
     cell(source)
-    assert own.lookup("there") == "no"
+    assert judge.lookup("there") == "no"
 
 
 @pytest.mark.parametrize(
     "source", ["import absent_one", "%no_such_magic", "absent = 1\nfrom absent_one import absent"]
 )
 def test_a_locked_cell_stops_as_it_does_elsewhere(on, source):
-    own, cell = on
+    judge, cell = on
     cell("after = 0")
     assert cell(f"{source}\nafter = 1", goes_on=False) is None
-    assert own.lookup("after") == 0
+    assert judge.lookup("after") == 0
 
 
 def test_the_last_expression_is_shown(guests, toy):
@@ -339,8 +339,8 @@ def test_a_kernel_knows_its_cells(tmp_path):
         ([f"%%timeit\n{ADD}", "1 + 1"], "the cell [1] begins with `%%timeit`"),
         ([f"import absent_one\n{ADD}"], "raised ModuleNotFoundError: No module named 'absent_one'"),
     ):
-        own = nbformat.v4.new_notebook(
+        notebook = nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(source) for source in (*cells, check)]
         )
-        done = executed(own, course.exercises()[0].released)
-        assert expected in nbformat.writes(done)
+        executed_notebook = executed(notebook, course.exercises()[0].released)
+        assert expected in nbformat.writes(executed_notebook)

@@ -21,10 +21,10 @@ GIVEN = "def add(a, b):\n    raise NotImplementedError()"
 
 
 def cell(kind, text, name, **marks):
-    made = getattr(nbformat.v4, f"new_{kind}_cell")(text, id=name)
+    new = getattr(nbformat.v4, f"new_{kind}_cell")(text, id=name)
     if marks:
-        made.metadata.nbgrader = {"grade_id": name, "schema_version": 3, "task": False, **marks}
-    return made
+        new.metadata.nbgrader = {"grade_id": name, "schema_version": 3, "task": False, **marks}
+    return new
 
 
 def make_released():
@@ -43,7 +43,7 @@ def make_released():
 
 
 RELEASED = make_released()
-PLACE = {each.id: place for place, each in enumerate(RELEASED.cells)}
+PLACE = {each.id: index for index, each in enumerate(RELEASED.cells)}
 
 
 def restored(change):
@@ -56,7 +56,7 @@ def restored(change):
     return {each.id: each for each in result.notebook.cells}, result
 
 
-def said(result):
+def notes_of(result):
     return " ".join(str(line) for line in result.repairs)
 
 
@@ -96,7 +96,7 @@ def problem(data):
     ],
     ids=range(14),
 )
-def test_what_is_no_notebook_is_said(data, says):
+def test_a_file_that_is_no_notebook_is_reported(data, says):
     assert says in problem(data)
 
 
@@ -146,12 +146,12 @@ TEXT = json.dumps(RELEASED, indent=1)
     ],
     ids=range(16),
 )
-def test_what_it_is_instead_and_how_to_mend_it_is_said(data, says):
+def test_the_kind_of_a_wrong_file_and_a_fix_are_reported(data, says):
     assert problem(data).startswith("01-toy.ipynb ") and says in problem(data)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
-def test_a_notebook_in_another_unicode_encoding_is_read_and_its_author_told(encoding):
+def test_a_notebook_in_another_unicode_encoding_is_read_with_a_note(encoding):
     data = TEXT.replace("Toy", "Töy 玩具").encode(encoding)
     assert parse(data, "x").cells[0].source == "# Töy 玩具"
     (note,) = file_kinds.read_as(data, "x.ipynb")
@@ -174,24 +174,28 @@ def test_the_other_mark_of_a_half_line_is_no_conflict():
 # Whose notebook it is.
 
 
-def of(*ids, names=()):
+def notebook_with(*ids, names=()):
     cells = [
         cell("code", f"checks.run('{name}', points=1)", f"check_{name}", **CHECK) for name in names
     ]
     return json.dumps(
-        nbformat.v4.new_notebook(cells=[cell("code", "x", one, **ANSWER) for one in ids] + cells)
+        nbformat.v4.new_notebook(cells=[cell("code", "x", name, **ANSWER) for name in ids] + cells)
     )
 
 
 KNOWN = {
-    "01-a": file_kinds.features(of("given", "add", "twice", names=["add", "twice"]).encode()),
-    "02-b": file_kinds.features(of("given", "scale", "mean", names=["scale", "mean"]).encode()),
+    "01-a": file_kinds.features(
+        notebook_with("given", "add", "twice", names=["add", "twice"]).encode()
+    ),
+    "02-b": file_kinds.features(
+        notebook_with("given", "scale", "mean", names=["scale", "mean"]).encode()
+    ),
 }
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
-    theirs = of("given", "scale", "mean", names=["scale", "mean"])
+    theirs = notebook_with("given", "scale", "mean", names=["scale", "mean"])
     assert file_kinds.of_which(theirs.encode(encoding), KNOWN, "01-a") == "02-b"
     assert file_kinds.of_which(theirs.encode(encoding), KNOWN) == "02-b"
     bare = theirs.replace('"id"', '"lost"').replace('"grade_id"', '"lost"')
@@ -201,14 +205,14 @@ def test_the_notebook_of_another_exercise_is_known_by_its_cells(encoding):
 @pytest.mark.parametrize(
     "data",
     [
-        of("given", "add", "twice", names=["add", "twice"]),
+        notebook_with("given", "add", "twice", names=["add", "twice"]),
         # with all of another one in it
-        of("given", "add", "scale", "mean", names=["scale", "mean"]),
-        of("given", "scale"),
-        of("given"),
-        of(),
+        notebook_with("given", "add", "scale", "mean", names=["scale", "mean"]),
+        notebook_with("given", "scale"),
+        notebook_with("given"),
+        notebook_with(),
         "no notebook",
-        of("mine", names=["scale"]),
+        notebook_with("mine", names=["scale"]),
     ],
     ids=range(7),
 )
@@ -232,7 +236,7 @@ def test_too_many_cells_are_malformed_with_a_sentence():
     assert len(parse(json.dumps(raw).encode(), "x").cells) == notebook.MOST_CELLS
 
 
-def test_what_counts_of_a_cell_is_kept_and_nothing_else():
+def test_a_restored_cell_keeps_only_the_answer():
     raw = {
         "cell_type": "markdown",
         "source": ["a", "\ud800b"],
@@ -310,7 +314,7 @@ def test_answers_are_the_students_and_all_else_is_ours():
 def test_an_altered_locked_cell_is_put_back_and_shown(change, shown):
     cells, result = restored(lambda raw: change(raw["cells"][PLACE["check_add"]]))
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
-    assert "The locked cell check_add had been changed and has been restored." in said(result)
+    assert "The locked cell check_add had been changed and has been restored." in notes_of(result)
     (evidence,) = result.evidence
     assert evidence.startswith("check_add:\n") and all(
         line in evidence.splitlines() for line in shown
@@ -337,7 +341,7 @@ def test_a_locked_cell_of_another_release_is_no_attack(lines):
     older.source = older.source.replace("\n", lines)
     cells, result = restored(lambda raw: raw["cells"].__setitem__(PLACE["check_add"], older))
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
-    assert said(result) == (
+    assert notes_of(result) == (
         "The cell check_add comes from another release of this notebook; it was replaced by the "
         "current one."
     )
@@ -366,28 +370,28 @@ def test_a_text_of_another_release_is_put_back_and_is_no_attack(change):
         del raw["cells"][0]
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
     assert result.notebook.cells[0] == released.cells[0] and not result.evidence
-    assert said(result).startswith("The text head was changed or missing") and "restored." in said(
-        result
-    )
+    assert notes_of(result).startswith(
+        "The text head was changed or missing"
+    ) and "restored." in notes_of(result)
 
 
-def test_a_locked_cell_may_be_laid_out_anew():
+def test_a_locked_cell_may_be_reformatted():
     text = "import checks\n\n\nchecks.run('add',\n           points = 4)  # four\n"
     _, result = restored(lambda raw: raw["cells"][PLACE["check_add"]].update(source=text))
     assert not result.repairs and not result.evidence
 
 
-def test_a_deleted_check_comes_back_and_a_deleted_answer_comes_back_empty():
+def test_a_deleted_check_is_restored_and_a_deleted_answer_is_empty():
     def change(raw):
         raw["cells"] = [each for each in raw["cells"] if each["id"] not in ("add", "check_add")]
 
     cells, result = restored(change)
     assert list(cells) == list(PLACE) and cells["check_add"] == RELEASED.cells[PLACE["check_add"]]
     assert cells["add"].source == "" and not result.evidence
-    assert said(result) == "These cells were missing and have been restored: add, check_add."
+    assert notes_of(result) == "These cells were missing and have been restored: add, check_add."
 
 
-def test_what_was_repaired_alike_is_said_once():
+def test_equal_repairs_are_reported_once():
     def change(raw):
         for name in ("check_add", "check_twice", "head"):
             raw["cells"][PLACE[name]]["source"] = "100"
@@ -410,12 +414,12 @@ def test_a_copied_check_counts_once_and_a_copied_answer_runs_where_it_stands():
 
     cells, result = restored(change)
     assert list(cells)[:-1] == list(PLACE)
-    assert said(result).startswith("The cell check_add appears twice; the first one counts.")
+    assert notes_of(result).startswith("The cell check_add appears twice; the first one counts.")
     last = result.notebook.cells[-1]
     assert last.source.endswith("return 7") and not last.metadata
 
 
-def test_added_cells_keep_their_place_and_lose_their_marks():
+def test_added_cells_keep_their_position_and_lose_their_metadata():
     def change(raw):
         added = {
             "cell_type": "code",
@@ -440,8 +444,8 @@ def test_added_cells_keep_their_place_and_lose_their_marks():
         and kinds[3] == ("code", "helper = 1")
         and kinds[-1] == ("markdown", "done")
     )
-    own = [each for each in result.notebook.cells if each.id not in PLACE]
-    assert all(each.metadata == {} for each in own) and own[-1].attachments == {
+    added = [each for each in result.notebook.cells if each.id not in PLACE]
+    assert all(each.metadata == {} for each in added) and added[-1].attachments == {
         "a.png": {"image/png": "x"}
     }
     assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
@@ -450,8 +454,8 @@ def test_added_cells_keep_their_place_and_lose_their_marks():
 
 def test_an_id_that_is_already_ours_is_no_reason_to_stop():
     released = make_released()
-    for place, each in enumerate(released.cells):
-        each.id = f"own-{place}"
+    for index, each in enumerate(released.cells):
+        each.id = f"own-{index}"
     submitted = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(f"x = {n}") for n in range(5)]
     )
@@ -494,24 +498,24 @@ def test_a_cell_is_found_by_its_text_wherever_it_stands():
     assert list(cells) == list(PLACE) and not result.repairs
 
 
-def test_an_own_cell_in_the_place_of_an_answer_is_not_taken_for_it():
+def test_an_added_cell_is_not_taken_for_an_answer():
     def change(raw):
         without_marks(raw)
         raw["cells"][PLACE["add"]]["source"] = "x = 1"  # defines no add
 
     cells, result = restored(change)
-    assert cells["add"].source == "" and "The cell add was missing" in said(result)
+    assert cells["add"].source == "" and "The cell add was missing" in notes_of(result)
     assert "x = 1" in [each.source for each in result.notebook.cells]
 
 
-def test_an_own_cell_in_the_place_of_a_check_is_no_change_of_it():
+def test_an_added_cell_for_a_check_is_no_change_of_it():
     def change(raw):
         without_marks(raw)
         raw["cells"][PLACE["check_add"]]["source"] = "print(add(1, 2))"
 
     cells, result = restored(change)
     assert cells["check_add"] == RELEASED.cells[PLACE["check_add"]] and not result.evidence
-    assert said(result) == "The cell check_add was missing and has been restored."
+    assert notes_of(result) == "The cell check_add was missing and has been restored."
     assert "print(add(1, 2))" in [each.source for each in result.notebook.cells]
 
 
@@ -527,7 +531,7 @@ def test_the_mark_of_one_cell_on_another_counts_by_its_grade_id():
 # Pictures.
 
 
-def test_attachments_come_along_in_answers_and_own_texts_and_nowhere_else():
+def test_attachments_are_copied_in_answers_and_added_texts_only():
     picture = {"a.png": {"image/png": "aGk="}}
 
     def change(raw):
@@ -579,7 +583,7 @@ COUNTED = (
 )
 
 
-def own(source):
+def own_cell(source):
     return {"cell_type": "code", "source": source}
 
 
@@ -598,32 +602,32 @@ def ran(result):
     return seen
 
 
-@pytest.mark.parametrize("left", ["", GIVEN, "  \n"], ids=["empty", "as given", "blank"])
+@pytest.mark.parametrize("message_count", ["", GIVEN, "  \n"], ids=["empty", "as given", "blank"])
 @pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
-def test_answers_in_one_own_cell_count_and_are_said_once(left, where):
+def test_answers_in_an_added_cell_count_and_are_reported_once(message_count, where):
     def change(raw):
-        answered(raw, add=left)
-        raw["cells"].insert(where, own("import math\n\n" + "\n\n\n".join(WRITTEN.values())))
+        answered(raw, add=message_count)
+        raw["cells"].insert(where, own_cell("import math\n\n" + "\n\n\n".join(WRITTEN.values())))
 
     _, result = restored(change)
     assert ran(result) == {"check_add": 5, "check_twice": 8}
-    assert said(result) == COUNTED.format("add, twice")
+    assert notes_of(result) == COUNTED.format("add, twice")
 
 
 @pytest.mark.parametrize("where", [0, 100], ids=["at the top", "at the end"])
-def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
+def test_helpers_of_a_moved_answer_are_copied_and_nothing_else(where):
     def change(raw):
         cells = [
-            own(
+            own_cell(
                 "%matplotlib inline\nfrom math import *\nimport operator as op\nONE, TWO = 1, "
                 "2\nshown = add"
             ),
-            own("def plus(a, b):\n    return op.add(a, b) * ONE"),
-            own("raised = 1 / 0" if where else "x = 1"),
-            own("@staticmethod\ndef add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))"),
+            own_cell("def plus(a, b):\n    return op.add(a, b) * ONE"),
+            own_cell("raised = 1 / 0" if where else "x = 1"),
+            own_cell("@staticmethod\ndef add(a, b):\n    return plus(a, b)\n\nprint(add(1, 2))"),
         ]
         if not where:
-            cells[0] = own("import operator as op\nONE = 1")
+            cells[0] = own_cell("import operator as op\nONE = 1")
         raw["cells"][where:where] = cells
 
     cells, result = restored(change)
@@ -636,20 +640,20 @@ def test_what_an_answer_elsewhere_uses_comes_along_and_nothing_else(where):
         assert "add" not in result.as_released
     else:
         assert ran(result)["check_add"] == 5
-    assert said(result) == COUNTED.format("add")
+    assert notes_of(result) == COUNTED.format("add")
 
 
 def test_of_several_definitions_below_the_last_counts_and_one_before_the_check_goes_first():
     wrong = "def add(a, b):\n    return 7"
 
     def below(raw):
-        raw["cells"] += [own(wrong), own(WRITTEN["add"])]
+        raw["cells"] += [own_cell(wrong), own_cell(WRITTEN["add"])]
 
     assert ran(restored(below)[1])["check_add"] == 5
 
     def between(raw):
-        raw["cells"].insert(PLACE["check_add"], own(WRITTEN["add"]))
-        raw["cells"].append(own(wrong))
+        raw["cells"].insert(PLACE["check_add"], own_cell(WRITTEN["add"]))
+        raw["cells"].append(own_cell(wrong))
 
     result = restored(between)[1]
     assert ran(result)["check_add"] == 5 and not result.repairs
@@ -681,10 +685,12 @@ def test_an_answer_in_the_cell_of_another_counts():
 )
 def test_answers_of_a_file_beside_the_notebook_count(line):
     raw = json.loads(json.dumps(RELEASED))
-    raw["cells"].insert(0, own(line))
+    raw["cells"].insert(0, own_cell(line))
     data = "\n".join(WRITTEN.values()).encode()
     result = restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": data})
-    assert "raise" not in result.notebook.cells[PLACE["add"] + 1].source and "add" in said(result)
+    assert "raise" not in result.notebook.cells[PLACE["add"] + 1].source and "add" in notes_of(
+        result
+    )
     assert not restore(parse(json.dumps(raw).encode(), "x"), RELEASED, {"other.py": data}).repairs
     assert not restore(
         parse(json.dumps(raw).encode(), "x"), RELEASED, {"mine.py": b"\xff("}
@@ -695,20 +701,20 @@ def test_answers_of_a_file_beside_the_notebook_count(line):
     "source", ["from numpy import add", "add = [1]", "add = print(3)", "if 1:\n    def add(a): ..."]
 )
 def test_what_only_has_an_answers_name_is_none(source):
-    assert not restored(lambda raw: raw["cells"].insert(0, own(source)))[1].repairs
+    assert not restored(lambda raw: raw["cells"].insert(0, own_cell(source)))[1].repairs
 
 
 def test_statements_that_use_one_another_are_looked_at_once():
     lines = "\n".join(["a = b = c = a + b + c"] * 6_000)
     _, result = restored(
-        lambda raw: raw["cells"].append(own(f"{lines}\ndef add(d, e):\n    return a + b + c"))
+        lambda raw: raw["cells"].append(own_cell(f"{lines}\ndef add(d, e):\n    return a + b + c"))
     )
-    assert said(result) == COUNTED.format("add")
+    assert notes_of(result) == COUNTED.format("add")
     nested = "".join("    " * depth + "if x:\n" for depth in range(90)) + "    " * 90 + "y = 1"
     _, result = restored(
-        lambda raw: raw["cells"].append(own(f"{nested}\ndef add(a, b):\n    return y"))
+        lambda raw: raw["cells"].append(own_cell(f"{nested}\ndef add(a, b):\n    return y"))
     )
-    assert said(result) == COUNTED.format("add")
+    assert notes_of(result) == COUNTED.format("add")
 
 
 # Characters that Python does not take.
@@ -796,7 +802,7 @@ def test_the_same_character_in_several_cells_is_one_line():
         "(" * 5000,
     ],
 )
-def test_nothing_is_said_where_no_own_cell_defines_it(source):
+def test_nothing_is_reported_where_no_added_cell_defines_it(source):
     def change(raw):
         answered(raw, add="")
         raw["cells"].append({"cell_type": "code", "source": source})
@@ -837,10 +843,10 @@ def test_a_bounded_part_of_what_was_handed_in_is_read_as_python(monkeypatch, whe
     if where == "locked":
         assert result.evidence
     else:
-        assert said(result) == COUNTED.format("add")
+        assert notes_of(result) == COUNTED.format("add")
 
 
-def test_a_helper_in_an_own_cell_is_nothing_to_say():
+def test_a_helper_in_an_added_cell_is_not_reported():
     def change(raw):
         answered(raw, add="def add(a, b):\n    return helper(a, b)")
         raw["cells"].insert(1, {"cell_type": "code", "source": "def helper(a, b):\n    return add"})
@@ -919,9 +925,13 @@ def ends_well(data):
         str(error.message).encode()
         return False
     result = restore(submitted, RELEASED)
-    kept = [each for each in result.notebook.cells if grade_id(each)]
-    assert [each.id for each in kept] == [each.id for each in RELEASED.cells if grade_id(each)]
-    for each, ours in zip(kept, [each for each in RELEASED.cells if grade_id(each)], strict=True):
+    graded_cells = [each for each in result.notebook.cells if grade_id(each)]
+    assert [each.id for each in graded_cells] == [
+        each.id for each in RELEASED.cells if grade_id(each)
+    ]
+    for each, ours in zip(
+        graded_cells, [each for each in RELEASED.cells if grade_id(each)], strict=True
+    ):
         assert each.metadata == ours.metadata and isinstance(each.source, str)
         assert ours.metadata.nbgrader.solution or each.source == ours.source
     assert len({each.id for each in result.notebook.cells}) == len(result.notebook.cells)
@@ -947,12 +957,12 @@ def test_a_notebook_with_anything_in_any_place_is_malformed_or_a_notebook(data):
             places = list(here if isinstance(here, dict) else range(len(here)))
             if not places:
                 break
-            place = data.draw(st.sampled_from(places))
-            deeper = isinstance(here[place], (dict, list)) and data.draw(st.integers(0, 9)) > 1
+            position = data.draw(st.sampled_from(places))
+            deeper = isinstance(here[position], (dict, list)) and data.draw(st.integers(0, 9)) > 1
             if not deeper:
-                here[place] = data.draw(VALUES)
+                here[position] = data.draw(VALUES)
                 break
-            here = here[place]
+            here = here[position]
     ends_well(json.dumps(raw).encode())
 
 
@@ -969,13 +979,15 @@ def test_the_released_notebook_goes_through():
 
 def test_a_docstring_of_another_release_is_no_attack():
     released = make_released()
-    given = 'def softmax(S):\n    """Softmax, as given."""\n    return S'
-    released.cells.insert(1, cell("code", given, "given", grade=False, solution=False, locked=True))
+    source = 'def softmax(S):\n    """Softmax, as given."""\n    return S'
+    released.cells.insert(
+        1, cell("code", source, "given", grade=False, solution=False, locked=True)
+    )
     raw = json.loads(json.dumps(released))
-    raw["cells"][1]["source"] = given.replace("as given", "in other words")
+    raw["cells"][1]["source"] = source.replace("as given", "in other words")
     result = restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released)
-    assert result.notebook.cells[1].source == given and not result.evidence and not result.repairs
-    raw["cells"][1]["source"] = given.replace("return S", "return S + 1")
+    assert result.notebook.cells[1].source == source and not result.evidence and not result.repairs
+    raw["cells"][1]["source"] = source.replace("return S", "return S + 1")
     assert restore(parse(json.dumps(raw).encode(), "01-toy.ipynb"), released).evidence
 
 

@@ -54,10 +54,10 @@ def english(monkeypatch):
 @pytest.fixture
 def has(monkeypatch):
     """What this machine has: a set to be changed, empty at first."""
-    found = set()
-    monkeypatch.setattr(machine, "has", lambda what: what in found)
+    available = set()
+    monkeypatch.setattr(machine, "has", lambda need: need in available)
     monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
-    return found
+    return available
 
 
 @pytest.fixture
@@ -65,27 +65,27 @@ def suite(monkeypatch):
     """A suite on `double`, of 10 points: weights 3 anywhere, 5 on a GPU, 1 that needs that, 1
     with Triton.
     """
-    own = Suite("checks", read={"double": "chapter 1, Twice"})
+    suite = Suite("checks", read={"double": "chapter 1, Twice"})
 
-    @own.check(weight=3)
+    @suite.check(weight=3)
     def values(double, draw):
         """Each is twice as large."""
         A = draw.array(3)
         expect_close(double(A), 2 * A)
 
-    @own.check(weight=5, needs=values, on="gpu")
+    @suite.check(weight=5, needs=values, on="gpu")
     def values_on_a_gpu(double, draw):
         """On a GPU as well."""
         A = draw.array(3)
         expect_close(double(A), 2 * A)
 
-    @own.check(weight=1, needs=values_on_a_gpu)
+    @suite.check(weight=1, needs=values_on_a_gpu)
     def twice(double, draw):
         """Twice over."""
         A = draw.array(3)
         expect_close(double(double(A)), 4 * A)
 
-    @own.check(weight=1, on="triton")
+    @suite.check(weight=1, on="triton")
     def kernel(double, draw):
         """In a kernel."""
         A = draw.array(3)
@@ -106,7 +106,7 @@ def suite(monkeypatch):
     module = ModuleType("misconceptions")
     module.thrice, module.on_a_gpu, module.plus = thrice, on_a_gpu, plus
     monkeypatch.setitem(sys.modules, "misconceptions", module)
-    return own
+    return suite
 
 
 class Counting:
@@ -155,21 +155,21 @@ def test_what_needs_a_failed_check_waits_for_that_and_no_points_are_pending(suit
     assert {result.status for result in report.results} == {"blocked"} and not report.pending
 
 
-def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monkeypatch):
+def test_a_failing_course_answer_costs_no_points(suite, has, monkeypatch):
     """With another version of a library a check may be wrong: it says so, names no cause, and
     its points wait.
     """
     has |= {"gpu", "triton"}
     broken = sys.modules["misconceptions"]
-    own = broken.plus
+    plus = broken.plus
     assert suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).score == 0.0
     monkeypatch.setattr(broken, "plus", right("double")(lambda A: A.is_gone))
     assert (
         suite.examine("double", lambda A: 3 * A, points=10, seed=SEED).results[0].status == "failed"
     )
-    for function in (own, lambda A: A.is_gone + A.is_gone):
+    for function in (plus, lambda A: A.is_gone + A.is_gone):
         report = suite.examine("double", function, points=10, seed=SEED)
-        if function is own:
+        if function is plus:
             assert report.score == 10.0  # what passes, passes
             continue
         assert {result.status for result in report.results} == {"unverified"}
@@ -188,7 +188,7 @@ def test_where_the_courses_own_answer_fails_nobody_loses_points(suite, has, monk
 
 
 def test_points_that_wait_for_other_versions_may_be_settled_anywhere(suite, has, monkeypatch):
-    monkeypatch.setattr(machine, "has", lambda what: what == "own")
+    monkeypatch.setattr(machine, "has", lambda need: need == "own")
     monkeypatch.setattr(sys.modules["misconceptions"], "plus", right("double")(lambda A: A.is_gone))
     cell = cell_of(suite.examine("double", lambda A: A.is_gone, points=10, seed=SEED))
     assert cell.pending > 0 and "own" in cell.waits_for()
@@ -242,14 +242,14 @@ def test_a_report_says_what_was_not_verified_and_never_in_red(suite, has):
     assert show.text(report).startswith("double: partly pending, ungraded\n")
 
 
-def test_reports_are_kept_and_older_ones_are_read(suite, has):
+def test_reports_are_stored_and_older_ones_are_read(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
-    kept = report.to_dict()
-    assert Report.from_dict(kept).to_dict() == kept and kept["pending"] == 7.0
-    del kept["pending"]
-    for result in kept["results"]:
+    record = report.to_dict()
+    assert Report.from_dict(record).to_dict() == record and record["pending"] == 7.0
+    del record["pending"]
+    for result in record["results"]:
         del result["on"]
-    older = Report.from_dict(kept)
+    older = Report.from_dict(record)
     assert older.pending == 0.0 and older.results[1].on == ""
 
 
@@ -297,8 +297,8 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
         {"check": cell_of(suite.examine("double", lambda A: 2 * A, points=10, seed=SEED))}
     )
     assert (record.pending, record.waits_for()) == (7.0, ["gpu", "triton"])
-    kept = json.loads(to_text(record))
-    assert (kept["schema"], kept["pending"], kept["cells"]["check"]["pending"]) == (
+    document = json.loads(to_text(record))
+    assert (document["schema"], document["pending"], document["cells"]["check"]["pending"]) == (
         SCHEMA,
         7.0,
         7.0,
@@ -329,12 +329,12 @@ def test_a_record_sums_what_waits_until_a_person_gives_the_points(suite, has):
 
 def test_older_records_have_nothing_that_waits(suite, has):
     record = record_with({"check": cell_of(suite.examine("double", None, points=10, seed=SEED))})
-    kept = json.loads(to_text(record))
-    del kept["pending"], kept["cells"]["check"]["pending"]
-    for own in kept["cells"]["check"]["checks"]:
-        del own["on"]
-    kept["schema"] = 2
-    assert from_text(json.dumps(kept)).pending == 0.0
+    document = json.loads(to_text(record))
+    del document["pending"], document["cells"]["check"]["pending"]
+    for check in document["cells"]["check"]["checks"]:
+        del check["on"]
+    document["schema"] = 2
+    assert from_text(json.dumps(document)).pending == 0.0
 
 
 def test_what_this_machine_can_settle_and_what_it_cannot(suite, has):
@@ -373,19 +373,19 @@ def course(tmp_path, monkeypatch):
     is there.
     """
     flag = tmp_path / "gpu"
-    own = toy_course(tmp_path / "course")
-    checks = own.sources()[0].solution / "checks.py"
+    course = toy_course(tmp_path / "course")
+    checks = course.sources()[0].solution / "checks.py"
     checks.write_text(checks.read_text() + ON_A_GPU.format(flag=str(flag)))
-    release(own, own.sources()[0])
-    monkeypatch.setattr(machine, "has", lambda what: what != "gpu" or flag.exists())
+    release(course, course.sources()[0])
+    monkeypatch.setattr(machine, "has", lambda need: need != "gpu" or flag.exists())
     for student, cells in {"ada": RIGHT, "bob": {**RIGHT, **WRONG}}.items():
-        notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
+        notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
             cell.source = cells.get(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source)
-        folder = own.root / "submitted" / student / "01-toy"
+        folder = course.root / "submitted" / student / "01-toy"
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / "01-toy.ipynb")
-    return own
+    return course
 
 
 def graded(course, student):
@@ -396,15 +396,15 @@ def graded(course, student):
         return record, (grade.auto_score, bool(grade.needs_manual_grade)), page.read_text()
 
 
-def said(capsys):
-    found = capsys.readouterr()
-    return " ".join((found.out + found.err).split())
+def output_of(capsys):
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).split())
 
 
 @pytest.mark.slow
 def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
-    shown = said(capsys)
+    shown = output_of(capsys)
     assert "4 + 2 pending / 9 +" in shown  # the last +: the proof waits for a person
     assert (
         "1 submission has pending points that need a GPU: run `python -m autograder grade "
@@ -444,11 +444,11 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
     (tmp_path / "gpu").touch()
     capsys.readouterr()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
-    assert "which this machine has: run `python -m autograder grade --pending`" in said(capsys)
+    assert "which this machine has: run `python -m autograder grade --pending`" in output_of(capsys)
     assert course.graded("ada", "01-toy").record.read_bytes() == before
     unmoved = course.graded("bob", "01-toy").record.read_bytes()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert "waiting" not in said(capsys)
+    assert "waiting" not in output_of(capsys)
     again, grade, page = graded(course, "ada")
     assert again.kind == Kind.RIGHT and again.pending == 0.0 and grade == (4.0, False)
     assert (
@@ -458,7 +458,7 @@ def test_a_class_without_a_gpu_and_then_with_one(course, tmp_path, capsys):
 
     # Then nothing waits.
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert "No points are pending" in said(capsys)
+    assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
@@ -470,17 +470,17 @@ def test_a_person_may_settle_what_waits(course, tmp_path, capsys):
         book.db.commit()
     capsys.readouterr()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
-    table = said(capsys)
+    table = output_of(capsys)
     assert "waiting" not in table and "add −0.5: graded by a person" in table
     assert "pending (not lost)" not in course.graded("ada", "01-toy").page.read_text()
     assert {row["student_id"]: row["pending"] for row in rows(course)} == {"ada": 0.0, "bob": 0.0}
     (tmp_path / "gpu").touch()
     instructor.grade(course=course.root, no_sandbox=True, jobs=1, pending=True)
-    assert "No points are pending" in said(capsys)
+    assert "No points are pending" in output_of(capsys)
 
 
 @pytest.mark.slow
-def test_nbgraders_own_autograde_marks_what_waits(course):
+def test_nbgrader_autograde_marks_pending_points(course):
     instructor.grade(course=course.root, no_sandbox=True, jobs=1)
     assert "autograder.nbgrader_plugin.Grades" in course.config.Autograde.autograde_preprocessors
     for student, marked in {"ada": True, "bob": False}.items():
@@ -490,13 +490,13 @@ def test_nbgraders_own_autograde_marks_what_waits(course):
             row.auto_score, row.needs_manual_grade = None, not marked
             book.db.commit()
         notebook = nbformat.read(course.graded(student, "01-toy").notebook, as_version=4)
-        whose = {
+        resources = {
             "notebook": "01-toy",
             "assignment": "01-toy",
             "student": student,
             "db_url": course.db_url,
         }
-        nbgrader_plugin.Grades().preprocess(notebook, {"nbgrader": whose})
+        nbgrader_plugin.Grades().preprocess(notebook, {"nbgrader": resources})
         assert graded(course, student)[1] == by_grade and by_grade[1] is marked
 
 
@@ -521,24 +521,24 @@ def test_doctor_says_how_kernels_run_and_what_needs_a_gpu(course, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "A chip")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
-    monkeypatch.setattr(machine, "has", lambda what: not machine._tried[what])
+    monkeypatch.setattr(machine, "has", lambda need: not machine._tried[need])
     monkeypatch.setattr(machine, "_tried", dict.fromkeys(machine.LACKS, ""))
     assert doctor._triton().note == "kernels run natively, on the GPU, and can be traced"
     machine.presume({"bf16": "too old"})
     assert "but not in bfloat16: This check needs a GPU with bfloat16" in doctor._triton().note
     machine.presume({"triton": "OSError: no compiler"})
     assert doctor._triton().state == "optional" and "OSError: no compiler" in doctor._triton().note
-    assert [own.found for own in doctor._torch()][1] == "A chip, bf16" and doctor.unverified(
-        [exercise]
-    ) == []
+    assert [finding.found for finding in doctor._torch()][
+        1
+    ] == "A chip, bf16" and doctor.unverified([exercise]) == []
 
 
 def test_a_report_explained_has_no_calls_for_what_was_not_verified(suite, has):
     report = suite.examine("double", lambda A: 2 * A, points=10, seed=SEED)
-    explained = [Explained(own) for own in report.results]
-    said = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
+    explained = [Explained(result) for result in report.results]
+    text = " ".join(text for text, _ in lines(Explanation(report, ["A"], explained), whole=False))
     assert (
-        "unverified  kernel" in said
-        and "This check needs Triton" in said
-        and "no listed answer" not in said
+        "unverified  kernel" in text
+        and "This check needs Triton" in text
+        and "no listed answer" not in text
     )

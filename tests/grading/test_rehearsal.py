@@ -31,27 +31,27 @@ def all_files(folder):
 @pytest.fixture
 def course(isolated, tmp_path):
     """A toy course of its own, with the submissions of three students."""
-    made = toy_course(tmp_path / "course")
-    for exercise in made.sources():
-        release(made, exercise)
+    course = toy_course(tmp_path / "course")
+    for exercise in course.sources():
+        release(course, exercise)
     for student, answers in {"ada": RIGHT, "ben": {"add": RIGHT["add"]}, "cem": {}}.items():
-        hand_in(tmp_path / "submitted", student, answers, toy=made)
-    return Course(root=made.root, into=made.root)
+        hand_in(tmp_path / "submitted", student, answers, toy=course)
+    return Course(root=course.root, into=course.root)
 
 
 def test_a_dry_run_says_what_would_change_and_writes_nothing(course, tmp_path):
     grade = ("grade", "--submitted", tmp_path / "submitted", "--into", course.into)
     before = all_files(course.root)
-    said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0, said.output
-    assert "Would grade 3 of 3: 3 new, 0 gain, 0 lose. Nothing was written." in said.output
+    output = run(course, *grade, "--dry-run")
+    assert output.exit_code == 0, output.output
+    assert "Would grade 3 of 3: 3 new, 0 gain, 0 lose. Nothing was written." in output.output
     assert all_files(course.root) == before
 
     assert run(course, *grade).exit_code == 0
     before = all_files(course.root)
-    said = run(course, *grade, "--dry-run")
+    output = run(course, *grade, "--dry-run")
     assert (
-        "Would grade 0 of 3: 0 new, 0 gain, 0 lose." in said.output
+        "Would grade 0 of 3: 0 new, 0 gain, 0 lose." in output.output
         and all_files(course.root) == before
     )
 
@@ -67,15 +67,15 @@ def test_a_dry_run_says_what_would_change_and_writes_nothing(course, tmp_path):
     )
     assert checks.read_text(encoding="utf-8") != text
     before = all_files(course.root)
-    said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0, said.output
-    (ada,) = [line for line in said.output.splitlines() if " ada " in line]
+    output = run(course, *grade, "--dry-run")
+    assert output.exit_code == 0, output.output
+    (ada,) = [line for line in output.output.splitlines() if " ada " in line]
     assert (
         "doubles: passed → failed" in ada
         and "−" not in ada
-        and "Nothing was written" in said.output
+        and "Nothing was written" in output.output
     )
-    assert " 1 new" in said.output and all_files(course.root) == before
+    assert " 1 new" in output.output and all_files(course.root) == before
     assert not list((course.root / "feedback" / "dora").glob("*"))
 
 
@@ -111,19 +111,21 @@ def test_the_largest_loss_is_first_and_what_stays_is_left_out():
         record("c", 0.0, Status.FAILED),
         record("d", 1.0, Status.PASSED),
     ]
-    found = changes.between({(one.student, one.assignment): one for one in before}, after)
-    assert [(change.after.student, change.difference) for change in found] == [
+    differences = changes.between(
+        {(submission.student, submission.assignment): submission for submission in before}, after
+    )
+    assert [(change.after.student, change.difference) for change in differences] == [
         ("c", -3),
         ("b", 1),
         ("d", 1),
     ]
-    assert found[0].through() == [("keeps", "passed → failed", -4.0), ("keep", "3 → 0", 1.0)]
-    assert found[1].through() == [("keep", "2 → 3", 1.0)]
+    assert differences[0].through() == [("keeps", "passed → failed", -4.0), ("keep", "3 → 0", 1.0)]
+    assert differences[1].through() == [("keep", "2 → 3", 1.0)]
     by_hand = changes.Change(after[0], dataclasses.replace(after[0], score=4.5))
     assert by_hand.through() == [(changes.BY_HAND, "", 0.5)]
-    total, *by_check = changes.sums(found)
+    total, *by_check = changes.sums(differences)
     assert str(total) == "all: 1 gains 1 point, 1 loses 3 points"
-    assert [str(one) for one in by_check] == [
+    assert [str(line) for line in by_check] == [
         "keeps: 1 loses 4 points", "keep: 2 gain 2 points in all"
     ]  # fmt: skip
 
@@ -138,8 +140,8 @@ def cell(points, **statuses):
 
 def graded(name, cells, **more):
     """A record of these cells."""
-    made = record(name, sum(own.points for own in cells.values()), Status.PASSED)
-    return dataclasses.replace(made, cells=cells, **more)
+    latest = record(name, sum(cell.points for cell in cells.values()), Status.PASSED)
+    return dataclasses.replace(latest, cells=cells, **more)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_points_go_to_the_check_that_moved_them(then, now, through):
     )
 
 
-def test_what_was_handed_in_anew_is_no_checks_doing():
+def test_a_new_submission_is_not_attributed_to_a_check():
     same = (
         graded("ada", {"k": cell(4, a=Status.PASSED)}),
         graded("ada", {"k": cell(0, a=Status.FAILED)}),
@@ -184,9 +186,9 @@ def test_what_was_handed_in_anew_is_no_checks_doing():
         graded("ben", {"k": cell(4, a=Status.PASSED)}, submission="second"),
     )
     late = (graded("cem", {}), graded("cem", {}, score=-1.0, penalty=1.0))
-    found = [changes.Change(*pair) for pair in (same, other, late)]
-    assert [change.anew for change in found] == [False, True, False]
-    assert [str(one) for one in changes.sums(found)] == [
+    differences = [changes.Change(*pair) for pair in (same, other, late)]
+    assert [change.anew for change in differences] == [False, True, False]
+    assert [str(line) for line in changes.sums(differences)] == [
         "all: 1 gains 4 points, 2 lose 5 points in all",
         "resubmitted: 1 gains 4 points",
         "a: 1 loses 4 points",
@@ -203,18 +205,18 @@ def test_the_latest_change_of_a_history():
 
     def latest(last, *history):
         return changes.latest(
-            dataclasses.replace(last, history=[CODEC.unstructure(one) for one in history])
+            dataclasses.replace(last, history=[CODEC.unstructure(past) for past in history])
         )
 
     assert latest(more) is None and latest(more, more) is None
     again = dataclasses.replace(more, graded_at="day 9")
-    found = latest(again, once, more)  # graded a third time, which changed nothing
-    assert (found.before.score, found.after.score, found.when) == (2, 4, "day 4")
+    changed = latest(again, once, more)  # graded a third time, which changed nothing
+    assert (changed.before.score, changed.after.score, changed.when) == (2, 4, "day 4")
     assert latest(more, ours) is None, "what was our own fault was no grade"
     assert changes.latest(dataclasses.replace(more, history=[{"score": "no record"}])) is None
 
 
-def test_a_check_was_mended(course, tmp_path):
+def test_a_corrected_check_changes_grades(course, tmp_path):
     """What `--dry-run` says beforehand, `report` says afterwards."""
     hand_in(
         tmp_path / "submitted",
@@ -233,11 +235,11 @@ def test_a_check_was_mended(course, tmp_path):
     mended = text.replace("expect_close(twice(a), a + a)", "expect_close(twice(a), a + a + 1)")
     assert mended != text
     checks.write_text(mended, encoding="utf-8")
-    said = run(course, *grade, "--dry-run")
-    assert said.exit_code == 0, said.output
-    sums = [line for line in said.output.splitlines() if line.startswith(("all: ", "doubles: "))]
+    output = run(course, *grade, "--dry-run")
+    assert output.exit_code == 0, output.output
+    sums = [line for line in output.output.splitlines() if line.startswith(("all: ", "doubles: "))]
     assert len(sums) == 2 and all("1 gains" in line and "1 loses" in line for line in sums), (
-        said.output
+        output.output
     )
 
     assert run(course, *grade).exit_code == 0
@@ -247,20 +249,23 @@ def test_a_check_was_mended(course, tmp_path):
         page = BeautifulSoup(written, "html.parser")
         heading = page.find("h3", string="Grades that have changed")
         assert [item.text for item in heading.find_next("ul").find_all("li")] == sums
-        found = {
+        by_student = {
             student: row["change"]
             for (student, _), row in rows_of(written).items()
             if row["change"]
         }
         if options:
-            assert len(found) == 2 and all(student.startswith("Student ") for student in found)
+            assert len(by_student) == 2 and all(
+                student.startswith("Student ") for student in by_student
+            )
             continue
-        assert set(found) == {"ada", "dora"}
+        assert set(by_student) == {"ada", "dora"}
         for student, sign, how in (("ada", -1, "passed → failed"), ("dora", 1, "failed → passed")):
-            own, now = found[student], record_of(course, student, "01-toy")
-            assert (own["earlier"], own["now"]) == (scores[student], now.score) and sign * own[
-                "difference"
-            ] > 0
-            assert f"doubles: {how}" in own["through"] and own["when"] == now.graded_at[
+            before, now = by_student[student], record_of(course, student, "01-toy")
+            assert (before["earlier"], before["now"]) == (
+                scores[student],
+                now.score,
+            ) and sign * before["difference"] > 0
+            assert f"doubles: {how}" in before["through"] and before["when"] == now.graded_at[
                 :16
             ].replace("T", " ")

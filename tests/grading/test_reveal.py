@@ -45,67 +45,70 @@ def by_hand(key, text):
 @pytest.fixture
 def bare(tmp_path):
     """A course with nothing released."""
-    made = toy_course(tmp_path / "course")
-    return Course(root=made.root, into=made.root)
+    course = toy_course(tmp_path / "course")
+    return Course(root=course.root, into=course.root)
 
 
 def test_seeds_follow_from_the_key_and_the_key_has_the_hash(bare):
-    own = Seeds(bare)
-    key = own.key("01-toy")
-    said = f"attention-by-hand 1\0commitment\x0001-toy\0{key}"
-    assert own.commitment("01-toy") == hashlib.sha256(said.encode()).hexdigest()
-    assert own.of("01-toy", DIGEST) == (
+    drawn = Seeds(bare)
+    key = drawn.key("01-toy")
+    text = f"attention-by-hand 1\0commitment\x0001-toy\0{key}"
+    assert drawn.commitment("01-toy") == hashlib.sha256(text.encode()).hexdigest()
+    assert drawn.of("01-toy", DIGEST) == (
         by_hand(key, f"checks\0{DIGEST}"),
         by_hand(key, f"guest\0{DIGEST}"),
     )
 
 
 def test_the_page_for_instructors_says_how_to_compute_both(bare, capsys):
-    own, page = Seeds(bare), (ROOT / "book" / "grading.md").read_text(encoding="utf-8")
+    drawn, page = Seeds(bare), (ROOT / "book" / "grading.md").read_text(encoding="utf-8")
     (code,) = [
         block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "hmac" in block
     ]
-    key = own.key("01-qkv")
+    key = drawn.key("01-qkv")
     exec(code.replace("THE KEY", key).replace("THE DIGEST", DIGEST), {})
-    assert capsys.readouterr().out == f"{own.commitment('01-qkv')}\n{own.of('01-qkv', DIGEST)[0]}\n"
+    assert (
+        capsys.readouterr().out
+        == f"{drawn.commitment('01-qkv')}\n{drawn.of('01-qkv', DIGEST)[0]}\n"
+    )
 
 
 def test_nothing_else_follows_from_a_key(bare):
     """Neither another exercise, nor a later submission, nor a seed of an earlier release, by the
     same rules.
     """
-    own = Seeds(bare)
-    key, digests = own.key("01-toy"), (DIGEST, "cd" * 32)
+    drawn = Seeds(bare)
+    key, digests = drawn.key("01-toy"), (DIGEST, "cd" * 32)
     from_key = {
-        seeds.seed_for(key, purpose, one)
+        seeds.seed_for(key, purpose, digest)
         for purpose in ("checks", "guest", "01-toy", "02-other")
-        for one in digests
+        for digest in digests
     }
     for name in ("01-toy", "02-other"):
         from_key |= {
-            seeds.seed_for(seeds.key_of(key, name, kind), "checks", one)
+            seeds.seed_for(seeds.key_of(key, name, kind), "checks", digest)
             for kind in ("key", "late key")
-            for one in digests
+            for digest in digests
         }
-    other = {seed for one in digests for seed in own.of("02-other", one)}
+    other = {seed for digest in digests for seed in drawn.of("02-other", digest)}
     earlier = {
-        seeds.seed_for(own.secret, purpose, one)
+        seeds.seed_for(drawn.secret, purpose, digest)
         for purpose in ("01-toy", "guest\x0001-toy")
-        for one in digests
+        for digest in digests
     }
-    own.reveal("01-toy")
-    late = {seed for one in digests for seed in own.of("01-toy", one)}
+    drawn.reveal("01-toy")
+    late = {seed for digest in digests for seed in drawn.of("01-toy", digest)}
     assert not from_key & (other | earlier | late)
-    assert own.secret not in bare.revealed.read_text() and list(
+    assert drawn.secret not in bare.revealed.read_text() and list(
         json.loads(bare.revealed.read_text())
     ) == ["01-toy"]
     assert (
         len(
             {
-                own.key("01-toy"),
-                own.key("02-other"),
-                own.commitment("01-toy"),
-                own.commitment("02-other"),
+                drawn.key("01-toy"),
+                drawn.key("02-other"),
+                drawn.commitment("01-toy"),
+                drawn.commitment("02-other"),
             }
         )
         == 4
@@ -113,30 +116,31 @@ def test_nothing_else_follows_from_a_key(bare):
 
 
 def test_a_grade_keeps_its_seed_and_only_one_that_was_drawn_again_gets_another(bare):
-    own = Seeds(bare)
-    earlier = seeds.seed_for(own.secret, "01-toy", DIGEST)
-    first, _ = own.of("01-toy", DIGEST)
-    own.reveal("01-toy")
-    late, _ = own.of("01-toy", DIGEST)
+    drawn = Seeds(bare)
+    earlier = seeds.seed_for(drawn.secret, "01-toy", DIGEST)
+    first, _ = drawn.of("01-toy", DIGEST)
+    drawn.reveal("01-toy")
+    late, _ = drawn.of("01-toy", DIGEST)
     origins = {first: Origin.KEY, late: Origin.LATE, earlier: Origin.EARLIER, 7: Origin.REDRAWN}
-    assert {seed: own.origin("01-toy", DIGEST, seed) for seed in origins} == origins
-    assert [own.of("01-toy", DIGEST, seed)[0] for seed in (first, late, earlier, 7)] == [
+    assert {seed: drawn.origin("01-toy", DIGEST, seed) for seed in origins} == origins
+    assert [drawn.of("01-toy", DIGEST, seed)[0] for seed in (first, late, earlier, 7)] == [
         first,
         late,
         earlier,
         late,
     ]
-    guests = [own.guest("01-toy", DIGEST, seed) for seed in (first, late, earlier)]
+    guests = [drawn.guest("01-toy", DIGEST, seed) for seed in (first, late, earlier)]
     assert (
-        guests[2] == seeds.seed_for(own.secret, "guest\x0001-toy", DIGEST) and len(set(guests)) == 3
+        guests[2] == seeds.seed_for(drawn.secret, "guest\x0001-toy", DIGEST)
+        and len(set(guests)) == 3
     )
 
 
 @pytest.mark.parametrize("secret", ["a password", "0" * 64, "0123456" * 9 + "0"])
 def test_a_secret_that_can_be_guessed_is_not_committed_to(bare, secret):
     bare.secret.write_text(secret + "\n")
-    said = run(bare, "commit")
-    assert said.exit_code == 1 and "was not drawn at random" in said.output
+    result = run(bare, "commit")
+    assert result.exit_code == 1 and "was not drawn at random" in result.output
     with pytest.raises(UserError, match="was not drawn at random"):
         Seeds(bare).reveal("01-toy")
     assert not bare.revealed.exists()
@@ -165,12 +169,12 @@ def test_hashes_are_printed_before_anything_is_released_and_stay(bare):
 def shown(**parts):
     """A disclosure that agrees with itself."""
     key = "0f" * 32
-    own = Disclosure(
+    disclosure = Disclosure(
         "01-toy", key, seeds.commitment_of("01-toy", key), Origin.KEY,
         seeds.seed_for(key, "checks", DIGEST),
         seeds.seed_for(key, "guest", DIGEST), DIGEST, DIGEST, None, {}, DIGEST, {}, {}, {},
     )  # fmt: skip
-    return dataclasses.replace(own, **parts)
+    return dataclasses.replace(disclosure, **parts)
 
 
 def page_with(data):
@@ -179,15 +183,15 @@ def page_with(data):
 
 
 def test_a_page_says_what_was_written_and_an_old_page_stays_up_to_date():
-    own = shown(files={'a "name" <b>\udcff': DIGEST}, stamp="now & then")
-    assert disclosed_in(page_with(own)) == own and disclosed_in("<meta>") is None
+    disclosure = shown(files={'a "name" <b>\udcff': DIGEST}, stamp="now & then")
+    assert disclosed_in(page_with(disclosure)) == disclosure and disclosed_in("<meta>") is None
     saved = Saved(Standing(1.0, 2.0))
     parts = dataclasses.asdict(saved)
     del parts["disclosure"]
     before = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
         :16
     ]
-    assert saved.digest() == before != dataclasses.replace(saved, disclosure=own).digest()
+    assert saved.digest() == before != dataclasses.replace(saved, disclosure=disclosure).digest()
 
 
 def changed(**parts):
@@ -255,16 +259,16 @@ def graded(isolated, tmp_path_factory):
     """A class of three after the due date, graded, and what the course published on its first
     day.
     """
-    made = toy_course(tmp_path_factory.mktemp("reveal") / "course")
-    course = Course(root=made.root, into=made.root)
+    toy = toy_course(tmp_path_factory.mktemp("reveal") / "course")
+    course = Course(root=toy.root, into=toy.root)
     published = run(course, "commit").output
     release(course, course.sources()[0])
     for student, answers in {"ada": RIGHT, "ben": MINUS, "cem": LUCKY}.items():
         hand_in(course.submitted, student, answers, stamp=STAMP, toy=course)
     (course.submitted / "ben" / "01-toy" / "data.csv").write_text("1,2\n")
     hand_in(course.submitted, "eve", raw=b"no notebook", toy=course)
-    done = run(course, "grade", "--jobs", "1")
-    assert done.exit_code == 0, done.output
+    result = run(course, "grade", "--jobs", "1")
+    assert result.exit_code == 0, result.output
     return course, published
 
 
@@ -272,16 +276,16 @@ def graded(isolated, tmp_path_factory):
 def course(graded, tmp_path):
     """A copy of that class, to change."""
     shutil.copytree(graded[0].root, tmp_path / "course")
-    made = Course(root=tmp_path / "course", into=tmp_path / "course")
-    set_due(made, timedelta(days=-1))
-    return made
+    course = Course(root=tmp_path / "course", into=tmp_path / "course")
+    set_due(course, timedelta(days=-1))
+    return course
 
 
 @pytest.fixture
 def revealed(course, graded):
     """That class after the reveal."""
-    done = run(course, "reveal", "01-toy")
-    assert done.exit_code == 0, done.output
+    result = run(course, "reveal", "01-toy")
+    assert result.exit_code == 0, result.output
     return course
 
 
@@ -315,15 +319,17 @@ def checked(course, notebook, page=None):
 def test_after_the_reveal_each_page_has_what_the_hash_of_the_first_day_confirms(course, graded):
     before = {student: record_of(course, student) for student in ("ada", "ben", "cem", "eve")}
     assert all(disclosed_in(page_of(course, student).read_text()) is None for student in before)
-    done = run(course, "reveal", "01-toy")
-    assert done.exit_code == 0 and "Pages rewritten: 4." in done.output
-    key = re.search(r"^01-toy key ([0-9a-f]{64})$", done.output, re.M)[1]
-    said = hashlib.sha256(f"attention-by-hand 1\0commitment\x0001-toy\0{key}".encode()).hexdigest()
-    assert graded[1] == f"01-toy {said}\n" and f"01-toy hash {said}\n" in done.output
+    result = run(course, "reveal", "01-toy")
+    assert result.exit_code == 0 and "Pages rewritten: 4." in result.output
+    key = re.search(r"^01-toy key ([0-9a-f]{64})$", result.output, re.M)[1]
+    commitment = hashlib.sha256(
+        f"attention-by-hand 1\0commitment\x0001-toy\0{key}".encode()
+    ).hexdigest()
+    assert graded[1] == f"01-toy {commitment}\n" and f"01-toy hash {commitment}\n" in result.output
     for student in ("ada", "ben", "cem"):
         text = page_of(course, student).read_text()
         page = disclosed_in(text)
-        assert (page.key, page.commitment, page.origin) == (key, said, Origin.KEY)
+        assert (page.key, page.commitment, page.origin) == (key, commitment, Origin.KEY)
         assert page.seed == before[student]["seed"] == by_hand(key, f"checks\0{page.submission}")
         assert (
             f"drawn from the seed {page.seed}." in text
@@ -337,9 +343,9 @@ def test_after_the_reveal_each_page_has_what_the_hash_of_the_first_day_confirms(
 
 
 @pytest.mark.slow
-def test_a_hash_whose_key_is_public_is_said_to_be_of_no_use(revealed, graded):
-    done = run(revealed, "commit")
-    assert graded[1] in done.output and "The key of 01-toy is public already" in done.output
+def test_a_hash_with_a_public_key_is_reported_as_useless(revealed, graded):
+    result = run(revealed, "commit")
+    assert graded[1] in result.output and "The key of 01-toy is public already" in result.output
 
 
 @pytest.mark.slow
@@ -387,8 +393,8 @@ def test_a_later_submission_draws_from_a_seed_that_does_not_follow_from_the_key(
 def test_nothing_is_revealed_while_a_student_has_time(course, after, extensions, fault):
     set_due(course, after, *extensions)
     before = page_of(course, "ada").read_text()
-    done = run(course, "reveal", "01-toy")
-    assert (done.exit_code, fault in done.output) == (1 if fault else 0, True)
+    result = run(course, "reveal", "01-toy")
+    assert (result.exit_code, fault in result.output) == (1 if fault else 0, True)
     assert course.revealed.exists() is not bool(fault) and (
         page_of(course, "ada").read_text() == before
     ) is bool(fault)
@@ -399,10 +405,10 @@ def test_without_a_due_date_it_asks_and_without_grades_it_says_so(course):
     deadlines.path_of(course).unlink()
     assert "01-toy has no due date" in run(course, "reveal", "01-toy").output
     hand_in(course.submitted, "dora", RIGHT, toy=course)
-    done = run(course, "reveal", "01-toy", "--without-due-date")
+    result = run(course, "reveal", "01-toy", "--without-due-date")
     assert (
-        done.exit_code == 1
-        and "1 submission has no grade for 01-toy yet, or changed since: dora." in done.output
+        result.exit_code == 1
+        and "1 submission has no grade for 01-toy yet, or changed since: dora." in result.output
     )
     assert (
         "There is no folder"
@@ -437,10 +443,10 @@ def test_at_home_there_are_the_same_points(revealed, tmp_path, student):
     """For a right answer, a wrong one with a file beside it, and one that depends on its own
     random numbers.
     """
-    done = checked(revealed, home(revealed, student, tmp_path / "home"))
-    assert done.exit_code == 0, done.output
-    assert "Same points and same results in all 3 checks as on the page." in done.output
-    assert Seeds(revealed).commitment("01-toy") in done.output
+    result = checked(revealed, home(revealed, student, tmp_path / "home"))
+    assert result.exit_code == 0, result.output
+    assert "Same points and same results in all 3 checks as on the page." in result.output
+    assert Seeds(revealed).commitment("01-toy") in result.output
 
 
 @pytest.mark.slow
@@ -451,8 +457,8 @@ def test_at_home_each_difference_is_named(revealed, tmp_path, monkeypatch):
     monkeypatch.setattr(
         worker, "versions", lambda: {"Python": "2.7.18", "numpy": "1.0", "machine": "PDP-11"}
     )
-    done = checked(revealed, notebook)
-    assert done.exit_code == 1
+    result = checked(revealed, notebook)
+    assert result.exit_code == 1
     for line in (
         "01-toy.ipynb is not the notebook that was graded: its SHA-256 is different.",
         "data.csv is not the file that was submitted: its SHA-256 is different.",
@@ -461,15 +467,15 @@ def test_at_home_each_difference_is_named(revealed, tmp_path, monkeypatch):
         "here",
         "machine: Linux",
     ):
-        assert line in done.output
-    assert "Python: 3" in done.output and "2.7.18 here" in done.output
+        assert line in result.output
+    assert "Python: 3" in result.output and "2.7.18 here" in result.output
     (notebook.parent / "data.csv").unlink()
     checks = revealed.root / "exercises" / "01-toy" / "checks.py"
     checks.write_text(checks.read_text() + "# newer\n")
-    done = checked(revealed, notebook)
-    assert "data.csv was submitted with the notebook, and is missing next to it." in done.output
+    result = checked(revealed, notebook)
+    assert "data.csv was submitted with the notebook, and is missing next to it." in result.output
     assert (
-        "01-toy was graded with another release of the exercise than the one here." in done.output
+        "01-toy was graded with another release of the exercise than the one here." in result.output
     )
 
 
@@ -477,27 +483,29 @@ def test_at_home_each_difference_is_named(revealed, tmp_path, monkeypatch):
 def test_at_home_a_page_that_does_not_fit_is_one_line(revealed, tmp_path):
     notebook = home(revealed, "ada", tmp_path / "home")
     page = notebook.with_suffix(".html")
-    own = disclosed_in(page.read_text())
+    disclosure = disclosed_in(page.read_text())
     other = dataclasses.replace(
-        own, assignment="02-other", commitment=seeds.commitment_of("02-other", own.key)
+        disclosure,
+        assignment="02-other",
+        commitment=seeds.commitment_of("02-other", disclosure.key),
     )
-    text = DISCLOSED.sub(lambda found: page_with(other).splitlines()[1], page.read_text())
+    text = DISCLOSED.sub(lambda match: page_with(other).splitlines()[1], page.read_text())
     page.write_text(text)
-    said = checked(revealed, notebook)
+    result = checked(revealed, notebook)
     assert (
-        said.exit_code == 1
-        and "The page is of 02-other, but the notebook is of 01-toy." in said.output
+        result.exit_code == 1
+        and "The page is of 02-other, but the notebook is of 01-toy." in result.output
     )
     assert "is not a feedback page" in checked(revealed, notebook, notebook).output
     assert (
         "Leave out --seed or --as."
         in run(revealed, "check", notebook, "--as", page, "--seed", 3).output
     )
-    stamp = dataclasses.replace(own, stamp="2026-01-02 03:04:06 UTC")
-    page.write_text(DISCLOSED.sub(lambda found: page_with(stamp).splitlines()[1], text))
-    said = checked(revealed, notebook)
-    assert said.exit_code == 1 and "the time stamp on the page" in said.output
-    assert "the results are the same, but the submission differs" in said.output
+    stamp = dataclasses.replace(disclosure, stamp="2026-01-02 03:04:06 UTC")
+    page.write_text(DISCLOSED.sub(lambda match: page_with(stamp).splitlines()[1], text))
+    result = checked(revealed, notebook)
+    assert result.exit_code == 1 and "the time stamp on the page" in result.output
+    assert "the results are the same, but the submission differs" in result.output
 
 
 @pytest.mark.slow
@@ -505,22 +513,22 @@ def test_a_name_on_a_page_opens_no_file(revealed, tmp_path):
     notebook = home(revealed, "ada", tmp_path / "home")
     secret = tmp_path / "private.txt"
     secret.write_text("private")
-    own = disclosed_in(notebook.with_suffix(".html").read_text())
+    disclosure = disclosed_in(notebook.with_suffix(".html").read_text())
     names = ("../private.txt", str(secret), "\x1b[2J")
     forged = dataclasses.replace(
-        own, files={name: hashlib.sha256(b"private").hexdigest() for name in names}
+        disclosure, files={name: hashlib.sha256(b"private").hexdigest() for name in names}
     )
     notebook.with_suffix(".html").write_text(page_with(forged))
-    done = checked(revealed, notebook)
+    result = checked(revealed, notebook)
     assert (
-        done.exit_code == 1
-        and "../private.txt was submitted with the notebook, and is missing" in done.output
+        result.exit_code == 1
+        and "../private.txt was submitted with the notebook, and is missing" in result.output
     )
-    assert "\x1b" not in done.output
+    assert "\x1b" not in result.output
 
 
 @pytest.mark.slow
-def test_a_grade_of_an_earlier_release_is_said_to_be_one(course):
+def test_a_grade_of_an_earlier_release_is_reported(course):
     """Its record has a seed that follows from the secret itself, and no versions."""
     path = course.graded("ada", "01-toy").record
     raw = json.loads(path.read_text())
@@ -542,7 +550,7 @@ def test_a_grade_of_an_earlier_release_is_said_to_be_one(course):
 
 
 @pytest.mark.slow
-def test_nbgraders_own_page_has_the_seed(revealed):
+def test_the_nbgrader_page_has_the_seed(revealed):
     from nbgrader.apps import NbGraderAPI
 
     before = page_of(revealed, "ben").read_text()

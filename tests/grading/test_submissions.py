@@ -62,8 +62,8 @@ def test_hand_ins_are_found_by_exercise_and_student_and_nothing_else_is(submitte
     ):
         hand_in(submitted, student, name)
     (submitted / "note.txt").write_text("from the platform")
-    found = [(item.exercise.name, item.student) for item in find([TOY, other], submitted)]
-    assert found == [("01-toy", "ada"), ("01-toy", "bob"), ("02-other", "ada")]
+    pairs = [(item.exercise.name, item.student) for item in find([TOY, other], submitted)]
+    assert pairs == [("01-toy", "ada"), ("01-toy", "bob"), ("02-other", "ada")]
 
 
 def test_a_folder_in_capitals_is_the_exercises_and_one_of_the_very_name_goes_first(submitted):
@@ -79,15 +79,15 @@ def test_a_folder_in_capitals_is_the_exercises_and_one_of_the_very_name_goes_fir
 def test_odd_names_of_students_become_text_and_stay_apart(submitted):
     for student in (LATIN, LATIN_SHOWN, "\x1b[2J", "n" * 250, "n" * 249, "ä" * 120, "plain name"):
         hand_in(submitted, student)
-    found = names(submitted)
-    assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(found)
-    assert len(set(found)) == 7 and all(
-        len(name.encode()) <= submissions.MOST_NAME for name in found
+    students = names(submitted)
+    assert {LATIN_SHOWN, f"{LATIN_SHOWN}~", "%1B[2J", "plain name"} < set(students)
+    assert len(set(students)) == 7 and all(
+        len(name.encode()) <= submissions.MOST_NAME for name in students
     )
-    assert found == names(submitted)  # each time the same
+    assert students == names(submitted)  # each time the same
 
 
-def test_names_that_would_lead_elsewhere_never_come_from_a_folder(submitted):
+def test_names_with_a_path_are_never_read_from_a_folder(submitted):
     hand_in(submitted, "a%2F..")
     (name,) = names(submitted)
     assert "/" not in name and name == "a%2F.."
@@ -96,7 +96,7 @@ def test_names_that_would_lead_elsewhere_never_come_from_a_folder(submitted):
 # Reading.
 
 
-def test_a_plain_hand_in_is_read_whole(submitted):
+def test_a_plain_submission_is_read(submitted):
     item = hand_in(submitted)
     (item.folder / "helper.py").write_text("x = 1\n")
     (item.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
@@ -174,7 +174,7 @@ def test_an_ending_that_a_browser_adds_is_no_fault(submitted, file):
         ([], "in the folder."),
     ],
 )
-def test_what_lies_there_in_place_of_a_notebook_is_named(submitted, files, says):
+def test_a_link_or_folder_instead_of_a_notebook_is_named(submitted, files, says):
     item = hand_in(submitted, data=None)
     for file in files:
         (item.folder / file).write_bytes(b"x")
@@ -319,13 +319,13 @@ def test_what_an_ordinary_user_may_not_read_is_its_submissions_problem(
     paths = f"PYTHONPATH={root}"
     python = [shutil.which("env"), paths, sys.executable, "-c", program]
     command = bubblewrap.as_nobody(python, read=[root], write=[tmp_path])
-    said = subprocess.run(command, capture_output=True, text=True)
-    assert said.stdout.splitlines() == [
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout.splitlines() == [
         "ada | The folder could not be read: Permission denied.",
         "bob | 01-toy.ipynb could not be read: Permission denied.",
         "cai | The folder could not be read: Permission denied.",
         "dee | ",
-    ], said.stderr
+    ], result.stderr
 
 
 # What lies beside.
@@ -359,7 +359,7 @@ def test_names_beside_may_be_any_bytes(submitted):
 
 
 @pytest.mark.parametrize(("count", "name"), [(1100, "d"), (18, "d" * 250)], ids=["deep", "long"])
-def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
+def test_deep_folders_are_left_out_with_a_line(submitted, count, name):
     folder = hand_in(submitted).folder
     (folder / "near.txt").touch()
     nested(count, name)(folder)
@@ -371,7 +371,7 @@ def test_what_lies_too_deep_is_left_out_with_a_line(submitted, count, name):
     )
 
 
-def test_too_much_beside_is_left_out_whole(submitted):
+def test_too_many_other_files_are_all_left_out(submitted):
     folder = hand_in(submitted).folder
     for name in ("one", "other"):
         (folder / name).write_bytes(bytes(600_000))
@@ -396,7 +396,7 @@ def test_one_file_that_is_too_large_is_left_out(submitted):
 
 
 @pytest.mark.parametrize("kind", ["long", "folder", "link"])
-def test_a_time_stamp_that_cannot_be_read_is_said(submitted, kind):
+def test_an_unreadable_timestamp_is_reported(submitted, kind):
     item = hand_in(submitted)
     path = item.folder / "timestamp.txt"
     if kind == "folder":
@@ -428,8 +428,8 @@ def test_no_file_is_read_beyond_what_is_allowed(tmp_path):
 
 
 @given(st.lists(st.binary(max_size=6), max_size=5), st.lists(st.binary(max_size=6), max_size=5))
-def test_two_digests_are_one_only_for_the_same_parts(one, other):
-    assert (seeds.digest_of(*one) == seeds.digest_of(*other)) == (one == other)
+def test_two_digests_are_one_only_for_the_same_parts(first, other):
+    assert (seeds.digest_of(*first) == seeds.digest_of(*other)) == (first == other)
 
 
 def test_no_byte_can_change_sides(submitted):
@@ -457,11 +457,11 @@ def test_no_byte_can_change_sides(submitted):
     assert len(digests) == len(layouts) + 2
 
 
-def test_the_same_hand_in_has_the_same_digest_whoever_and_whenever(submitted):
-    one, other = hand_in(submitted, "ada"), hand_in(submitted, "bob")
-    for item in (one, other):
+def test_equal_submissions_have_the_same_digest(submitted):
+    first, other = hand_in(submitted, "ada"), hand_in(submitted, "bob")
+    for item in (first, other):
         (item.folder / "x.py").write_text("1")
-    assert one.read(LIMITS).digest == other.read(LIMITS).digest == one.read(LIMITS).digest
+    assert first.read(LIMITS).digest == other.read(LIMITS).digest == first.read(LIMITS).digest
 
 
 # What is loaded beforehand.

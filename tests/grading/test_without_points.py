@@ -86,10 +86,10 @@ ANSWERS = {
 }
 
 
-def made(folder):
+def course_without_points(folder):
     """Write a toy course with a question for a pencil before its two functions."""
     toy_course(folder)
-    own = folder / "solutions" / "01-toy"
+    solution = folder / "solutions" / "01-toy"
     for name, change in {
         "01-toy.py": lambda text: text.replace("\n# %% add\n", TEXT),
         "checks.py": lambda text: (
@@ -97,19 +97,19 @@ def made(folder):
         ),
         "misconceptions.py": lambda text: text.replace("import misconception", IMPORTS) + LISTED,
     }.items():
-        path = own / name
+        path = solution / name
         path.write_text(change(path.read_text(encoding="utf8")), encoding="utf8")
-    return own
+    return solution
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     root = tmp_path_factory.mktemp("without") / "course"
-    made(root)
+    course_without_points(root)
     (root / ".course-secret").write_text(SECRET)
-    own = Course(root=root)
-    release(own, own.sources()[0])
-    released = nbformat.read(own.exercises()[0].notebook, as_version=4)
+    course = Course(root=root)
+    release(course, course.sources()[0])
+    released = nbformat.read(course.exercises()[0].notebook, as_version=4)
     for student, answer in ANSWERS.items():
         notebook = copy.deepcopy(released)
         if answer is None:
@@ -118,16 +118,16 @@ def course(tmp_path_factory):
             cell.source = {**RIGHT, "by_hand": answer or cell.source, "proof": "Because."}.get(
                 cell.id, cell.source
             )
-        folder = own.submitted / student / "01-toy"
+        folder = course.submitted / student / "01-toy"
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / "01-toy.ipynb")
-    return own
+    return course
 
 
 def run(course, *arguments):
-    done = CliRunner().invoke(cli.app, [*map(str, arguments), "--course", str(course.root)])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.output
+    result = CliRunner().invoke(cli.app, [*map(str, arguments), "--course", str(course.root)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def page_of(course, student):
     return BeautifulSoup(path.read_text(encoding="utf8"), "html.parser").body
 
 
-def said(element):
+def text_of(element):
     return " ".join(element.get_text(" ").split())
 
 
@@ -163,7 +163,7 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
 
 
 @pytest.mark.parametrize(
-    ("answer", "message", "held"),
+    ("answer", "message", "passed"),
     [
         ([0.75, 0.3, 0.33], "The number at index [1] is wrong: 0.3.", ["2 of 3 numbers are right"]),
         ([float("nan")] * 3, "The number at index [0] is wrong: nan.", []),
@@ -179,13 +179,15 @@ def test_numbers_count_to_two_decimals_whatever_they_are_kept_in(answer):
         ([0.75, {}, 1], "Expected 3 numbers, got a list of 3.", []),
     ],
 )
-def test_a_wrong_answer_is_told_what_is_wrong_and_not_what_is_right(answer, message, held):
+def test_a_wrong_number_is_reported_without_the_right_one(answer, message, passed):
     with pytest.raises(Failed) as failed:
         expect_by_hand(answer, [3 / 4, 1 / 4, 1 / 3])
-    assert str(failed.value.message) == message and [str(own) for own in failed.value.held] == held
+    assert (
+        str(failed.value.message) == message and [str(line) for line in failed.value.held] == passed
+    )
 
 
-def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
+def test_a_hint_follows_a_wrong_number_only():
     with pytest.raises(Failed) as failed:
         expect_by_hand([1, 3], [1, 2], Message("Both are whole."))
     assert str(failed.value.message) == "The number at index [1] is wrong: 3. Both are whole."
@@ -195,13 +197,13 @@ def test_a_hint_stands_behind_a_number_that_is_not_right_and_nowhere_else():
 
 
 def test_a_number_of_a_matrix_is_named_by_row_and_column_and_a_single_one_not_at_all():
-    for answer, expected, place in (
+    for answer, expected, position in (
         ([1, 2, 3, 5], [[1, 2], [3, 4]], " at index [1, 1]"),
         (3, 4, ""),
     ):
         with pytest.raises(Failed, match="is wrong") as failed:
             expect_by_hand(answer, expected)
-        assert f"The number{place} is wrong" in str(failed.value.message)
+        assert f"The number{position} is wrong" in str(failed.value.message)
     expect_by_hand(4, 4)
     assert as_numbers({}) is None and as_numbers(object()) is None
 
@@ -218,10 +220,10 @@ def test_the_cell_is_graded_worth_nothing_and_adds_nothing(course):
     assert (exercise.without_points, exercise.programs) == ({"by_hand"}, ["add", "twice"])
 
 
-def test_release_holds_the_answers_to_their_promises(tmp_path, monkeypatch):
+def test_release_verifies_the_listed_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be taken for the next text
-    own = made(tmp_path)
-    assert verify.fault(own) == ""
+    course = course_without_points(tmp_path)
+    assert verify.fault(course) == ""
     for file, old, new, fault in (
         (
             "misconceptions.py",
@@ -242,11 +244,11 @@ def test_release_holds_the_answers_to_their_promises(tmp_path, monkeypatch):
             "the solution of by_hand does not pass",
         ),
     ):
-        text = (own / file).read_text(encoding="utf8")
+        text = (course / file).read_text(encoding="utf8")
         assert old in text
-        (own / file).write_text(text.replace(old, new), encoding="utf8")
-        assert fault in verify.fault(own)
-        (own / file).write_text(text, encoding="utf8")
+        (course / file).write_text(text.replace(old, new), encoding="utf8")
+        assert fault in verify.fault(course)
+        (course / file).write_text(text, encoding="utf8")
 
 
 # Students, in their own notebook.
@@ -292,9 +294,9 @@ def test_no_answer_costs_a_point(graded, student):
     assert (record.score, record.max_score) == (6, 9)  # the proof waits for a person
     assert (cell.points, cell.max_points) == (0, 0)
     assert record.kind == (Kind.LIMIT if student == "dies" else Kind.RIGHT)
-    told = reasons.lines_of(record)
-    assert not any(reason.startswith("by_hand") for reason in told), told
-    missing = [reason for reason in told if "missing and ha" in reason]
+    lines = reasons.lines_of(record)
+    assert not any(reason.startswith("by_hand") for reason in lines), lines
+    missing = [reason for reason in lines if "missing and ha" in reason]
     assert [any(name in reason for reason in missing) for name in TASKS] == [
         student == "before"
     ] * 2
@@ -313,46 +315,46 @@ STATES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ANSWERS)
-def test_the_feedback_page_says_whether_it_holds_and_no_card_speaks_of_points(graded, student):
+def test_the_feedback_page_has_the_result_without_points(graded, student):
     page = page_of(graded[0], student)
-    (row,) = [own for own in page.select(".bars a") if "by_hand" in own.text]
-    assert f"{STATES.get(student, 'not passed yet')}, ungraded" in said(row) and not row.select(
+    (row,) = [bar for bar in page.select(".bars a") if "by_hand" in bar.text]
+    assert f"{STATES.get(student, 'not passed yet')}, ungraded" in text_of(row) and not row.select(
         ".bar"
     )
-    assert not page.select(".card") and "0 of 0" not in said(page)
-    top = said(page.select_one(".sum"))
+    assert not page.select(".card") and "0 of 0" not in text_of(page)
+    top = text_of(page.select_one(".sum"))
     assert "Every check passed" not in top  # the proof waits
 
 
 @pytest.mark.slow
-def test_a_wrong_answer_is_told_its_hint_on_the_page(graded):
-    check = said(page_of(graded[0], "exchanged").select_one("#at-check_by_hand .check"))
+def test_the_page_shows_the_hint_of_a_wrong_answer(graded):
+    check = text_of(page_of(graded[0], "exchanged").select_one("#at-check_by_hand .check"))
     assert (
         "The number at index [0] is wrong: 0.25. both exchanged. The sum comes first." in check
         and "seed" not in check
     )
-    assert "The sum comes first" not in said(page_of(graded[0], "done"))
+    assert "The sum comes first" not in text_of(page_of(graded[0], "done"))
 
 
 @pytest.mark.slow
-def test_what_is_left_open_is_said_beside_full_points(graded, course):
+def test_open_questions_are_listed_next_to_full_points(graded, course):
     with Gradebook(course.db_url, course.course_id) as book:
         for student in ("done", "blank"):
-            own = book.find_grade("proof", "01-toy", "01-toy", student)
-            own.manual_score, own.needs_manual_grade = 3, False
+            grade = book.find_grade("proof", "01-toy", "01-toy", student)
+            grade.manual_score, grade.needs_manual_grade = 3, False
         book.db.commit()
     try:
         run(course, "grade", "--jobs", 1)
-        full, left = (
-            said(page_of(course, student).select_one(".sum")) for student in ("done", "blank")
+        full, after = (
+            text_of(page_of(course, student).select_one(".sum")) for student in ("done", "blank")
         )
         assert "9 of 9 points" in full and "Every check passed" in full
-        assert "9 of 9 points" in left and "No points were lost." in left
+        assert "9 of 9 points" in after and "No points were lost." in after
     finally:
         with Gradebook(course.db_url, course.course_id) as book:
             for student in ("done", "blank"):
-                own = book.find_grade("proof", "01-toy", "01-toy", student)
-                own.manual_score, own.needs_manual_grade = None, True
+                grade = book.find_grade("proof", "01-toy", "01-toy", student)
+                grade.manual_score, grade.needs_manual_grade = None, True
             book.db.commit()
 
 
@@ -361,10 +363,10 @@ def test_the_report_counts_its_mistakes_and_no_points(graded):
     course, _ = graded
     run(course, "report")
     page = BeautifulSoup((course.into / "report.html").read_text(encoding="utf8"), "html.parser")
-    assert any("by hand, ungraded" in said(head) for head in page.select(".picture .up"))
+    assert any("by hand, ungraded" in text_of(head) for head in page.select(".picture .up"))
     lost, met = costs([record_of(course, student, "01-toy") for student in ANSWERS])
     assert [row for row in lost if row[0] == "by_hand"] == []
-    assert {(own.label, own.students) for own in met if own.function == "by_hand"} == {
+    assert {(item.label, item.students) for item in met if item.function == "by_hand"} == {
         ("both exchanged", 1),
         ("thirds for quarters", 1),
     }
@@ -388,7 +390,7 @@ def test_check_and_explain_speak_of_it_too(graded, student, head):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
+def test_nbgrader_autograde_gives_the_same(graded, tmp_path):
     course, _ = graded
     there = tmp_path / "course"
     shutil.copytree(
@@ -397,7 +399,7 @@ def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
     other = Course(root=there)
     release(other, other.sources()[0])
     for command in (["autograde", "01-toy"], ["generate_feedback", "01-toy"]):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "nbgrader", *command],
             cwd=there,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -405,19 +407,19 @@ def test_nbgraders_own_autograde_gives_the_same(graded, tmp_path):
             text=True,
             timeout=300,
         )
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert result.returncode == 0, result.stderr[-3000:]
 
-    def points(own):
-        with Gradebook(own.db_url, own.course_id) as book:
+    def points(course_graded):
+        with Gradebook(course_graded.db_url, course_graded.course_id) as book:
             return {
-                found.student.id: {
-                    grade.name: grade.auto_score for grade in found.notebooks[0].grades
+                submission.student.id: {
+                    grade.name: grade.auto_score for grade in submission.notebooks[0].grades
                 }
-                for found in book.find_assignment("01-toy").submissions
+                for submission in book.find_assignment("01-toy").submissions
             }
 
     assert points(other) == points(course)
-    assert {found["check_by_hand"] for found in points(other).values()} == {0}
+    assert {grades["check_by_hand"] for grades in points(other).values()} == {0}
 
 
 @pytest.mark.slow

@@ -52,12 +52,12 @@ def visit(page, site, name, mode="light"):
 def broken_rules(page, mode, **options):
     """Return what axe finds on a page that is seriously wrong, a line for each place."""
     assert page.evaluate("document.documentElement.dataset.theme") == mode
-    found = page.evaluate(
+    report = page.evaluate(
         "options => axe.run(document, options)", {"resultTypes": ["violations"], **options}
     )
     return [
         f"{mode}: {violation['id']}: {node['target']} {node['failureSummary']}"
-        for violation in found["violations"]
+        for violation in report["violations"]
         if violation["impact"] in IMPACTS
         for node in violation["nodes"][:5]
     ]

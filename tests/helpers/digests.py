@@ -37,14 +37,14 @@ class Anything(type):
 class Nothing(metaclass=Anything):
     """A stand-in for what isn't installed; as a decorator, it leaves a function as it is."""
 
-    def __init__(self, *given, **named):
+    def __init__(self, *arguments, **named):
         pass
 
     def __class_getitem__(cls, key):
         return cls
 
-    def __call__(self, *given, **named):
-        return given[0] if given else self
+    def __call__(self, *arguments, **named):
+        return arguments[0] if arguments else self
 
     __getattr__ = Anything.__getattr__
 
@@ -64,12 +64,12 @@ class NotInstalled(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def of(text):
+def digest(text):
     """The digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def found(pages):
+def texts(pages):
     """Each fingerprint, by what it is of."""
     import gpu_compile
     import records
@@ -80,17 +80,17 @@ def found(pages):
     from autograder.course.config import Exercise
 
     for stem, cells in pages.items():
-        made = [
+        archives = [
             types.SimpleNamespace(cell_type="code", source=source, metadata={"tags": tags})
             for source, tags in cells
         ]
-        notebook = types.SimpleNamespace(cells=made)
+        notebook = types.SimpleNamespace(cells=archives)
         yield f"record of {stem}", records.digest(notebook)
         for number, cell in records.cells_of(notebook).items():
             yield f"names of {stem}, {number}", records.wanted(notebook, cell)
     book = ROOT / "book"
     for path in sorted([*book.glob("figures/*.py"), *book.glob("[0-9][0-9]-*/*.py")]):
-        yield f"plain {path.name}", of(code_tokens.plain(path.read_text(encoding="utf8")))
+        yield f"plain {path.name}", digest(code_tokens.plain(path.read_text(encoding="utf8")))
     yield "kernels", gpu_compile.of_kernels()
     yield "measured files", gpu_compile.digests()
     for folder in sorted((ROOT / "solutions").glob("*-*")):
@@ -103,7 +103,7 @@ def found(pages):
         for path in sorted({*folder.glob("*.py")} - {folder / "checks.py"}):
             yield (
                 f"mutants of {folder.name}/{path.name}",
-                of(ast.unparse(ast.parse(path.read_text(encoding="utf8")))),
+                digest(ast.unparse(ast.parse(path.read_text(encoding="utf8")))),
             )
     yield "runtime", verified._digest([verified.archive.RUNTIME])
     yield "tools", verified._digest(verified.TOOLS)
@@ -113,4 +113,4 @@ def found(pages):
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(ROOT / "book" / "tools"), str(ROOT / "benchmarks")]
     sys.meta_path.append(NotInstalled())
-    json.dump(dict(found(json.load(sys.stdin))), sys.stdout)
+    json.dump(dict(texts(json.load(sys.stdin))), sys.stdout)

@@ -29,10 +29,10 @@ def assert_sends_to_chapter(folder):
     assert set(exercise.suite.read) == (set(exercise.subjects) if chapter else set())
     pages = [page.read_text(encoding="utf8") for page in chapter.pages] if chapter else []
     headings = re.findall(r"^#+ (.+)$", "\n".join(pages), re.M)
-    for subject, place in exercise.suite.read.items():
-        named, _, heading = place.partition(", ")
+    for subject, reference in exercise.suite.read.items():
+        named, _, heading = reference.partition(", ")
         assert named == f"chapter {int(folder.name[:2])}" and heading in headings, (
-            f"{subject}: {place}"
+            f"{subject}: {reference}"
         )
 
 
@@ -40,18 +40,18 @@ def assert_times_below_headings(folder):
     """Of the exercise and of all that it asks; the times of its parts add up, without that of
     the stretch task.
     """
-    exercise, found = loaded(folder), {}
+    exercise, marks = loaded(folder), {}
     for cell in exercise.cells(grade=False, solution=False):
         if cell.cell_type == "markdown" and re.search(r"^\*About", cell.source, re.M):
-            (found[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
+            (marks[cell.id],) = re.findall(rf"^{MARK}$", cell.source, re.M)
     asked = {
         f"ask_{cell.id.partition('_')[0]}"
         for cell in exercise.cells(solution=True)
         if cell.cell_type != "code"
     }
     asked |= {f"ask_{subject}" for subject in exercise.subjects}
-    assert set(found) == {"title", "think", "stretch"} | asked
-    minutes = {name: int(mark[0]) for name, mark in found.items()}
+    assert set(marks) == {"title", "think", "stretch"} | asked
+    minutes = {name: int(mark[0]) for name, mark in marks.items()}
     assert minutes["title"] == sum(minutes.values()) - minutes["title"] - minutes["stretch"]
 
 

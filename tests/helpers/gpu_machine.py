@@ -35,12 +35,13 @@ def trial():
     kernels.load()
     kernel = kernels._kernel()
     places = kernels._language()
-    before = [dict(vars(place)) for place in places]
+    before = [dict(vars(module)) for module in places]
     with kernels.interpreted():
-        said = kernels.trial("triton")
+        reason = kernels.trial("triton")
     same = all(
-        vars(place).keys() == held.keys() and all(vars(place)[name] is held[name] for name in held)
-        for place, held in zip(places, before, strict=True)
+        vars(module).keys() == names.keys()
+        and all(vars(module)[name] is names[name] for name in names)
+        for module, names in zip(places, before, strict=True)
     )
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -51,7 +52,7 @@ def trial():
     cubin = kernels.triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
     return {
         "triton": kernels.triton.__version__,
-        "said": said,
+        "said": reason,
         "same": same,
         "compiled": cubin[:4] == b"\x7fELF",
     }
@@ -68,10 +69,10 @@ def solved():
     sys.path.insert(0, str(FOLDER))
     text = SCRIPT.read_text(encoding="utf-8").partition(LAST_FIGURE)[0]
     text = text.replace('os.environ["TRITON_INTERPRET"] = "1"', "pass")
-    place = Place()
-    with kernels_interpreted(), use_host(place):
-        exec(compile(text, str(SCRIPT), "exec"), place.names)
-    return place.found
+    namespace = Place()
+    with kernels_interpreted(), use_host(namespace):
+        exec(compile(text, str(SCRIPT), "exec"), namespace.names)
+    return namespace.found
 
 
 def listed():
@@ -87,15 +88,18 @@ def listed():
         {check.subject for check in exercise.suite.checks if check.on == "triton"}
     )
     with kernels_interpreted():
-        found = [answer_trials.tried(exercise, subject) for subject in with_kernels]
-        lacking, functions = answer_trials.to_record(exercise, found)
+        trials = [answer_trials.tried(exercise, subject) for subject in with_kernels]
+        lacking, functions = answer_trials.to_record(exercise, trials)
     lost = {
-        own.subject: {right.name: right.lost for right in own.right if right.lost} for own in found
+        trial.subject: {right.name: right.lost for right in trial.right if right.lost}
+        for trial in trials
     }
     return {
         "lacking": sorted(lacking),
         "lost": {subject: names for subject, names in lost.items() if names},
-        "functions": {subject: dataclasses.asdict(own) for subject, own in functions.items()},
+        "functions": {
+            subject: dataclasses.asdict(function) for subject, function in functions.items()
+        },
     }
 
 

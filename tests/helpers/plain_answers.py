@@ -29,12 +29,14 @@ def accepts(function):
     except (TypeError, ValueError):  # of what is written in C nobody knows
         return 0, math.inf
     positional = [
-        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    any_number = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    return sum(one.default is one.empty for one in positional), math.inf if any_number else len(
-        positional
-    )
+    any_number = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    return sum(
+        parameter.default is parameter.empty for parameter in positional
+    ), math.inf if any_number else len(positional)
 
 
 def defined_in(notebook):
@@ -57,7 +59,7 @@ def functions_of(names, module):
     """Return the functions and classes of a namespace that are this module's own, those in its
     tables too.
     """
-    found = []
+    functions = []
     for value in names.values():
         parts = (
             value.values()
@@ -66,10 +68,10 @@ def functions_of(names, module):
             if isinstance(value, (list, tuple))
             else [value]
         )
-        found += [
+        functions += [
             part for part in parts if callable(part) and getattr(part, "__module__", "") == module
         ]
-    return found
+    return functions
 
 
 def share(suite, subject, answer):
@@ -84,18 +86,18 @@ def share(suite, subject, answer):
             lacking.add(check.__name__)
         else:
             checks.append(check)
-    total = left = sum(check.weight for check in checks)
+    total = possible = sum(check.weight for check in checks)
     alone, passed = Suite(suite.module, {}), set()
     alone.answers = [types.ModuleType("none")]  # nobody is told what was likely meant
     for check in checks:
-        if left <= total / 2:
+        if possible <= total / 2:
             break
         alone.checks = [check]
         if passed.issuperset(check.needs) and alone.examine(subject, answer, seed=SEED).score:
             passed.add(check.__name__)
         else:
-            left -= check.weight
-    return left / total if total else 0
+            possible -= check.weight
+    return possible / total if total else 0
 
 
 def answers_in_text(exercise):
@@ -104,12 +106,12 @@ def answers_in_text(exercise):
     """
     loaded = loader.load(exercise.solution)
     notebook = defined_in(nbformat.read(exercise.notebook, as_version=4))
-    found = []
+    sentences = []
     for subject in loaded.subjects:
         least, most = accepts(notebook[subject])
         offered = {"checks.py": functions_of(vars(loaded.checks), "checks")}
         offered["the notebook"] = functions_of(notebook, "notebook")
-        for place, functions in offered.items():
+        for file, functions in offered.items():
             for function in functions:
                 fewest, greatest = accepts(function)
                 if (
@@ -117,5 +119,5 @@ def answers_in_text(exercise):
                     and least <= greatest
                     and share(loaded.suite, subject, function) > 0.5
                 ):
-                    found.append(f"{function.__qualname__} in {place} is an answer to {subject}")
-    return list(dict.fromkeys(found))  # what stands in a table as well is found twice
+                    sentences.append(f"{function.__qualname__} in {file} is an answer to {subject}")
+    return list(dict.fromkeys(sentences))  # what stands in a table as well is found twice

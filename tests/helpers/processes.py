@@ -16,7 +16,7 @@ def still_running():
     """Return the sandboxes and workers that tests of this process started and that go on: by
     process, which test.
     """
-    mine, found = set(psutil.Process().children(recursive=True)), {}
+    mine, running = set(psutil.Process().children(recursive=True)), {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.status() == psutil.STATUS_ZOMBIE or not (
@@ -28,8 +28,8 @@ def still_running():
             except psutil.AccessDenied:  # an ordinary user may not look into a process in a sandbox
                 environment = {}
             if process in mine or environment.get(STARTED_BY) == os.environ[STARTED_BY]:
-                found[process] = environment.get("PYTEST_CURRENT_TEST", "")
-    return found
+                running[process] = environment.get("PYTEST_CURRENT_TEST", "")
+    return running
 
 
 def _is_worker(process):
@@ -39,9 +39,9 @@ def _is_worker(process):
     if not process.name().startswith("python"):
         return False
     return all(
-        "multiprocessing.forkserver" in " ".join(one.cmdline())
-        for one in (process, process.parent())
-        if one
+        "multiprocessing.forkserver" in " ".join(member.cmdline())
+        for member in (process, process.parent())
+        if member
     )
 
 
@@ -50,16 +50,20 @@ def assert_nothing_left(before, seconds=LEFT_SECONDS):
     names of its tests.
     """
     deadline = time.monotonic() + seconds
-    left = {process: test for process, test in still_running().items() if process not in before}
-    while left and time.monotonic() < deadline:
+    survivors = {
+        process: test for process, test in still_running().items() if process not in before
+    }
+    while survivors and time.monotonic() < deadline:
         time.sleep(0.1)
-        left = {process: test for process, test in still_running().items() if process not in before}
-    said = [
+        survivors = {
+            process: test for process, test in still_running().items() if process not in before
+        }
+    lines = [
         f"process {process.pid} ({process.name()}), started in {test}"
-        for process, test in left.items()
+        for process, test in survivors.items()
     ]
-    for process in left:
+    for process in survivors:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    if said:
-        pytest.fail(f"still running after {seconds} s: {'; '.join(said)}", pytrace=False)
+    if lines:
+        pytest.fail(f"still running after {seconds} s: {'; '.join(lines)}", pytrace=False)

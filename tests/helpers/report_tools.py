@@ -8,7 +8,7 @@ from bs4 import BeautifulSoup
 def rows_of(page):
     """Return the rows of a report's HTML, by student and exercise."""
     data = json.loads(BeautifulSoup(page, "html.parser").find(id="data").string)
-    found = {}
+    rows = {}
     for part in data["parts"]:
         for who, score, pending, kind, marks, tags, reasons, evidence, change in part["rows"]:
             columns = [(cell, check) for cell, check, _title in part["columns"]]
@@ -16,15 +16,15 @@ def rows_of(page):
             changed = None
             if change:
                 earlier, now, difference, through, when = change
-                told = [data["texts"][number] for number in through]
+                checks_changed = [data["texts"][number] for number in through]
                 changed = {
                     "earlier": earlier,
                     "now": now,
                     "difference": difference,
-                    "through": told,
+                    "through": checks_changed,
                 }
                 changed["when"] = data["texts"][when]
-            found[data["students"][who], part["name"]] = {
+            rows[data["students"][who], part["name"]] = {
                 "score": score,
                 "pending": pending,
                 "kind": kind,
@@ -34,7 +34,7 @@ def rows_of(page):
                 "evidence": [data["texts"][number] for number in evidence],
                 "change": changed,
             }
-    return found
+    return rows
 
 
 def visit(page, path):

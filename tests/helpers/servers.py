@@ -68,8 +68,8 @@ def _address(runtime, process, seconds=60):
 
 def postgres_programs():
     """Return the folder with PostgreSQL's programs, or None where there is no server installed."""
-    found = shutil.which("postgres")
-    folders = [Path(found).resolve().parent] if found else []
+    postgres_path = shutil.which("postgres")
+    folders = [Path(postgres_path).resolve().parent] if postgres_path else []
     # Debian keeps them out of the way, by version.
     folders += sorted(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name)
@@ -123,8 +123,8 @@ class Postgres:
         command = [*self.as_owner, str(self.programs / program), *map(str, arguments)]
         # To a file: the server that pg_ctl starts would keep a pipe open.
         with (self.folder.parent / f"{program}.log").open("w") as log:
-            done = subprocess.run(command, cwd="/", stdout=log, stderr=log)
-        assert done.returncode == 0, (self.folder.parent / f"{program}.log").read_text()
+            result = subprocess.run(command, cwd="/", stdout=log, stderr=log)
+        assert result.returncode == 0, (self.folder.parent / f"{program}.log").read_text()
 
     def start(self):
         """Start it, and wait until it answers."""

@@ -85,9 +85,9 @@ def answered(path, answers):
     """Return a released notebook with these answers in its cells."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        own = cell.metadata.get("nbgrader", {})
-        if own.get("solution") and cell.cell_type == "code" and own["grade_id"] in answers:
-            cell.source = answers[own["grade_id"]]
+        flags = cell.metadata.get("nbgrader", {})
+        if flags.get("solution") and cell.cell_type == "code" and flags["grade_id"] in answers:
+            cell.source = answers[flags["grade_id"]]
     return notebook
 
 
@@ -98,10 +98,10 @@ def earned(notebook):
     What was not verified is a pair for each check: what it needs of a machine, and the reason that
     was given.
     """
-    found = {}
+    results_by_cell = {}
     for cell in notebook.cells:
-        own = cell.metadata.get("nbgrader", {})
-        if own.get("grade") and not own.get("solution"):
+        flags = cell.metadata.get("nbgrader", {})
+        if flags.get("grade") and not flags.get("solution"):
             results = [each for each in cell.outputs if each.output_type == "execute_result"]
             errors = [
                 f"{each.ename}: {each.evalue}"
@@ -116,41 +116,41 @@ def earned(notebook):
                 if result["status"] == "unverified"
             ]
             points = float(results[-1].data["text/plain"]) if results else None
-            found[own["grade_id"]] = (points, own["points"], errors, waits)
-    return found
+            results_by_cell[flags["grade_id"]] = (points, flags["points"], errors, waits)
+    return results_by_cell
 
 
 def lacks():
     """Return what checks may wait for on this machine, by the names that they call it."""
-    found = {"triton", "bf16"} if importlib.util.find_spec("triton") is None else set()
+    lacking = {"triton", "bf16"} if importlib.util.find_spec("triton") is None else set()
     import torch
 
-    return found if torch.cuda.is_available() else found | {"gpu", "bf16"}
+    return lacking if torch.cuda.is_available() else lacking | {"gpu", "bf16"}
 
 
 def versions():
     """Return in one line the system, the Python, and the versions of what students install."""
-    found = [
+    parts = [
         f"{sys.platform} {platform.machine()}",
         f"Python {platform.python_version()} ({sys.executable})",
     ]
     for name in SHOWN:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            parts.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
+            parts.append(f"no {name}")
+    return ", ".join(parts)
 
 
 def faults(folder, text, lacking):
     """Return what is wrong with a released folder, one line each."""
     name, lines = folder.name, []
-    with tempfile.TemporaryDirectory() as place:
-        own = shutil.copytree(folder, Path(place) / name)
-        for grade_id, (points, _most, errors, _waits) in run(own, name, {}).items():
+    with tempfile.TemporaryDirectory() as temporary:
+        copied = shutil.copytree(folder, Path(temporary) / name)
+        for grade_id, (points, _most, errors, _waits) in run(copied, name, {}).items():
             if errors or points:
                 lines.append(f"{name}, as handed out: {grade_id} earns {points}; {errors}")
-        for grade_id, (points, most, errors, waits) in run(own, name, solutions(text)).items():
+        for grade_id, (points, most, errors, waits) in run(copied, name, solutions(text)).items():
             if errors or points is None or (points < most and not waits):
                 lines.append(f"{name}, solved: {grade_id} earns {points} of {most}; {errors}")
             for reason in dict.fromkeys(reason for on, reason in waits if on not in lacking):
@@ -175,7 +175,7 @@ def main(released, written, *names):
         )
         return 1
     print(versions(), flush=True)
-    found, lacking = [], lacks()
+    every_fault, lacking = [], lacks()
     for folder in folders:
         text = (Path(written) / folder.name / f"{folder.name}.py").read_text(encoding="utf-8")
         lines = faults(folder, text, lacking)
@@ -184,8 +184,8 @@ def main(released, written, *names):
             sep="\n",
             flush=True,
         )
-        found += lines
-    return 1 if found else 0
+        every_fault += lines
+    return 1 if every_fault else 0
 
 
 if __name__ == "__main__":

@@ -50,19 +50,19 @@ def hand_in(
     """Write a submission below `folder`: the released notebook with these answers, or these
     bytes.
     """
-    own = folder / student / "01-toy"
-    own.mkdir(parents=True, exist_ok=True)
+    submission = folder / student / "01-toy"
+    submission.mkdir(parents=True, exist_ok=True)
     notebook = nbformat.read(toy.exercises()[0].notebook, as_version=4)
     if raw is not None:
-        (own / "01-toy.ipynb").write_bytes(raw(notebook) if callable(raw) else raw)
+        (submission / "01-toy.ipynb").write_bytes(raw(notebook) if callable(raw) else raw)
     else:
         for cell in notebook.cells:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
             cell.source = (answers or {}).get(grade_id, cell.source)
         change(notebook)
-        nbformat.write(notebook, own / f"{name}.ipynb")
+        nbformat.write(notebook, submission / f"{name}.ipynb")
     if stamp:
-        (own / "timestamp.txt").write_text(stamp)
+        (submission / "timestamp.txt").write_text(stamp)
 
 
 def run(course, *arguments):

@@ -32,18 +32,18 @@ PROJECT = "import numpy as np\n\ndef project(X, W):\n    return X @ W\n"
 
 def run(folder, *command):
     """Run a command in somebody's folder, which is also their home."""
-    own = {
+    variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "JUPYTER_DATA_DIR": str(folder / "data"),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=own, capture_output=True, text=True
+    result = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=variables, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    return result.stdout + result.stderr
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def places(tmp_path):
 
 
 @pytest.mark.long
-def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, places):
+def test_the_exchange_delivers_exercises_and_feedback(isolated, places):
     course, ada, bob = places
     run(course, "nbgrader", "release_assignment", NAME)
     run(ada, "nbgrader", "fetch_assignment", NAME)
@@ -86,8 +86,11 @@ def test_an_exercise_goes_out_and_feedback_comes_back_by_the_exchange(isolated, 
     }
     run(course, "autograder", "grade", "--course", str(course), "--jobs", "1")
     with Gradebook(Course(root=course).db_url, "attention-by-hand") as book:
-        scores = {found.student.id: found.score for found in book.find_assignment(NAME).submissions}
-        assert all(found.timestamp for found in book.find_assignment(NAME).submissions)
+        scores = {
+            submission.student.id: submission.score
+            for submission in book.find_assignment(NAME).submissions
+        }
+        assert all(submission.timestamp for submission in book.find_assignment(NAME).submissions)
     assert scores["ada"] > scores["bob"] == 0
     run(course, "nbgrader", "release_feedback", NAME)
     for folder, other in ((ada, "bob"), (bob, "ada")):

@@ -37,12 +37,12 @@ def course(isolated, tmp_path_factory):
     root = tmp_path_factory.mktemp("course")
     shutil.copy(ROOT / "nbgrader_config.py", root)
     shutil.copytree(ROOT / "solutions" / NAME, root / "solutions" / NAME)
-    own = Course(root=root, into=root)
-    release(own, own.sources()[0])
-    text = source.read(own.exercises()[0].text)
+    course = Course(root=root, into=root)
+    release(course, course.sources()[0])
+    text = source.read(course.exercises()[0].text)
     solved = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in text.cells}
     for student in ("ada", "ben"):
-        notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
+        notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
             if cell.metadata.get("nbgrader", {}).get("solution") and cell.cell_type == "code":
                 cell.source = solved[cell.metadata.nbgrader.grade_id]
@@ -51,8 +51,8 @@ def course(isolated, tmp_path_factory):
         folder = root / "submitted" / student / NAME
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / f"{NAME}.ipynb")
-    assert run(own, "grade", "--submitted", root / "submitted", "--into", root).exit_code == 0
-    return own
+    assert run(course, "grade", "--submitted", root / "submitted", "--into", root).exit_code == 0
+    return course
 
 
 def run(course, *arguments):
@@ -66,12 +66,12 @@ def gradebook_of(course, student):
     grade.
     """
     with Gradebook(course.db_url, course.course_id) as book:
-        found = book.find_submission(NAME, student)
+        submission = book.find_submission(NAME, student)
         proof = book.find_grade(PROOF, NAME, NAME, student)
         return (
-            found.score,
-            found.max_score,
-            found.needs_manual_grade,
+            submission.score,
+            submission.max_score,
+            submission.needs_manual_grade,
             (proof.auto_score, proof.manual_score),
         )
 
@@ -79,18 +79,18 @@ def gradebook_of(course, student):
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
-    score, most, waits, own = gradebook_of(course, "ada")
+    score, most, waits, proof = gradebook_of(course, "ada")
     with Gradebook(course.db_url, course.course_id) as book:
         worth = book.find_grade_cell(PROOF, NAME, NAME).max_score
         number = book.find_submission_notebook(NAME, NAME, "ada").id
-    assert worth > 0 and waits and own == (None, None) and score == most - worth
+    assert worth > 0 and waits and proof == (None, None) and score == most - worth
     # Who wrote nothing has nothing, and nobody needs to look.
     assert gradebook_of(course, "ben") == (most - worth, most, False, (0, None))
     assert (course.root / "exercises" / NAME / f"{NAME}.ipynb").read_text().count(
         "YOUR ANSWER HERE"
     ) == 1
 
-    given, words = worth - 1.5, "Say where independence is used."
+    points, words = worth - 1.5, "Say where independence is used."
     with jupyter(course.root, "jupyter_server", FORMGRADER) as (address, token):
         page.goto(f"{address}login")
         page.locator("#password_input").fill(token)
@@ -105,12 +105,12 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         # without MathJax, which no network brings
         assert answer.locator("math mi", has_text="Var").count() == 1
         with page.expect_response(lambda r: "/api/grade/" in r.url and r.request.method == "PUT"):
-            page.locator(f"#{PROOF}").fill(str(given))
+            page.locator(f"#{PROOF}").fill(str(points))
             page.keyboard.press("Tab")
         with page.expect_response(lambda r: "/api/comment/" in r.url and r.request.method == "PUT"):
             page.locator(f"#{PROOF}-comment").fill(words)
             page.keyboard.press("Tab")
-    assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
+    assert gradebook_of(course, "ada") == (score + points, most, False, (None, points))
 
     # Grading again leaves it alone, and so does grading with force: the answer is the one that was
     # read.
@@ -120,12 +120,12 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         ).exit_code
         == 0
     )
-    assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
+    assert gradebook_of(course, "ada") == (score + points, most, False, (None, points))
     assert run(course, "export", "--into", course.root).exit_code == 0
     with (course.root / "grades.csv").open(newline="") as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     assert (
-        float(rows["ada"]["score"]) == score + given
+        float(rows["ada"]["score"]) == score + points
         and rows["ada"]["needs_manual_grade"] == "False"
     )
     assert run(course, "report", "--into", course.root).exit_code == 0
@@ -133,11 +133,13 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
 
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = [sys.executable, "-m", "nbgrader", "generate_feedback", NAME, "--force"]
-    done = subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = subprocess.run(
+        command, cwd=course.root, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
     feedback = (course.root / "feedback" / "ada" / NAME / f"{NAME}.html").read_text()
     assert (
-        words in feedback and f"<strong>{score + given:g}</strong> of {most:g} points" in feedback
+        words in feedback and f"<strong>{score + points:g}</strong> of {most:g} points" in feedback
     )
 
     assert (
@@ -152,4 +154,4 @@ def test_the_proof_is_graded_by_hand_and_added_to_the_rest(course, page):
         ).exit_code
         == 0
     )
-    assert gradebook_of(course, "ada") == (score + given, most, False, (None, given))
+    assert gradebook_of(course, "ada") == (score + points, most, False, (None, points))

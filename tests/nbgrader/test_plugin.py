@@ -53,26 +53,26 @@ bubblewrap.missing = missing
 def course(isolated, tmp_path_factory):
     """The toy course with the course's own nbgrader_config.py, and a class of seven."""
     root = tmp_path_factory.mktemp("plugin") / "course"
-    own = toy_course(root)
+    course = toy_course(root)
     (root / ".course-secret").write_text(SECRET)
-    release(own, own.sources()[0])
+    release(course, course.sources()[0])
     for student, answers in CLASS.items():
         folder = root / "submitted" / student / "01-toy"
         folder.mkdir(parents=True)
-        notebook = nbformat.read(own.exercises()[0].notebook, as_version=4)
+        notebook = nbformat.read(course.exercises()[0].notebook, as_version=4)
         for cell in notebook.cells:
             cell.source = answers.get(
                 cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source
             )
         nbformat.write(notebook, folder / "01-toy.ipynb")
-    return own
+    return course
 
 
 def warm_parents(process):
     """Return the warm parents below a process: those that a bubblewrap started; guests are forks
     of them.
     """
-    found = set()
+    parents = set()
     with contextlib.suppress(psutil.Error):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
@@ -80,8 +80,8 @@ def warm_parents(process):
                 # words behind it.
                 python = child.name().startswith("python") and "parent.main" in child.cmdline()
                 if python and child.parent().name() == "bwrap":
-                    found.add(child)
-    return found
+                    parents.add(child)
+    return parents
 
 
 def watched(command, root, **environment):
@@ -123,8 +123,10 @@ def points(course):
     """Return the points of each cell, by student, as the gradebook has them."""
     with Gradebook(course.db_url, course.course_id) as book:
         return {
-            found.student.id: {grade.name: grade.auto_score for grade in found.notebooks[0].grades}
-            for found in book.find_assignment("01-toy").submissions
+            submission.student.id: {
+                grade.name: grade.auto_score for grade in submission.notebooks[0].grades
+            }
+            for submission in book.find_assignment("01-toy").submissions
         }
 
 
@@ -169,7 +171,7 @@ def test_nbgrader_gives_the_grades_of_grade(course, by_nbgrader, tmp_path):
     ours = points(into)
     assert ours == theirs and set(ours) == set(CLASS)
     checks = {
-        student: (found["check_add"], found["check_twice"]) for student, found in ours.items()
+        student: (grades["check_add"], grades["check_twice"]) for student, grades in ours.items()
     }
     assert checks == {
         "ada": (4, 2),

@@ -22,7 +22,7 @@ SYSTEMS = ("linux", "darwin", "win32")
 
 
 @pytest.fixture
-def done(monkeypatch, tmp_path):
+def commands(monkeypatch, tmp_path):
     """What course.py would run, in order, in a folder of its own with an environment that is
     there.
     """
@@ -33,7 +33,7 @@ def done(monkeypatch, tmp_path):
     monkeypatch.setattr(
         course, "run", lambda *command, failure: commands.append(" ".join(map(str, command)))
     )
-    monkeypatch.setattr(course, "has", lambda what: True)
+    monkeypatch.setattr(course, "has", lambda program: True)
     for name in ("requirements.txt", "requirements-test.txt", "pyproject.toml"):
         (tmp_path / name).touch()
     course.python().parent.mkdir(parents=True)
@@ -65,16 +65,18 @@ def test_where_python_is():
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_what_needs_linux_says_so_in_one_line_and_is_left_out(system, done, monkeypatch, capsys):
+def test_what_needs_linux_says_so_in_one_line_and_is_left_out(
+    system, commands, monkeypatch, capsys
+):
     monkeypatch.setattr(course, "python", lambda: course.python_of(course.VENV, "linux"))
     course.in_phases("course", system)
-    said = capsys.readouterr().out
-    assert ("autograder release" in " ".join(done)) and "book/tools/build.py" in done
-    graded = any("autograder grade" in command for command in done)
-    assert graded == (system == "linux") == (course.ELSEWHERE["sample"] not in said)
-    ran = [phase for phase in course.PHASES if re.search(rf"^{phase} +\d+\.\d s$", said, re.M)]
+    output = capsys.readouterr().out
+    assert ("autograder release" in " ".join(commands)) and "book/tools/build.py" in commands
+    graded = any("autograder grade" in command for command in commands)
+    assert graded == (system == "linux") == (course.ELSEWHERE["sample"] not in output)
+    ran = [phase for phase in course.PHASES if re.search(rf"^{phase} +\d+\.\d s$", output, re.M)]
     assert ran == [phase for phase in course.PHASES if graded or phase != "sample"]
-    assert all(f"{phase}: about " in said for phase in ran)
+    assert all(f"{phase}: about " in output for phase in ran)
 
 
 @pytest.mark.parametrize(
@@ -94,23 +96,25 @@ def test_what_needs_linux_says_so_in_one_line_and_is_left_out(system, done, monk
     ],
 )
 def test_what_is_left_out_for_want_of_what(system, machine, has, lacks):
-    found, lacking = course.looked_for(system, machine, has.__contains__)
+    missing, lacking = course.looked_for(system, machine, has.__contains__)
     assert lacking == lacks and set(lacks) <= set(course.WITHOUT)
-    assert set(found) == set(has) - {"Linux", "Triton"} - (set() if system == "linux" else set(has))
+    assert set(missing) == set(has) - {"Linux", "Triton"} - (
+        set() if system == "linux" else set(has)
+    )
 
 
-def test_it_says_first_what_it_found(done, monkeypatch, capsys):
-    monkeypatch.setattr(course, "has", lambda what: what != "bubblewrap")
+def test_it_says_first_what_it_found(commands, monkeypatch, capsys):
+    monkeypatch.setattr(course, "has", lambda program: program != "bubblewrap")
     monkeypatch.setattr(sys, "platform", "linux")
     (course.VENV / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\n", encoding="utf-8")
     assert course.main([]) == 0
-    machine, python, found, lack, *rest = capsys.readouterr().out.splitlines()
+    machine, python, looked_for, lack, *rest = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\w+ on \w+, \d+ GB free, and the first run needs about 9.*", machine)
     assert python.startswith("Python 3.12.4 from .venv")
     assert (
-        found.startswith("Found: ")
-        and found.endswith("libseccomp, Chromium.")
-        and "bubblewrap" not in found
+        looked_for.startswith("Found: ")
+        and looked_for.endswith("libseccomp, Chromium.")
+        and "bubblewrap" not in looked_for
     )
     assert lack.startswith("Without bubblewrap: the sample class is graded without a sandbox")
     assert not any("Without" in line for line in rest)
@@ -121,7 +125,7 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("version", "venv", "said"),
+    ("version", "venv", "message"),
     [
         ((3, 13, 0), (), "Python 3.13.0 (/p)."),
         ((3, 13, 0), (3, 13, 0), "Python 3.13.0 from .venv."),
@@ -138,14 +142,14 @@ def test_it_says_first_what_it_found(done, monkeypatch, capsys):
         ((3, 11, 2), (3, 15, 1), "; the newest tested version is 3.14, so this may not work."),
     ],
 )
-def test_which_python_is_used_is_one_line(version, venv, said):
+def test_which_python_is_used_is_one_line(version, venv, message):
     line = course.of_this_python(version, "/p", venv)
-    assert said in line and "\n" not in line
+    assert message in line and "\n" not in line
 
 
-def test_an_environment_of_an_old_python_is_named(done, capsys):
+def test_an_environment_of_an_old_python_is_named(commands, capsys):
     (course.VENV / "pyvenv.cfg").write_text("version_info = 3.10.13.final.0\n", encoding="utf-8")
-    assert course.main(["install"]) == 1 and not done
+    assert course.main(["install"]) == 1 and not commands
     assert (
         "has Python 3.10.13, but this course needs 3.11 or newer. Delete that folder"
         in capsys.readouterr().err
@@ -153,18 +157,18 @@ def test_an_environment_of_an_old_python_is_named(done, capsys):
 
 
 def test_a_book_that_is_there_although_it_failed_ends_nothing_but_the_status_says_so(
-    done, monkeypatch, capsys
+    commands, monkeypatch, capsys
 ):
     def failing():
         raise course.Refused("The book was not built (status 1).")
 
     monkeypatch.setitem(course.PHASES, "book", failing)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert course.main([]) == 1 and not any("autograder grade" in command for command in done)
+    assert course.main([]) == 1 and not any("autograder grade" in command for command in commands)
     assert capsys.readouterr().err == "The book was not built (status 1).\n"
     (course.BUILD / "html").mkdir(parents=True)
     (course.BUILD / "html" / "index.html").touch()
-    assert course.main([]) == 1 and any("autograder grade" in command for command in done)
+    assert course.main([]) == 1 and any("autograder grade" in command for command in commands)
     out, err = capsys.readouterr()
     assert err.splitlines()[-1].startswith("Failed: book (see above).")
     assert re.search(r"^book .*, failed$", out, re.M) and "The book is available: run" in out
@@ -184,10 +188,10 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_what_it_refuses_is_one_line_with_the_mend(name):
-    arguments, said = REFUSALS[name]
+def test_each_refusal_is_one_line_with_a_fix(name):
+    arguments, message = REFUSALS[name]
     line = course.refusal(*arguments)
-    assert said in line and "\n" not in line
+    assert message in line and "\n" not in line
 
 
 def test_it_takes_paths_that_are_odd_and_work():
@@ -195,28 +199,28 @@ def test_it_takes_paths_that_are_odd_and_work():
         assert course.refusal((3, 13, 0), system, root, True, "python") == ""
 
 
-def test_it_installs_what_is_used_and_for_tests_the_rest(done, monkeypatch):
+def test_it_installs_what_is_used_and_for_tests_the_rest(commands, monkeypatch):
     # what is not kept is better compiled once
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     course.install()
-    assert done[0] == "-m pip install -r requirements.txt" and "--editable ." in done[1]
-    done.clear()
+    assert commands[0] == "-m pip install -r requirements.txt" and "--editable ." in commands[1]
+    commands.clear()
     course.install()
-    assert not done, "once is enough"
+    assert not commands, "once is enough"
     course.install(tests=True)
-    assert done[0] == "-m pip install -r requirements.txt -r requirements-test.txt"
-    done.clear()
+    assert commands[0] == "-m pip install -r requirements.txt -r requirements-test.txt"
+    commands.clear()
     later = course.VENV.joinpath(".installed").stat().st_mtime + 5
     os.utime(course.ROOT / "requirements.txt", (later, later))
     course.install()
-    assert len(done) == 2, "another list is installed anew"
+    assert len(commands) == 2, "another list is installed anew"
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (course.VENV / ".installed").unlink()
     course.install()
-    assert done[2] == "-m pip install --no-compile -r requirements.txt"
+    assert commands[2] == "-m pip install --no-compile -r requirements.txt"
 
 
-def test_what_failed_is_not_taken_for_installed(done, monkeypatch, capsys):
+def test_what_failed_is_not_taken_for_installed(commands, monkeypatch, capsys):
     def failing(*command, failure):
         raise course.Refused(failure)
 
@@ -227,7 +231,7 @@ def test_what_failed_is_not_taken_for_installed(done, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("how", ["fails", "is interrupted"])
-def test_an_environment_is_made_whole_or_not_at_all(done, monkeypatch, capsys, how):
+def test_an_unfinished_environment_is_removed(commands, monkeypatch, capsys, how):
     shutil.rmtree(course.VENV)
 
     def half(command, **options):
@@ -239,18 +243,18 @@ def test_an_environment_is_made_whole_or_not_at_all(done, monkeypatch, capsys, h
 
     monkeypatch.setattr(subprocess, "run", half)
     assert course.main(["install"]) == (130 if how == "is interrupted" else 1)
-    said = capsys.readouterr().err
-    assert not course.VENV.exists() and said.strip().count("\n") == 0
-    assert ("no space left" in said) == (how == "fails")
+    errors = capsys.readouterr().err
+    assert not course.VENV.exists() and errors.strip().count("\n") == 0
+    assert ("no space left" in errors) == (how == "fails")
 
 
-def test_a_folder_that_is_no_environment_is_named_and_left(done, capsys):
+def test_a_folder_that_is_no_environment_is_named_and_left(commands, capsys):
     course.python().unlink()
     assert course.main(["install"]) == 1 and "Delete that folder" in capsys.readouterr().err
     assert course.VENV.exists()
 
 
-def test_the_sample_class_begins_anew_when_an_exercise_is_newer(done):
+def test_the_sample_class_is_made_again_when_an_exercise_is_newer(commands):
     gradebook = course.BUILD / "sample" / "gradebook.db"
     gradebook.parent.mkdir(parents=True)
     gradebook.touch()
@@ -275,35 +279,35 @@ def test_the_sample_class_begins_anew_when_an_exercise_is_newer(done):
         ("test-exercise", "-k 01-qkv"),
     ],
 )
-def test_a_target_runs_its_command(done, target, command):
+def test_a_target_runs_its_command(commands, target, command):
     text = course.ROOT / "solutions" / "01-qkv" / "01-qkv.py"
     text.parent.mkdir(parents=True)
     text.touch()
     assert course.main([target, "01-qkv"] if target == "test-exercise" else [target]) == 0
-    assert any(command in own for own in done)
+    assert any(command in line for line in commands)
 
 
-def test_elsewhere_the_exercises_are_tried_in_place_of_the_tests(done, monkeypatch, capsys):
+def test_other_systems_solve_the_exercises_instead_of_running_tests(commands, monkeypatch, capsys):
     monkeypatch.setattr(course, "python", lambda: course.python_of(course.VENV, "linux"))
     monkeypatch.setattr(sys, "platform", "darwin")
     assert course.main(["test"]) == 0
     assert (
-        done[-1] == "tests/helpers/student.py exercises solutions"
+        commands[-1] == "tests/helpers/student.py exercises solutions"
         and course.ELSEWHERE["test"] in capsys.readouterr().out
     )
 
 
-def test_what_is_missing_is_one_line(done, capsys):
+def test_what_is_missing_is_one_line(commands, capsys):
     assert course.main(["serve"]) == 1 and course.main(["test-exercise"]) == 1
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert (
-        "not built yet. Run: python course.py" in said
-        and "Name the exercise" in said
-        and said.count("\n") == 2
+        "not built yet. Run: python course.py" in errors
+        and "Name the exercise" in errors
+        and errors.count("\n") == 2
     )
     assert course.main(["test-exercise", "14-nope"]) == 1
     assert capsys.readouterr().err.startswith("There is no exercise 14-nope; there are: ")
-    assert not any("pytest" in own for own in done)
+    assert not any("pytest" in line for line in commands)
     with pytest.raises(SystemExit):
         course.main(["cuorse"])
     assert "invalid choice: 'cuorse'" in capsys.readouterr().err
@@ -325,8 +329,10 @@ def test_make_hands_on_the_python_that_it_is_given():
         ("test-exercise", "course.py test-exercise 01-a"),
     ):
         command = ["make", "--dry-run", target, "PYTHON=/x/python", "NAME=01-a"]
-        said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        assert expected in said
+        output = subprocess.run(
+            command, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout
+        assert expected in output
 
 
 def test_without_triton_the_pages_that_need_it_are_not_run(monkeypatch):

@@ -28,12 +28,12 @@ def version(python):
     stand-in for one.
     """
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [python, "-c", "import platform; print(platform.python_version())"], capture_output=True
         )
     except OSError:
         return ""
-    return done.stdout.decode().strip() if done.returncode == 0 else ""
+    return result.stdout.decode().strip() if result.returncode == 0 else ""
 
 
 def pythons():
@@ -44,23 +44,27 @@ def pythons():
         root = subprocess.run(["pyenv", "root"], capture_output=True, text=True).stdout.strip()
     for minor in MINORS if root else ():
         places += map(str, sorted(Path(root).glob(f"versions/3.{minor}.*/bin/python")))
-    found = {version(place): place for place in filter(None, places)}
-    own = ".".join(map(str, sys.version_info[:2]))
-    return {one: place for one, place in found.items() if one and one.rpartition(".")[0] != own}
+    pythons_found = {version(path): path for path in filter(None, places)}
+    running = ".".join(map(str, sys.version_info[:2]))
+    return {
+        version_found: path
+        for version_found, path in pythons_found.items()
+        if version_found and version_found.rpartition(".")[0] != running
+    }
 
 
 @pytest.fixture(scope="module")
 def cells():
     """The pages' cells of code, as `digests.py` takes them."""
-    found = {page.stem: run_pages.read(page).cells for page in run_pages.pages()}
+    cells_by_page = {page.stem: run_pages.read(page).cells for page in run_pages.pages()}
     return json.dumps(
         {
             name: [
                 (cell.source, sorted(records.tags(cell)))
-                for cell in own
+                for cell in cells
                 if cell.cell_type == "code"
             ]
-            for name, own in found.items()
+            for name, cells in cells_by_page.items()
         }
     )
 
@@ -70,7 +74,7 @@ def digests(python, cells, root=ROOT, **more):
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
     } | more
-    done = subprocess.run(
+    result = subprocess.run(
         [python, "-s", "-S", str(ROOT / "tests" / "helpers" / "digests.py"), str(root)],
         input=cells,
         capture_output=True,
@@ -78,16 +82,16 @@ def digests(python, cells, root=ROOT, **more):
         cwd=root.parent,
         env=environment,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
 def ours(cells):
     """What this Python says."""
-    found = digests(sys.executable, cells, PYTHONHASHSEED="1")
-    assert len(found) > 200
-    return found
+    expected = digests(sys.executable, cells, PYTHONHASHSEED="1")
+    assert len(expected) > 200
+    return expected
 
 
 def differences(ours, theirs):
@@ -103,8 +107,8 @@ def test_every_other_python_says_the_same(ours, cells):
     if not others:
         reason = "no other Python from 3.11 on is on PATH or in pyenv"
         pytest.fail(f"CI needs one: {reason}") if os.environ.get("CI") else pytest.skip(reason)
-    for one, python in others.items():
-        assert differences(ours, digests(python, cells)) == [], one
+    for version_tried, python in others.items():
+        assert differences(ours, digests(python, cells)) == [], version_tried
 
 
 @pytest.mark.slow
@@ -135,8 +139,8 @@ def test_what_is_stored_is_what_is_compared(ours, cells):
     compiled kernels.
     """
     for page in json.loads(cells):
-        if kept := records.read(page):
-            assert kept["digest"] == ours[f"record of {page}"]
+        if recorded := records.read(page):
+            assert recorded["digest"] == ours[f"record of {page}"]
     compiled = json.loads((ROOT / "benchmarks" / "compiled.json").read_text(encoding="utf8"))
     assert compiled["kernels"] == ours["kernels"]
 

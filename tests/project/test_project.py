@@ -51,15 +51,15 @@ def normal(name):
 
 def declared(group):
     """Return the names that a group declares, with those of the groups that it names."""
-    found = {normal(Requirement(line).name) for line in PROJECT["dependencies"]}
+    names = {normal(Requirement(line).name) for line in PROJECT["dependencies"]}
     if group == "dependencies":
-        return found
+        return names
     for requirement in map(Requirement, PROJECT["optional-dependencies"][group]):
         if normal(requirement.name) == normal(PROJECT["name"]):
-            found = found.union(*map(declared, requirement.extras))
+            names = names.union(*map(declared, requirement.extras))
         else:
-            found.add(normal(requirement.name))
-    return found
+            names.add(normal(requirement.name))
+    return names
 
 
 def sources(folder):
@@ -68,17 +68,17 @@ def sources(folder):
 
 def imported(folder):
     """Return the top-level modules that a folder's code imports: the files by module."""
-    found = {}
+    files = {}
     for path in sources(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module]
             for name in names:
-                found.setdefault(name.partition(".")[0], []).append(
+                files.setdefault(name.partition(".")[0], []).append(
                     path.relative_to(ROOT).as_posix()
                 )
-    return found
+    return files
 
 
 @functools.cache
@@ -116,7 +116,10 @@ LOCKS = ("requirements.txt", "requirements-test.txt")
 def pins(*locks):
     text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in locks or LOCKS)
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
-    return {normal(own.name): own for own in map(Requirement, filter(None, lines))}
+    return {
+        normal(requirement.name): requirement
+        for requirement in map(Requirement, filter(None, lines))
+    }
 
 
 def test_what_is_declared_is_pinned_within_its_bounds():
@@ -133,7 +136,7 @@ def test_what_is_declared_is_pinned_within_its_bounds():
         )
 
 
-def test_a_group_brings_all_that_its_use_needs_and_no_more():
+def test_a_group_has_all_requirements_of_its_use_and_no_more():
     assert declared("dependencies") < declared("grade") < declared("book") < declared("test")
     assert "sphinx" in declared("book") and not {"sphinx", "jupyter-book", "docutils"} & declared(
         "grade"
@@ -150,7 +153,7 @@ def test_what_the_course_installs_is_what_it_uses():
     ) & set(beyond)
 
 
-def test_the_lock_names_no_place_to_fetch_from():
+def test_the_lock_names_no_index():
     text = "".join((ROOT / lock).read_text(encoding="utf-8") for lock in LOCKS)
     assert len(pins()) > 100
     assert "://" not in text and not re.search(r"^\s*-", text, re.MULTILINE) and "+" not in text
@@ -174,12 +177,12 @@ def test_changes_are_filed_where_they_are_found():
     people = [each["path"] for each in PYPROJECT["tool"]["towncrier"]["section"]]
     for path in (ROOT / "changelog.d").rglob("*"):
         if path.is_file() and path.name not in ("README.md", "template.md.j2"):
-            place = path.relative_to(ROOT / "changelog.d")
-            assert place.parent.as_posix().removeprefix(".") in people, place
-            assert path.name.split(".")[-2:] in [[kind, "md"] for kind in kinds], place
+            path_inside = path.relative_to(ROOT / "changelog.d")
+            assert path_inside.parent.as_posix().removeprefix(".") in people, path_inside
+            assert path.name.split(".")[-2:] in [[kind, "md"] for kind in kinds], path_inside
             assert path.read_text(encoding="utf-8").startswith("- ") or path.name.endswith(
                 ".note.md"
-            ), place
+            ), path_inside
     draft = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9.9"]
     shown = subprocess.run(draft, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for path in (ROOT / "changelog.d").rglob("*.*.md"):
@@ -189,8 +192,8 @@ def test_changes_are_filed_where_they_are_found():
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The package as it would be handed on: built from a copy, because building leaves folders."""
-    place = tmp_path_factory.mktemp("wheel")
-    copy = place / "copy"
+    folder = tmp_path_factory.mktemp("wheel")
+    copy = folder / "copy"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
@@ -198,8 +201,8 @@ def wheel(tmp_path_factory):
         ROOT / "autograder", copy / "autograder", ignore=shutil.ignore_patterns("__pycache__")
     )
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(place), str(copy)], check=True)
-    (built,) = place.glob("*.whl")
+    subprocess.run([*command, "--wheel-dir", str(folder), str(copy)], check=True)
+    (built,) = folder.glob("*.whl")
     return built
 
 
@@ -239,16 +242,16 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(*command):
-        own = [tmp_path / "venv" / "bin" / "attention-by-hand", *command, "--course", str(course)]
-        done = subprocess.run(own, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        line = [tmp_path / "venv" / "bin" / "attention-by-hand", *command, "--course", str(course)]
+        result = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     where = [python, "-c", "import autograder; print(autograder.__file__)"]
-    found = subprocess.run(
+    path = subprocess.run(
         where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     )
-    assert Path(found.stdout.strip()).is_relative_to(tmp_path / "venv")
+    assert Path(path.stdout.strip()).is_relative_to(tmp_path / "venv")
     run("new", "01-mine")
     run("release")
     released = course / "exercises" / "01-mine" / "01-mine.ipynb"
@@ -263,33 +266,35 @@ def test_an_installed_wheel_makes_an_exercise_and_grades_it(wheel, tmp_path):
 
 def test_uv_knows_what_torch_needs():
     """Its CUDA packages alone are left out of the lock."""
-    (told,) = PYPROJECT["tool"]["uv"]["dependency-metadata"]
+    (metadata,) = PYPROJECT["tool"]["uv"]["dependency-metadata"]
     needs = [
-        own
-        for own in map(Requirement, importlib.metadata.requires("torch"))
-        if "extra" not in str(own.marker)
+        requirement
+        for requirement in map(Requirement, importlib.metadata.requires("torch"))
+        if "extra" not in str(requirement.marker)
     ]
     names = {
-        normal(own.name) for own in needs if not own.name.startswith(("nvidia-", "cuda-", "triton"))
+        normal(requirement.name)
+        for requirement in needs
+        if not requirement.name.startswith(("nvidia-", "cuda-", "triton"))
     }
-    assert names == set(told["requires-dist"])
+    assert names == set(metadata["requires-dist"])
 
 
-def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
+def test_doctor_names_what_each_use_lacks_and_a_fix(monkeypatch):
     version = importlib.metadata.version
 
     def without(*absent):
-        def found(name):
+        def find_spec(name):
             if normal(name) in absent:
                 raise importlib.metadata.PackageNotFoundError(name)
             return version(name)
 
-        monkeypatch.setattr(importlib.metadata, "version", found)
+        monkeypatch.setattr(importlib.metadata, "version", find_spec)
         return {finding.what: finding for finding in doctor.packages()}
 
     assert all(finding.state == "ok" for finding in without().values())
     grading = without("nbgrader", "nh3", "pyseccomp")
-    assert {what: own.state for what, own in grading.items()} == {
+    assert {use: finding.state for use, finding in grading.items()} == {
         "To read and solve": "ok",
         "To grade": "optional",
         "To build the book": "ok",
@@ -314,7 +319,7 @@ def test_doctor_names_what_each_use_lacks_and_its_mend(monkeypatch):
         ((3, 15, 0), "ok", "newer than 3.14"),
     ],
 )
-def test_doctor_tells_of_a_python_that_is_not_tried(monkeypatch, version, state, note):
+def test_doctor_reports_an_untested_python(monkeypatch, version, state, note):
     monkeypatch.setattr(doctor, "sys", SimpleNamespace(version_info=version, platform="linux"))
     finding = next(doctor._python())
     assert (
@@ -342,10 +347,10 @@ def reaches():
     """
     code = [path for folder in ("autograder", "book", "benchmarks") for path in sources(folder)]
     trees = {path: list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in code}
-    own, here = {"_exit", "_fields", "_replace", "_asdict"}, ours()
+    public, here = {"_exit", "_fields", "_replace", "_asdict"}, ours()
     for node in itertools.chain(*trees.values()):
-        own |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
-        own |= {node.arg} if isinstance(node, ast.keyword) else set()
+        public |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+        public |= {node.arg} if isinstance(node, ast.keyword) else set()
     for path, nodes in trees.items():
         foreign = {}
         for node in nodes:
@@ -363,7 +368,7 @@ def reaches():
                 name = getattr(ground, "id", "")
                 private = (
                     re.match("_[a-zA-Z]", node.attr)
-                    and node.attr not in own
+                    and node.attr not in public
                     and foreign.get(name, name != "self")
                 )
                 if private or (
@@ -441,7 +446,9 @@ def test_each_path_that_a_readme_names_exists(readme):
         pytest.skip("no git here: which files belong to the project is not known")
     files = tracked()
     names = {
-        str(place) for file in files for place in (file, *(f"{folder}/" for folder in file.parents))
+        str(folder_or_file)
+        for file in files
+        for folder_or_file in (file, *(f"{folder}/" for folder in file.parents))
     }
     ends = sorted(f"/{name}" for name in names)
     missing = []
@@ -452,7 +459,7 @@ def test_each_path_that_a_readme_names_exists(readme):
     assert not missing
 
 
-def test_each_module_that_a_folder_is_said_to_have_is_there():
+def test_each_module_in_the_table_of_folders_exists():
     """In the table of the engine's folders: names in parentheses, without their suffix."""
     text = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
     modules = [

@@ -74,13 +74,13 @@ def test_the_promised_pythons_are_the_same_everywhere():
 
 
 def test_each_thing_that_students_install_has_a_least_version():
-    found = dict(line.split("==") for line in ci.least())
+    versions = dict(line.split("==") for line in ci.least())
     for requirement in map(Requirement, ci.PROJECT["dependencies"]):
-        assert requirement.specifier.contains(found[requirement.name]), requirement
+        assert requirement.specifier.contains(versions[requirement.name]), requirement
 
 
 @pytest.mark.parametrize(
-    ("found", "newcomer", "newest", "least"),
+    ("pythons", "newcomer", "newest", "least"),
     [
         ({"3.11": "a", "3.12": "b", "3.13": "c"}, ["c"], ["c"], "b"),
         ({"3.11": "a", "3.13": "c", "3.14": "d"}, ["d"], ["c", "d"], sys.executable),
@@ -88,23 +88,25 @@ def test_each_thing_that_students_install_has_a_least_version():
         ({"3.11": "a"}, [], [], sys.executable),
     ],
 )
-def test_each_other_python_solves_the_exercises(found, newcomer, newest, least):
-    made = ci.parts(found, "3.11")
-    assert [own[1] for own in made if own[0] == ci.as_newcomer] == newcomer
-    students = [own[1:] for own in made if own[0] == ci.as_student]
+def test_each_other_python_solves_the_exercises(pythons, newcomer, newest, least):
+    parts = ci.parts(pythons, "3.11")
+    assert [part[1] for part in parts if part[0] == ci.as_newcomer] == newcomer
+    students = [part[1:] for part in parts if part[0] == ci.as_student]
     assert [path for path, constraints, _ in students if not constraints] == newest
     assert [(path, constraints) for path, constraints, _ in students if constraints] == [
         (least, ci.least())
     ]
-    missing = [version for version in ci.promised() if version not in found]
-    assert [own[1] for own in made if own[0] == ci.as_promised] == missing
+    missing = [version for version in ci.promised() if version not in pythons]
+    assert [part[1] for part in parts if part[0] == ci.as_promised] == missing
     turns = [
-        own
+        part
         for turn in range(47, 59)
-        for own in ci.parts(found, "3.11", turn)
-        if own[0] != ci.as_promised
+        for part in ci.parts(pythons, "3.11", turn)
+        if part[0] != ci.as_promised
     ]
-    assert sorted(map(str, turns)) == sorted(str(own) for own in made if own[0] != ci.as_promised)
+    assert sorted(map(str, turns)) == sorted(
+        str(part) for part in parts if part[0] != ci.as_promised
+    )
 
 
 def test_what_fails_is_shown_and_counts(tmp_path, capsys):
@@ -112,9 +114,11 @@ def test_what_fails_is_shown_and_counts(tmp_path, capsys):
         "good", tmp_path, ["sh", "-c", "echo linux x86_64, Python 3.12.1, and more; echo not this"]
     )
     assert not ci.run("bad", tmp_path, ["sh", "-c", "echo why; exit 3"], ["sh", "-c", "echo never"])
-    said = capsys.readouterr().out
-    assert "good: fine" in said and "Python 3.12.1, and more" in said and "not this" not in said
-    assert "bad: FAILED" in said and "why" in said and "never" not in said
+    output = capsys.readouterr().out
+    assert (
+        "good: fine" in output and "Python 3.12.1, and more" in output and "not this" not in output
+    )
+    assert "bad: FAILED" in output and "why" in output and "never" not in output
 
 
 def checked(*waiting, points=2.0):
@@ -149,11 +153,11 @@ def test_what_waits_without_need_is_a_fault(tmp_path, monkeypatch, lacking, wait
     folder = tmp_path / "01-toy"
     folder.mkdir()
     nbformat.write(nbformat.v4.new_notebook(), folder / "01-toy.ipynb")
-    made = iter([checked(points=0.0), checked(*waiting)])
-    monkeypatch.setattr(student, "executed", lambda notebook, own: next(made))
-    found = student.faults(folder, "", lacking)
-    assert len(found) == len(faults) and all(
-        said in line for said, line in zip(faults, found, strict=True)
+    results = iter([checked(points=0.0), checked(*waiting)])
+    monkeypatch.setattr(student, "executed", lambda notebook, folder_of: next(results))
+    lines = student.faults(folder, "", lacking)
+    assert len(lines) == len(faults) and all(
+        words in line for words, line in zip(faults, lines, strict=True)
     )
 
 
@@ -183,9 +187,11 @@ def table():
 def test_readmes_table_has_the_versions_that_are_declared_and_pinned(name):
     tried, promised, _ = table()[name]
     groups = [ci.PROJECT["dependencies"], *ci.PROJECT["optional-dependencies"].values()]
-    declared = {own.name: own.specifier for group in groups for own in map(Requirement, group)}[
-        name.lower()
-    ]
+    declared = {
+        requirement.name: requirement.specifier
+        for group in groups
+        for requirement in map(Requirement, group)
+    }[name.lower()]
     bounds = {each.operator: each.version for each in declared}
     assert f"**{PINS[name.lower()]}**" in tried
     assert promised == f"from {bounds['>=']}" + (f", before {bounds['<']}" if "<" in bounds else "")
@@ -208,16 +214,16 @@ def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
     book in one.
     """
     python, owner = Path("/usr/bin/python3"), pwd.getpwnam("nobody")
-    said = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
-    if said.returncode or ci.numbers(said.stdout)[:2] < ci.numbers(ci.promised()[0]):
+    result = subprocess.run([python, "-c", ci.MAKES_ENVIRONMENTS], capture_output=True, text=True)
+    if result.returncode or ci.numbers(result.stdout)[:2] < ci.numbers(ci.promised()[0]):
         reason = (
             f"{python} is too old, or has no venv module (Debian: apt install python3-venv): "
-            f"{said.stdout}"
+            f"{result.stdout}"
         )
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
-        Path(place).chmod(0o755)
-        folder, home = Path(place, ci.ODD), Path(place, "home")
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as temporary:
+        Path(temporary).chmod(0o755)
+        folder, home = Path(temporary, ci.ODD), Path(temporary, "home")
         home.mkdir()
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
         subprocess.run(["chown", "-R", f"{owner.pw_uid}:{owner.pw_gid}", folder, home], check=True)
@@ -243,17 +249,17 @@ def test_an_ordinary_user_gets_the_exercises_and_grades_the_sample_class():
         }
         user = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
         command = [*user, python, "course.py", "sample"]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8"
         )
-        shown = done.stdout[-5000:] + done.stderr[-5000:]
-        assert done.returncode == 0, shown
+        shown = result.stdout[-5000:] + result.stderr[-5000:]
+        assert result.returncode == 0, shown
         assert re.search(
-            rf"^Python {re.escape(said.stdout.strip())} \({python}\)\.$", done.stdout, re.M
+            rf"^Python {re.escape(result.stdout.strip())} \({python}\)\.$", result.stdout, re.M
         ), shown
-        phases = re.findall(r"^(\w+) +\d+\.\d s$", done.stdout, re.M)
+        phases = re.findall(r"^(\w+) +\d+\.\d s$", result.stdout, re.M)
         assert phases == ["install", "release", "sample"], shown
-        assert not re.search(r"Traceback|WARNING|without a sandbox", done.stdout + done.stderr), (
-            shown
-        )
+        assert not re.search(
+            r"Traceback|WARNING|without a sandbox", result.stdout + result.stderr
+        ), shown
         assert (folder / "_build" / "sample" / "report.html").stat().st_uid == owner.pw_uid

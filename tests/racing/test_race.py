@@ -75,9 +75,9 @@ def course(tmp_path_factory):
         assert before in text
         text = text.replace(before, after)
     path.write_text(f"{text}\n[limits]\nidle_seconds = 4.0\n", encoding="utf-8")
-    own = Course(root=root, into=root / "into")
-    write_class(own)
-    return own
+    course = Course(root=root, into=root / "into")
+    write_class(course)
+    return course
 
 
 def write_class(course):
@@ -146,14 +146,14 @@ def rows(course):
 def run(course, *arguments):
     command = [sys.executable, "-m", "autograder", "race", *arguments, "--course", str(course.root)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "--into", str(course.into)],
         cwd=course.root,
         env=environment,
         capture_output=True,
         text=True,
     )
-    return done.returncode, done.stdout, done.stderr
+    return result.returncode, result.stdout, result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +161,8 @@ def raced(isolated, course):
     """What the command printed without a GPU."""
     if torch.cuda.is_available():
         pytest.skip("not verified here: kernels are counted where there is no GPU")
-    status, printed, said = run(course, NAME)
-    assert status == 0, said
+    status, printed, errors = run(course, NAME)
+    assert status == 0, errors
     return printed
 
 
@@ -193,7 +193,7 @@ def page(course):
 
 
 @pytest.mark.parametrize("name", [race.COURSE, "The Course’s Own", "the course's\u200b own "])
-def test_a_student_who_takes_the_name_of_the_courses_own_is_marked(name):
+def test_a_student_with_the_name_of_the_course_entry_is_marked(name):
     assert (
         race._name_of(name).lower().rstrip().endswith("own (a student)")
         and race._name_of("ada") == "ada"
@@ -253,15 +253,17 @@ def test_kernels_are_timed_beside_pytorchs_in_one_process(isolated, course, tmp_
     )
     boris.unit.data = nbformat.writes(notebook).encode()
     with contest:
-        done = list(contest.run())
-    assert done == ["ada, BLOCK = 32", "ada, BLOCK = 64", "boris, BLOCK = 32", "boris, BLOCK = 64"]
-    (own,) = contest.placed()
-    assert [(one.part, one.n) for one in own.lap.measured] == [(part, 32) for part in laps.PARTS]
-    ratios = [one.milliseconds / one.rival for one in own.lap.measured]
+        steps = list(contest.run())
+    assert steps == ["ada, BLOCK = 32", "ada, BLOCK = 64", "boris, BLOCK = 32", "boris, BLOCK = 64"]
+    (placed,) = contest.placed()
+    assert [(measurement.part, measurement.n) for measurement in placed.lap.measured] == [
+        (part, 32) for part in laps.PARTS
+    ]
+    ratios = [measurement.milliseconds / measurement.rival for measurement in placed.lap.measured]
     assert min(ratios) > 1, "an interpreter is slower than PyTorch"
-    assert own.score == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
-    assert own.lap.conditions["slowed_by"] == ["power cap"]
-    reasons = {left.student: left.reason for left in contest.left_out}
+    assert placed.score == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+    assert placed.lap.conditions["slowed_by"] == ["power cap"]
+    reasons = {entrant.student: entrant.reason for entrant in contest.left_out}
     assert (
         reasons["boris"] == "With BLOCK = 32: Its times are not all between 0.001 and 1e+06 "
         "milliseconds."
@@ -296,8 +298,10 @@ def test_on_a_gpu_events_are_read_after_all_calls_and_the_cache_is_cleared(monke
 
     cache = SimpleNamespace(zero_=lambda: order.append("clear"))
     cuda = SimpleNamespace(Event=Event, synchronize=lambda: order.append("synchronize"))
-    made = SimpleNamespace(cuda=cuda, int8=torch.int8, empty=lambda size, dtype, device: cache)
-    monkeypatch.setattr(laps_in_guest, "torch", made)
+    fake_torch = SimpleNamespace(
+        cuda=cuda, int8=torch.int8, empty=lambda size, dtype, device: cache
+    )
+    monkeypatch.setattr(laps_in_guest, "torch", fake_torch)
     monkeypatch.setattr(laps_in_guest, "WARM_UP", 0)
     monkeypatch.setattr(laps_in_guest, "SECONDS", 0)
     runs = [lambda: order.append("own"), lambda: order.append("rival")]
@@ -310,7 +314,7 @@ def test_on_a_gpu_events_are_read_after_all_calls_and_the_cache_is_cleared(monke
 
 
 def test_kernels_are_timed_where_guests_can_use_a_gpu(course, monkeypatch):
-    monkeypatch.setattr(machine, "has", lambda what: True)
+    monkeypatch.setattr(machine, "has", lambda need: True)
     works = {"gpu": "", "triton": "", "bf16": ""}
 
     def mode(**faults):
@@ -358,9 +362,9 @@ def test_counts_are_whole_numbers_of_kernels_that_do_the_work():
         {"products": 2**60},
         {"launches": True},
     )
-    for said in ({}, [], *[right | one for one in wrong]):
+    for answer in ({}, [], *[right | change for change in wrong]):
         with pytest.raises(laps.Dropped):
-            laps._counts(said, 100, 100)
+            laps._counts(answer, 100, 100)
 
 
 RIGHT = {
@@ -372,23 +376,23 @@ RIGHT = {
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda found: tuple(found), "^Its results could not be read.$"),
-        (lambda found: found[:-1], "^Its results could not be read.$"),
+        (lambda results: tuple(results), "^Its results could not be read.$"),
+        (lambda results: results[:-1], "^Its results could not be read.$"),
         (
-            lambda found: [None, *found[1:]],
+            lambda results: [None, *results[1:]],
             f"^It returned no tensor .* for the output of {FORWARD}.$",
         ),
-        (lambda found: [*found[:3], found[3].T], "right shape for the gradient of input 2.$"),
+        (lambda results: [*results[:3], results[3].T], "right shape for the gradient of input 2.$"),
         (
-            lambda found: [*found[:3], found[3].double()],
+            lambda results: [*results[:3], results[3].double()],
             "right shape for the gradient of input 2.$",
         ),
         (
-            lambda found: [found[0], 1.1 * found[1], *found[2:]],
+            lambda results: [results[0], 1.1 * results[1], *results[2:]],
             f"^The output of {BOTH} is wrong, by 0.1 of its",
         ),
         (
-            lambda found: [*found[:2], found[2] / 0, found[3]],
+            lambda results: [*results[:2], results[2] / 0, results[3]],
             "^The gradient of input 1 is wrong, by (nan|inf) ",
         ),
     ],
@@ -402,14 +406,16 @@ def test_results_are_compared_before_anything_is_measured(change, reason):
 
     def right(function, inputs, upstream, device, kind):
         assert function is laps_in_guest.results and (device, kind) == ("cpu", "float16")
-        leaves = [one.double().requires_grad_() for one in inputs]
+        leaves = [tensor.double().requires_grad_() for tensor in inputs]
         out = RIGHT["rival"](*leaves)
-        found = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
-        return [one.detach().float() for one in found]
+        results = [out, out, *torch.autograd.grad(out, leaves, upstream.double())]
+        return [tensor.detach().float() for tensor in results]
 
     laps._compare(SimpleNamespace(ask=right), asked, mode, RIGHT)
     with pytest.raises(laps.Dropped, match=reason):
-        laps._compare(SimpleNamespace(ask=lambda *given: change(right(*given))), asked, mode, RIGHT)
+        laps._compare(
+            SimpleNamespace(ask=lambda *arguments: change(right(*arguments))), asked, mode, RIGHT
+        )
 
 
 def test_a_name_that_is_no_function_ends_the_lap():
@@ -424,23 +430,23 @@ def test_a_name_that_is_no_function_ends_the_lap():
 
 @pytest.mark.slow
 def test_what_stops_a_race_is_one_line(course, tmp_path):
-    status, printed, said = run(course, "01-qkv")
+    status, printed, errors = run(course, "01-qkv")
     assert (status, printed) == (1, "")
-    assert said == (
+    assert errors == (
         "Error: 01-qkv has no kernels to race: its exercise.toml has no [race]. Exercises with "
         "one: 11-gpu.\n"
     )
-    (own,) = course.exercises([NAME])
+    (exercise,) = course.exercises([NAME])
     with pytest.raises(UserError, match=r"There is no folder .*nowhere"):
-        race.Contest(course, own, tmp_path / "nowhere")
+        race.Contest(course, exercise, tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"No submission of 11-gpu in .* was found"):
-        race.Contest(course, own, tmp_path)
+        race.Contest(course, exercise, tmp_path)
     ungraded = Course(root=course.root, into=tmp_path)
     with pytest.raises(UserError, match=r"has a grade. .*Run: python -m autograder grade 11-gpu"):
-        race.Contest(ungraded, own, course.submitted)
+        race.Contest(ungraded, exercise, course.submitted)
     write_record(ungraded, "dora", "another")
     with pytest.raises(
         UserError,
         match=r"No submission of 11-gpu can take part. ada: It has no grade yet. .*And " r"5 more.",
     ):
-        race.Contest(ungraded, own, course.submitted)
+        race.Contest(ungraded, exercise, course.submitted)

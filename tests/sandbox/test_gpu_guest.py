@@ -99,7 +99,7 @@ def shown(guest, source):
     return "".join(output.get("text", output.get("evalue", "")) for output in outputs)
 
 
-def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, monkeypatch):
+def test_a_gpu_that_guests_cannot_use_costs_no_points(isolated, tmp_path, monkeypatch):
     """The judge's machine may have a GPU that the sandbox keeps from its guests: then points
     wait.
     """
@@ -109,14 +109,14 @@ def test_a_gpu_that_guests_cannot_use_costs_nobody_points(isolated, tmp_path, mo
     (tmp_path / "submitted").mkdir()
     session = Session(course, course.exercises(["01-toy"]), tmp_path / "submitted")
     session.setting = dataclasses.replace(session.setting, exercises=("01-toy",))
-    monkeypatch.setattr(machine, "has", lambda what: True)
+    monkeypatch.setattr(machine, "has", lambda need: True)
     monkeypatch.setattr(machine, "_tried", {})
-    said = []
-    session.isolate(wanted=True, fall_back=False, warn=said.append)
+    notes = []
+    session.isolate(wanted=True, fall_back=False, warn=notes.append)
     if torch.cuda.is_available():
-        assert not said and session.setting.uses_gpu()
+        assert not notes and session.setting.uses_gpu()
         return
-    assert len(said) == 1 and said[0].startswith(
+    assert len(notes) == 1 and notes[0].startswith(
         "Checks that need a GPU cannot run here; their points are pending: "
     )
     assert not session.setting.uses_gpu()
@@ -229,9 +229,9 @@ def test_triton_builds_and_compiles_in_the_sandbox_where_there_is_no_gpu(isolate
 @pytest.mark.slow
 def test_a_kernel_is_graded_on_a_gpu(isolated, tmp_path):
     """A check on a GPU, tensors on it, and a kernel of Triton's that is compiled in the sandbox."""
-    for what in ("gpu", "triton"):
-        if machine.lacks(what):
-            pytest.skip(f"not verified here: a kernel in the sandbox. {machine.lacks(what)}")
+    for need in ("gpu", "triton"):
+        if machine.lacks(need):
+            pytest.skip(f"not verified here: a kernel in the sandbox. {machine.lacks(need)}")
     from autograder.grading.self_check import SelfCheck
 
     course = toy_course(tmp_path)

@@ -46,7 +46,7 @@ def tallied(looks, longest=0.1, elapsed=0.05):
 def test_time_in_which_nothing_runs_is_idle_and_computing_is_not():
     assert tallied([Look(0, running=False)] * 10).idle == pytest.approx(0.5)
     assert tallied([Look(0, running=True)] * 10).idle == 0
-    busy = tallied([Look(0.05 * place, running=False) for place in range(11)])
+    busy = tallied([Look(0.05 * step, running=False) for step in range(11)])
     assert busy.cpu == pytest.approx(0.45) and busy.idle <= 0.1  # the last look counts at the next
 
 
@@ -64,7 +64,7 @@ def test_seconds_seen_twice_or_not_at_all_for_one_look_are_counted_once():
     assert tallied([Look(cpu, True) for cpu in (1, 1, 1, 0, 1, 1, 1)]).cpu == 1
 
 
-def test_seconds_of_processes_that_nobody_waited_for_stay_counted():
+def test_seconds_of_orphaned_processes_stay_counted():
     assert tallied([Look(cpu, True) for cpu in (3, 3, 3, 0, 0, 0, 1, 1)]).cpu == 4
 
 
@@ -72,7 +72,7 @@ def test_processes_that_came_and_went_between_two_looks_count_as_computing():
     tally = tallied([Look(0, running=False, has_new=True)] * 20)
     assert tally.cpu == pytest.approx(1.0) and tally.idle == 0
     assert (
-        tallied([Look(0.01 * place, running=False, has_new=True) for place in range(1, 22)]).cpu
+        tallied([Look(0.01 * step, running=False, has_new=True) for step in range(1, 22)]).cpu
         < 0.21
     )
 
@@ -144,12 +144,12 @@ class Idling:
         return {"cpu": 0.0, "idle": time.monotonic() - self.start}
 
 
-def test_a_frame_that_comes_in_drops_is_idle_time():
+def test_a_slowly_sent_frame_is_idle_time():
     def drops(theirs):
         frame = wire.HEAD.pack(1000, 0) + b"{" * 1000
-        for place in range(len(frame)):
+        for index in range(len(frame)):
             with contextlib.suppress(OSError):  # the judge has hung up
-                theirs.send(frame[place : place + 1])
+                theirs.send(frame[index : index + 1])
             threading.Event().wait(0.05)
 
     guest = against(drops, Idling(), replace(LIMITS, idle_seconds=1))
@@ -160,7 +160,7 @@ def test_a_frame_that_comes_in_drops_is_idle_time():
 
 
 @pytest.mark.parametrize("size", [1, 7, wire.HEAD.size, 1000, CHUNK])
-def test_frames_are_told_apart_however_they_are_cut(size):
+def test_frames_are_separated_however_they_are_cut(size):
     numbers = range(40)
     frames = [
         wire.pack({"op": "output", "output": number}, [bytes([number]) * number])
@@ -181,12 +181,12 @@ def test_frames_are_told_apart_however_they_are_cut(size):
             theirs.sendall(sent[start : start + size])
 
     guest = against(in_pieces, lambda: {"cpu": 0.0, "idle": 0.0})
-    came = []
-    answer, data = guest.request({"op": "cell"}, on_output=came.append)
+    arrived = []
+    answer, data = guest.request({"op": "cell"}, on_output=arrived.append)
     assert answer == {"op": "done"} and [bytes(part) for part in data] == [b"first"]
-    assert came == list(numbers[:20])
-    assert guest.request({"op": "cell"}, on_output=came.append) == ({"op": "done"}, [])
-    assert came == list(numbers)
+    assert arrived == list(numbers[:20])
+    assert guest.request({"op": "cell"}, on_output=arrived.append) == ({"op": "done"}, [])
+    assert arrived == list(numbers)
     guest.close()
 
 
@@ -223,7 +223,7 @@ def test_a_judge_that_was_stopped_has_not_waited(monkeypatch):
     assert guest.budget.idle < 1 and guest.budget.wall < 1
 
 
-def test_what_the_judge_cannot_handle_is_the_end_of_who_sent_it():
+def test_a_message_that_the_judge_cannot_handle_ends_its_guest():
     def fails(output):
         raise RecursionError
 
@@ -300,10 +300,10 @@ def pool(isolated):
 @pytest.fixture
 def guest(pool):
     """A guest that has begun."""
-    made = pool.guest()
-    made.request({"op": "start", "seed": 1, "files": []})
-    yield made
-    made.close()
+    guest = pool.guest()
+    guest.request({"op": "start", "seed": 1, "files": []})
+    yield guest
+    guest.close()
 
 
 def shown(guest, source):
@@ -316,34 +316,34 @@ def shown(guest, source):
 def test_guests_of_a_worker_keep_to_its_core(pool):
     core = max(os.sched_getaffinity(0))
     source = "import os\nprint(sorted(os.sched_getaffinity(0)))"
-    for given, found in ((core, [core]), (None, sorted(os.sched_getaffinity(0)))):
-        channel = guests.Channel(pool.channel(given), LIMITS)
-        made = channel.guest()
-        assert shown(made, source).strip() == str(found)
-        made.close()
+    for cores, expected in ((core, [core]), (None, sorted(os.sched_getaffinity(0)))):
+        channel = guests.Channel(pool.channel(cores), LIMITS)
+        guest = channel.guest()
+        assert shown(guest, source).strip() == str(expected)
+        guest.close()
         channel.close()
 
 
 def test_what_only_submissions_import_is_loaded_and_no_more(isolated):
     pool = guests.GuestPool(LIMITS, ["numpy"], besides=["torch"])
     try:
-        made = pool.guest()
+        guest = pool.guest()
         assert (
-            shown(made, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)")
+            shown(guest, "import sys\nprint('torch' in sys.modules, 'sympy' in sys.modules)")
             == "True False\n"
         )
-        made.close()
+        guest.close()
     finally:
         pool.close()
 
 
 def test_torch_draws_what_the_seed_says(pool):
     def draws(seed):
-        made = pool.guest()
-        made.request({"op": "start", "seed": seed, "files": []})
-        found = shown(made, "import torch\nprint(torch.rand(3).tolist(), torch.initial_seed())")
-        made.close()
-        return found
+        guest = pool.guest()
+        guest.request({"op": "start", "seed": seed, "files": []})
+        output = shown(guest, "import torch\nprint(torch.rand(3).tolist(), torch.initial_seed())")
+        guest.close()
+        return output
 
     assert draws(1) == draws(1) != draws(2)
     torch.manual_seed(1)
@@ -362,12 +362,12 @@ def test_what_is_refused_is_refused_inside(guest):
         "    found[name] = libc.syscall(number, 0, 0, 0, 0, 0, 0) == -1 and ctypes.get_errno()\n"
         "print(json.dumps(found))"
     )
-    found = json.loads(shown(guest, source))
-    assert len(found) > 60
+    environment = json.loads(shown(guest, source))
+    assert len(environment) > 60
     assert not {
-        name: code for name, code in found.items() if code not in (errno.EPERM, errno.ENOSYS)
+        name: code for name, code in environment.items() if code not in (errno.EPERM, errno.ENOSYS)
     }
-    assert found["ptrace"] == errno.EPERM and found["clone3"] == errno.ENOSYS
+    assert environment["ptrace"] == errno.EPERM and environment["clone3"] == errno.ENOSYS
 
 
 NETWORK = """
@@ -520,7 +520,7 @@ def test_memory_that_the_warm_parent_shares_does_not_count(guest):
     [(1200, [signal.SIGSTOP]), (800, [signal.SIGSTOP, signal.SIGCONT])],
     ids=["held", "given-back"],
 )
-def test_a_guest_is_stopped_before_it_is_said_to_have_too_much(monkeypatch, then, signals):
+def test_a_guest_is_stopped_before_a_limit_is_reported(monkeypatch, then, signals):
     sent = []
     monkeypatch.setattr(keeper.os, "kill", lambda pid, number: sent.append((pid, number)))
     processes = SimpleNamespace(memory_in_detail=lambda most: then if sent else 1200)

@@ -114,7 +114,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_any_value_comes_out_as_it_went_in(value):
+def test_any_value_is_decoded_as_it_was_encoded(value):
     assert same(value, crossed(value))
     assert same(value, crossed(value, copy=False))
 
@@ -203,7 +203,7 @@ def test_what_is_no_plain_value_crosses_as_a_handle():
     ],
     ids=["nodes", "handles", "array", "repeats", "text"],
 )
-def test_what_is_too_large_is_said_where_it_is_made(value):
+def test_too_large_values_fail_where_they_are_encoded(value):
     with pytest.raises(TooLarge):
         frame_of(value)
 
@@ -248,14 +248,14 @@ def refused_or_taken(read):
 def test_mutated_bytes_are_refused_or_values(value, data):
     frame = bytearray(frame_of(value))
     for _ in range(data.draw(st.integers(1, 8))):
-        place = data.draw(st.integers(0, len(frame) - 1))
+        index = data.draw(st.integers(0, len(frame) - 1))
         how = data.draw(st.sampled_from(["change", "insert", "remove"]))
         if how == "change":
-            frame[place] = data.draw(st.integers(0, 255))
+            frame[index] = data.draw(st.integers(0, 255))
         elif how == "insert":
-            frame[place:place] = data.draw(st.binary(max_size=4))
+            frame[index:index] = data.draw(st.binary(max_size=4))
         elif len(frame) > wire.HEAD.size + 1:
-            del frame[place]
+            del frame[index]
     # The lengths are right again half of the time: else most frames would end at the head.
     if data.draw(st.booleans()):
         _, size = struct.unpack("!II", frame_of(value)[: wire.HEAD.size])

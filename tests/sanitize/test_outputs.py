@@ -169,8 +169,8 @@ def test_a_picture_that_cannot_be_shown_becomes_a_line(attachments, name):
 
 
 def test_a_picture_is_what_its_bytes_are():
-    kept, notes = outputs.clean_attachments({"a.png": {"image/png": JPEG}}, LIMITS)
-    assert (kept, notes) == ({"a.png": {"image/jpeg": JPEG}}, [])
+    attachments, notes = outputs.clean_attachments({"a.png": {"image/png": JPEG}}, LIMITS)
+    assert (attachments, notes) == ({"a.png": {"image/jpeg": JPEG}}, [])
     cell = collected(
         shows(image_png="nothing"),
         shows(image_png=JPEG),
@@ -230,8 +230,8 @@ FLOODS = {
 def test_outputs_end(name):
     cell = collected(*FLOODS[name])
     size = len(json.dumps(cell.outputs))
-    kept = LIMITS.output_kb * 1024 + outputs.PICTURES_PER_CELL * LIMITS.picture_kb * 1024 * 4 // 3
-    assert size <= kept + 200 * outputs.MOST_OUTPUTS
+    most = LIMITS.output_kb * 1024 + outputs.PICTURES_PER_CELL * LIMITS.picture_kb * 1024 * 4 // 3
+    assert size <= most + 200 * outputs.MOST_OUTPUTS
     assert len(cell.outputs) <= outputs.MOST_OUTPUTS
     assert cell.cut or name == "many types"
 

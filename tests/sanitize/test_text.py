@@ -82,7 +82,7 @@ def test_a_name_of_any_bytes_is_text_and_says_which_bytes(raw):
     assert not ACTS.search(shown)
     if b"%" not in raw:
         back = re.sub(
-            rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), shown.encode()
+            rb"%([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), shown.encode()
         )
         assert back == raw
 

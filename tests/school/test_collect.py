@@ -58,12 +58,12 @@ def zip_of(path, files, **attributes):
     """Write a zip with these files, each with its bytes or an entry and its bytes; return its
     path or bytes.
     """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, (2026, 11, 2, 9, 0, 0))
             for attribute, value in attributes.items():
                 setattr(entry, attribute, value)
-            made.writestr(entry, data)
+            archive.writestr(entry, data)
     return path
 
 
@@ -76,7 +76,7 @@ def zipped(files, **attributes):
 def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
     """Return the bytes of a tar.gz with these files, by name."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as made:
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.type, entry.linkname = (
@@ -84,7 +84,7 @@ def tar_of(files, kind=tarfile.REGTYPE, form=tarfile.PAX_FORMAT):
                 kind,
                 "/etc/passwd" * (kind != tarfile.REGTYPE),
             )
-            made.addfile(entry, io.BytesIO(data))
+            archive.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
 
@@ -193,7 +193,7 @@ PEOPLE = (
         ("Ada Lovelace_12345_assignsubmission_file_hw_1_2_01-qkv.ipynb", "Moodle"),
     ],
 )
-def test_each_layout_tells_whose_and_which_it_is(collect, tmp_path, path, layout):
+def test_each_layout_gives_student_and_exercise(collect, tmp_path, path, layout):
     plan = collect(zip_of(tmp_path / "all.zip", {path: QKV}), people=PEOPLE)
     assert placed(plan) == {("al1", "01-qkv"): layout} and not plan.unplaced
     assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == QKV
@@ -213,7 +213,7 @@ submission_501:
 """
 
 
-def test_gradescope_says_who_handed_in_and_when_also_for_two(collect, tmp_path):
+def test_gradescope_gives_students_and_time_also_for_groups(collect, tmp_path):
     files = {
         "assignment_9_export/submission_metadata.yml": METADATA,
         "assignment_9_export/submission_501/01-qkv.ipynb": QKV,
@@ -234,7 +234,7 @@ def test_gradescope_says_who_handed_in_and_when_also_for_two(collect, tmp_path):
 @pytest.mark.parametrize(
     "yaml", ["a: [", "- 1", "&a [*a]", "submission_501: {':submitters': 3}", "\x00"]
 )
-def test_a_list_of_gradescopes_that_is_none_places_nobody(collect, tmp_path, yaml):
+def test_a_broken_gradescope_list_places_no_submission(collect, tmp_path, yaml):
     files = {"submission_metadata.yml": yaml, "submission_501/01-qkv.ipynb": QKV}
     plan = collect(zip_of(tmp_path / "export.zip", files))
     assert not plan.chosen and "submission_501/01-qkv.ipynb" in reasons(plan)
@@ -285,7 +285,7 @@ def test_a_students_zip_is_opened_and_what_is_the_courses_stays_out(collect, tmp
         "al1/cb2_01-qkv.ipynb",
     ],
 )
-def test_what_a_student_calls_a_file_is_no_word_on_whose_it_is(collect, tmp_path, path):
+def test_the_name_of_a_file_says_nothing_about_its_student(collect, tmp_path, path):
     outer, within, inner = path.partition(".zip/")
     files = {f"{outer}.zip": zipped({inner: QKV})} if within else {path: QKV}
     files |= {"submission_metadata.yml": "submission_2: {':submitters': [{':sid': cb2}]}"}
@@ -305,7 +305,7 @@ def zipped_in_2099(data):
     return zipped({NAME: data}, date_time=(2099, 1, 1, 0, 0, 0))
 
 
-def test_in_blackboard_a_files_name_makes_it_nobody_elses(collect, tmp_path):
+def test_in_blackboard_a_file_name_changes_no_student(collect, tmp_path):
     """Blackboard's user name is behind that of the assignment: a file named as in Moodle seems
     to begin before it.
     """
@@ -345,9 +345,7 @@ FOLDERS = [
 @pytest.mark.parametrize("people", [PEOPLE, ""], ids=["roster", "no roster"])
 @pytest.mark.parametrize("student", ["al1", "hal"])
 @pytest.mark.parametrize("path", FOLDERS)
-def test_below_a_students_folder_nobody_hands_in_for_somebody_else(
-    collect, tmp_path, path, student, people
-):
+def test_files_in_a_student_folder_belong_to_that_student(collect, tmp_path, path, student, people):
     data = zipped_in_2099(QKV + b" ") if path.endswith(".zip") else QKV + b" "
     parts = path.rpartition("/")
     files = {
@@ -379,7 +377,7 @@ def test_the_folder_of_the_only_student_contradicts_the_names_in_it(collect, tmp
         assert placed(plan) or plan.unplaced
 
 
-def test_folders_of_exercises_of_sections_and_of_downloads_are_nobodys(collect, tmp_path):
+def test_folders_of_exercises_sections_and_downloads_are_no_students(collect, tmp_path):
     def students(*paths, people=PEOPLE):
         plan = collect(zip_of(tmp_path / "all.zip", dict.fromkeys(paths, QKV)), people=people)
         return {hand_in.student for hand_in, _ in plan.chosen}
@@ -470,7 +468,7 @@ def test_a_name_with_a_hyphen_is_no_groups(collect, tmp_path):
     )
 
 
-def test_two_of_one_name_in_two_groups_are_told_apart_by_number_alone(collect, tmp_path):
+def test_two_students_of_one_name_in_two_groups_differ_by_number(collect, tmp_path):
     files = {
         f"Team {at}-Ada Lovelace_{at}_assignsubmission_file_/01-qkv.ipynb": QKV for at in (1, 2)
     }
@@ -480,7 +478,7 @@ def test_two_of_one_name_in_two_groups_are_told_apart_by_number_alone(collect, t
     )
 
 
-def test_who_is_graded_blindly_is_known_by_the_number(collect, tmp_path):
+def test_anonymous_students_are_found_by_number(collect, tmp_path):
     files = {f"Participant_{n}_assignsubmission_file_/01-qkv.ipynb": QKV for n in (7, 8)}
     sheet = "Identifier,Status,Grade\nParticipant 7,Submitted,\nParticipant 8,Submitted,\n"
     plan = collect(zip_of(tmp_path / "all.zip", files), people=sheet)
@@ -538,7 +536,7 @@ def test_the_notebook_of_one_exercise_under_anothers_name_is_filed_by_its_cells(
     assert collect(again).chosen[0][1] == Fate.NEWER
 
 
-def test_a_misnamed_notebook_takes_the_place_of_no_other(collect, tmp_path):
+def test_a_misnamed_notebook_replaces_no_other(collect, tmp_path):
     right = notebook("scale", "proof", note="the right one")
     files = {"al1_02-scaling.ipynb": right, "al1_01-qkv.ipynb": SCALING}
     plan = collect(zip_of(tmp_path / "all.zip", files))
@@ -567,7 +565,7 @@ def test_names_that_only_look_like_an_exercises(course):
 # Several of one student.
 
 
-def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
+def test_the_newest_is_chosen_and_the_others_are_named(collect, tmp_path):
     newer = notebook("project", note="newer")
     files = {"lovelaceada_5_91_01-qkv-1.ipynb": newer, "lovelaceada_5_90_01-qkv.ipynb": QKV}
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
@@ -583,7 +581,7 @@ def test_the_newest_is_kept_and_the_others_are_named(collect, tmp_path):
     ],
     ids=["Blackboard", "Brightspace"],
 )
-def test_of_several_attempts_the_last_is_kept(collect, course, tmp_path, path):
+def test_the_last_of_several_attempts_is_chosen(collect, course, tmp_path, path):
     def written(answer):
         marks = {"nbgrader": {"grade_id": "project", "solution": True}}
         cells = [nbformat.v4.new_code_cell(answer, metadata=marks)]
@@ -639,8 +637,8 @@ def test_the_newest_attempt_with_an_answer_counts_and_all_others_are_named(
     plan = collect(zip_of(tmp_path / "all.zip", files), people=PEOPLE)
     assert [hand_in.notebook.path for hand_in, _ in plan.chosen] == [paths[counts]]
     assert (tmp_path / "course/submitted/al1/01-qkv/01-qkv.ipynb").read_bytes() == attempts[counts]
-    others = [one for one in paths if one != paths[counts]]
-    assert sorted(place.partition(": ")[2] for place, _ in plan.unplaced) == sorted(others)
+    others = [path for path in paths if path != paths[counts]]
+    assert sorted(path.partition(": ")[2] for path, _ in plan.unplaced) == sorted(others)
     assert reason in dict(plan.unplaced)[f"all.zip: {others[0]}"]
 
 
@@ -688,7 +686,7 @@ def test_a_revision_in_openolat_is_newer_and_a_tutors_file_is_no_submission(coll
     )
 
 
-def test_of_what_canvas_counts_the_last_is_kept(collect, tmp_path):
+def test_the_last_of_canvas_attempts_is_chosen(collect, tmp_path):
     names = ["01-qkv.ipynb", "01-qkv-1.ipynb", "01-qkv-2.ipynb", "01-qkv-10.ipynb"]
     files = {
         f"lovelaceada_5_{90 + at}_{name}": notebook("project", note=name)
@@ -736,7 +734,7 @@ def test_a_second_run_changes_nothing(collect, tmp_path):
     )
 
 
-def test_a_time_that_is_told_later_is_written_and_nothing_else_is_touched(collect, tmp_path):
+def test_a_time_known_later_is_written_and_nothing_else_changes(collect, tmp_path):
     archive = zip_of(
         tmp_path / "all.zip", {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
     )
@@ -759,7 +757,7 @@ def test_a_time_that_is_told_later_is_written_and_nothing_else_is_touched(collec
     assert list((tmp_path / "course/submitted").glob(f"{STAGE}*")) == []
 
 
-def test_what_lies_in_no_exercises_folder_is_placed_in_one(collect, tmp_path):
+def test_files_outside_exercise_folders_are_placed_in_one(collect, tmp_path):
     submitted = tmp_path / "course/submitted"
     for path in ("gus/01-qkv.ipynb", "hal/01_qkv/01-qkv.ipynb", "ida/01-qkv/01-qkv.ipynb"):
         (submitted / path).parent.mkdir(parents=True)
@@ -872,7 +870,7 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("listed", "query"),
     [
         ("Łukasz Wałęsa", "Lukasz Walesa"),
         ("Søren Ærø", "Soren Aero"),
@@ -886,18 +884,18 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, data, line):
         ("Zoë Saldaña", "Zo  Salda a"),
     ],
 )
-def test_a_name_is_known_in_plain_letters_and_with_blanks_in_place_of_others(listed, said):
+def test_a_name_matches_in_plain_letters_and_with_blanks_for_others(listed, query):
     first, last = listed.split()
     people = roster.Roster(
         [roster.Person("x1", first, last), roster.Person("x2", "Ada", "Lovelace")]
     )
-    for name in (said, listed, said.upper(), unicodedata.normalize("NFD", listed)):
+    for name in (query, listed, query.upper(), unicodedata.normalize("NFD", listed)):
         assert people.find(Clues(names=(name,))) == (people.people[0], ""), name
     numbered = roster.Roster([roster.Person("x1", first, last, numbers=(("moodle", "7"),))])
-    assert numbered.find(Clues(("moodle", "7"), names=(said,)))[0]
+    assert numbered.find(Clues(("moodle", "7"), names=(query,)))[0]
 
 
-def test_blanks_in_place_of_letters_make_nobody_another():
+def test_blanks_for_letters_match_no_other_student():
     people = roster.Roster([roster.Person("a", "Zoë", "Lind"), roster.Person("b", "Zo", "Lind")])
     assert (
         people.find(Clues(names=("Zo Lind",)))[0].id == "b"
@@ -911,7 +909,7 @@ def test_blanks_in_place_of_letters_make_nobody_another():
     assert people.find(Clues(names=("J rg Weber",))) == (None, "may be a or b")
 
 
-def test_nobody_is_taken_for_one_of_several():
+def test_an_ambiguous_student_is_not_guessed():
     people = roster.Roster(
         [
             roster.Person("a1", "Ada", "Lovelace"),
@@ -926,7 +924,7 @@ def test_nobody_is_taken_for_one_of_several():
     assert people.find(Clues(ids=("", "ada"), names=("Ada",))) == (None, "not in the roster")
 
 
-def test_two_of_one_name_are_told_apart_by_the_systems_number_alone(collect, tmp_path):
+def test_two_students_of_one_name_differ_by_system_number(collect, tmp_path):
     files = {f"Ada Lovelace_{n}_assignsubmission_file_/01-qkv.ipynb": QKV for n in (1, 2)}
     archive = zip_of(tmp_path / "all.zip", files)
     for people in ("", PEOPLE):
@@ -970,7 +968,7 @@ def test_without_a_list_a_name_that_looks_like_anothers_is_refused_and_says_what
     )
 
 
-def test_the_worksheet_of_another_assignment_places_nobody(collect, tmp_path):
+def test_the_worksheet_of_another_assignment_matches_no_student(collect, tmp_path):
     files = {"Ada Lovelace_1_assignsubmission_file_/01-qkv.ipynb": QKV}
     sheet = "Identifier,Full name,Email address\nParticipant 1,Charles Babbage,cb@example.edu\n"
     plan = collect(zip_of(tmp_path / "all.zip", files), people=sheet)
@@ -986,11 +984,11 @@ def test_nbgraders_table_of_students_is_filled_and_nothing_is_taken_from_it(cour
         == 1
     )
     with gradebook.opened(course) as book:
-        found = {
+        names = {
             student.id: (student.first_name, student.last_name, student.email)
             for student in book.students
         }
-    assert found == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
+    assert names == {"al1": ("Ada", "King", "ada@example.edu"), "cb2": (None, None, None)}
 
 
 # Hostile archives.
@@ -1013,16 +1011,16 @@ def device(path):
 
 def encrypted(path):
     data = bytearray(zipped({"al1_01-qkv.ipynb": QKV}))
-    for sign, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(sign) + place] |= 1
+    for sign, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(sign) + offset] |= 1
     path.write_bytes(data)
     return path
 
 
 def twice(path):
-    with zipfile.ZipFile(path, "w") as made, pytest.warns(UserWarning, match="Duplicate"):
-        made.writestr("al1_01-qkv.ipynb", QKV)
-        made.writestr("al1_01-qkv.ipynb", SCALING)
+    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("al1_01-qkv.ipynb", QKV)
+        archive.writestr("al1_01-qkv.ipynb", SCALING)
     return path
 
 
@@ -1063,7 +1061,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_a_hostile_archive_is_refused_whole_in_one_line(collect, tmp_path, line):
+def test_a_hostile_archive_is_refused_in_one_line(collect, tmp_path, line):
     path = HOSTILE[line](tmp_path / "all.zip")
     with pytest.raises(UserError, match=re.escape(line)) as refused:
         collect(path)
@@ -1091,8 +1089,8 @@ def test_a_students_hostile_zip_is_theirs_alone(collect, tmp_path, line):
 
 def other_compression(path):
     """A zip whose file says that it has 9 bytes, and unpacks to 100 MB at once."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as made:
-        made.writestr("al1_01-qkv.ipynb", bytes(100_000_000))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("al1_01-qkv.ipynb", bytes(100_000_000))
     data = bytearray(path.read_bytes())
     at = data.index(b"PK\x01\x02")
     data[at + 24 : at + 28] = struct.pack("<I", 9)
@@ -1202,9 +1200,7 @@ def test_a_packed_file_is_unpacked_once(collect, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "limit, reason", [("MOST_MB_OF_ONE", "10 MB in all"), ("MOST_ENTRIES_OF_ONE", "5 files in all")]
 )
-def test_one_student_with_many_packed_files_takes_the_room_of_nobody(
-    tmp_path, monkeypatch, limit, reason
-):
+def test_packed_files_of_one_student_use_no_quota_of_others(tmp_path, monkeypatch, limit, reason):
     monkeypatch.setattr(archives, limit, 1)
     inner = zipped({"zeros": bytes(900_000)})
     files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)}
@@ -1502,8 +1498,8 @@ def test_whatever_a_path_is_it_stays_within(parts):
     """A path in a zip is refused, passed over, or read as one that lies below the folder."""
     path = "/".join(parts)
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        made.writestr(zipfile.ZipInfo(path or "x"), b"x")
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(path or "x"), b"x")
     try:
         with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as again:
             files = archives._of_zip(again, 10, 10)
@@ -1569,11 +1565,11 @@ def command(course, tmp_path, monkeypatch, capsys):
 def test_the_command_shows_asks_writes_and_enters_the_class(command, course, tmp_path):
     archive = zip_of(tmp_path / "all.zip", {"al1_01-qkv.ipynb": QKV, "who_01-qkv.ipynb": QKV})
     (tmp_path / "class.csv").write_text(PEOPLE, encoding="utf-8")
-    status, said, wrong = command(archive, "--roster", tmp_path / "class.csv")
-    assert status == 1 and "al1" in said and "not in the roster" in said
+    status, output, wrong = command(archive, "--roster", tmp_path / "class.csv")
+    assert status == 1 and "al1" in output and "not in the roster" in output
     assert len(wrong.splitlines()) == 1 and "--yes" in wrong and not course.submitted.exists()
-    status, said, _ = command(archive, "--roster", tmp_path / "class.csv", "--yes", "--anonymous")
-    assert status == 0 and "Student 1" in said and "al1" not in said and "who" not in said
+    status, output, _ = command(archive, "--roster", tmp_path / "class.csv", "--yes", "--anonymous")
+    assert status == 0 and "Student 1" in output and "al1" not in output and "who" not in output
     assert (course.submitted / "al1/01-qkv/01-qkv.ipynb").exists()
     with gradebook.opened(course) as book:
         assert {student.id for student in book.students} == {"al1", "cb2", "jm3"}

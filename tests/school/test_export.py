@@ -50,8 +50,8 @@ def course(tmp_path):
     )
     (root / "exercises/01-qkv/checking.zip").touch()
     shutil.copy(ROOT / "nbgrader_config.py", root)
-    own = Course(root=root)
-    with gradebook.opened(own) as book:
+    course = Course(root=root)
+    with gradebook.opened(course) as book:
         book.add_assignment("01-qkv")
         book.add_notebook("01-qkv", "01-qkv")
         book.add_grade_cell("check", "01-qkv", "01-qkv", max_score=10, cell_type="code")
@@ -60,11 +60,11 @@ def course(tmp_path):
             book.add_submission("01-qkv", student)
             grade = book.find_grade("check", "01-qkv", "01-qkv", student)
             grade.auto_score, grade.needs_manual_grade = score, False
-            page = own.graded(student, "01-qkv").page
+            page = course.graded(student, "01-qkv").page
             page.parent.mkdir(parents=True)
             page.write_text(f"<p>{student}</p>")
         book.db.commit()
-    return own
+    return course
 
 
 @pytest.fixture
@@ -76,16 +76,16 @@ def sheet(tmp_path):
     return written
 
 
-def read(made, path):
-    made.write(path)
+def read(table, path):
+    table.write(path)
     assert [each.name for each in path.parent.glob("*.new")] == []
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
 
 
 def test_moodles_worksheet_is_filled_in_and_no_comment_is_touched(course, sheet, tmp_path):
-    made = exporting.to_moodle(records.rows(course), sheet(MOODLE), anonymous=False)
-    head, *rows = read(made, tmp_path / "out.csv")
+    table = exporting.to_moodle(records.rows(course), sheet(MOODLE), anonymous=False)
+    head, *rows = read(table, tmp_path / "out.csv")
     expected = (
         "Identifier,Full name,ID number,Email address,Status,Grade,Maximum grade,Last "
         "modified (grade)"
@@ -95,13 +95,13 @@ def test_moodles_worksheet_is_filled_in_and_no_comment_is_touched(course, sheet,
         ("Participant 901", "7.5", "-"), ("Participant 902", "10", "-"),
         ("Participant 903", "0.33", "-"),
     ]  # fmt: skip
-    assert made.missing == [("=evil", "not in sheet.csv")]
+    assert table.missing == [("=evil", "not in sheet.csv")]
 
 
-def test_canvas_gets_who_they_are_and_the_exercises_column_alone(course, sheet, tmp_path):
+def test_canvas_gets_students_and_the_column_of_the_exercise(course, sheet, tmp_path):
     rows, known = records.rows(course), Exercises(course.exercises())
-    made = exporting.to_canvas(rows, sheet(CANVAS), known, anonymous=False)
-    assert read(made, tmp_path / "out.csv") == [
+    table = exporting.to_canvas(rows, sheet(CANVAS), known, anonymous=False)
+    assert read(table, tmp_path / "out.csv") == [
         ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "01-qkv: projections (77)"],
         ["    Points Possible", "", "", "", "", "10"],
         ["Lovelace, Ada", "501", "al1", "ada", "A", "7.5"],
@@ -120,7 +120,7 @@ def test_canvas_gets_who_they_are_and_the_exercises_column_alone(course, sheet, 
     )
 
 
-def test_a_student_whom_canvas_named_is_found_by_canvass_number(course, sheet):
+def test_a_student_named_by_canvas_is_found_by_canvas_number(course, sheet):
     rows = [
         {
             **records.rows(course)[0],
@@ -130,8 +130,8 @@ def test_a_student_whom_canvas_named_is_found_by_canvass_number(course, sheet):
             "email": "",
         }
     ]
-    made = exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=False)
-    assert [line.cells[1] for line in made.lines] == ["501"]
+    table = exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=False)
+    assert [line.cells[1] for line in table.lines] == ["501"]
 
 
 def test_gradescopes_columns(course, tmp_path):
@@ -148,16 +148,16 @@ def test_no_cell_is_a_formula(course, sheet, tmp_path):
         "Eve,=evil,eve@example.edu,Submitted,,10,Yes,-,-,\n"
     )
     rows = records.rows(course)
-    for made in (
+    for table in (
         exporting.to_csv(rows, anonymous=False),
         exporting.to_gradescope(rows, anonymous=False),
         exporting.to_moodle(rows, sheet(evil), anonymous=False),
     ):
-        found = read(made, tmp_path / "out.csv")
-        assert any("calc" in cell for row in found for cell in row)
+        rows_written = read(table, tmp_path / "out.csv")
+        assert any("calc" in cell for row in rows_written for cell in row)
         assert not [
             cell
-            for row in found
+            for row in rows_written
             for cell in row
             if cell[:1] in ("=", "+", "@") or re.match("-.", cell)
         ]
@@ -165,7 +165,7 @@ def test_no_cell_is_a_formula(course, sheet, tmp_path):
 
 @pytest.mark.parametrize("system", System)
 def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, system):
-    def made():
+    def exported():
         rows = records.rows(course)
         if system == System.MOODLE:
             return exporting.to_moodle(rows, sheet(MOODLE), anonymous=False)
@@ -177,14 +177,14 @@ def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, syst
             rows, False
         )
 
-    read(made(), tmp_path / "first.csv")
-    second = made()
+    read(exported(), tmp_path / "first.csv")
+    second = exported()
     second.changed_since(tmp_path / "first.csv")
     assert second.lines == []
     with gradebook.opened(course) as book:
         book.find_grade("check", "01-qkv", "01-qkv", "al1").manual_score = 9
         book.db.commit()
-    second = made()
+    second = exported()
     second.changed_since(tmp_path / "first.csv")
     assert [line.grades[0]["student_id"] for line in second.lines] == ["al1"]
     with pytest.raises(UserError, match="other columns"):
@@ -192,19 +192,19 @@ def test_only_what_changed_since_an_earlier_export(course, sheet, tmp_path, syst
         second.changed_since(tmp_path / "other.csv")
 
 
-def test_anonymous_files_name_nobody(course, sheet, tmp_path):
+def test_anonymous_files_have_no_names(course, sheet, tmp_path):
     rows = records.rows(course)
     people = {
         value for student, person in CLASS.items() for value in (student, *person[:3]) if value
     }
     people |= {"Lovelace, Ada", "Ada Lovelace", "Müller, Jörg"}
-    for made in (
+    for table in (
         exporting.to_csv(rows, anonymous=True),
         exporting.to_gradescope(rows, anonymous=True),
         exporting.to_moodle(rows, sheet(MOODLE), anonymous=True),
         exporting.to_canvas(rows, sheet(CANVAS), Exercises(course.exercises()), anonymous=True),
     ):
-        cells = {cell for row in read(made, tmp_path / "out.csv") for cell in row}
+        cells = {cell for row in read(table, tmp_path / "out.csv") for cell in row}
         assert not cells & people and not [
             cell for cell in cells if any(name in cell for name in ("Lovelace", "@"))
         ]
@@ -212,8 +212,8 @@ def test_anonymous_files_name_nobody(course, sheet, tmp_path):
 
 
 def test_feedback_for_moodle_is_named_as_its_importer_parts_it(course, sheet, tmp_path):
-    made = exporting.to_moodle(records.rows(course), sheet(MOODLE), anonymous=False)
-    assert exporting.feedback(course, made, System.MOODLE, tmp_path / "feedback.zip") == []
+    table = exporting.to_moodle(records.rows(course), sheet(MOODLE), anonymous=False)
+    assert exporting.feedback(course, table, System.MOODLE, tmp_path / "feedback.zip") == []
     with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
         names = pages.namelist()
         assert pages.read("al1_901_assignfeedback_file_01-qkv.html") == b"<p>al1</p>"
@@ -225,9 +225,11 @@ def test_feedback_for_moodle_is_named_as_its_importer_parts_it(course, sheet, tm
 
 
 def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
-    made = exporting.to_csv(records.rows(course), anonymous=False)
+    table = exporting.to_csv(records.rows(course), anonymous=False)
     course.graded("cb2", "01-qkv").page.unlink()
-    assert exporting.feedback(course, made, System.CSV, tmp_path / "feedback.zip") == ["cb2 01-qkv"]
+    assert exporting.feedback(course, table, System.CSV, tmp_path / "feedback.zip") == [
+        "cb2 01-qkv"
+    ]
     with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
         listed = list(csv.DictReader(io.StringIO(pages.read("mail-merge.csv").decode())))
         assert {row["Attachment"] for row in listed} == set(pages.namelist()) - {"mail-merge.csv"}
@@ -239,7 +241,7 @@ def test_feedback_for_others_is_a_mail_merge(course, tmp_path):
     )
 
 
-def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
+def test_two_students_with_similar_names_have_separate_pages(course, tmp_path):
     rows = [{**records.rows(course)[0], "student_id": student} for student in ('a"b', "a_b", "A_B")]
     for row in rows:
         page = course.graded(row["student_id"], "01-qkv").page
@@ -250,11 +252,11 @@ def test_two_students_whose_names_read_alike_have_a_page_each(course, tmp_path):
     )
     with zipfile.ZipFile(tmp_path / "feedback.zip") as pages:
         listed = list(csv.DictReader(io.StringIO(pages.read("mail-merge.csv").decode())))
-        found = {
+        by_student = {
             row["Attachment"]: (row["Student"], pages.read(row["Attachment"]).decode())
             for row in listed
         }
-    assert found == {
+    assert by_student == {
         "a_b_01-qkv.html": ('a"b', 'a"b'),
         "a_b_01-qkv-2.html": ("a_b", "a_b"),
         "A_B_01-qkv-3.html": ("A_B", "A_B"),
@@ -343,18 +345,18 @@ def command(course, tmp_path, monkeypatch, capsys):
 def test_the_command_as_someone_runs_it(command, course, sheet, tmp_path):
     sheet(MOODLE, "worksheet.csv")
     moodle = ["01-qkv", "--for", "moodle", "--sheet", "worksheet.csv"]
-    status, said, wrong = command(*moodle, "--feedback", "feedback.zip")
-    assert status == 0 and "3 grades: grades-moodle.csv" in said and "3 pages" in said
+    status, output, wrong = command(*moodle, "--feedback", "feedback.zip")
+    assert status == 0 and "3 grades: grades-moodle.csv" in output and "3 pages" in output
     assert "=evil is not in the file" in wrong
     shutil.move(course.root / "grades-moodle.csv", tmp_path / "sent.csv")
-    status, said, wrong = command(*moodle, "--since", "sent.csv")
+    status, output, wrong = command(*moodle, "--since", "sent.csv")
     assert (
         status == 0
-        and "Nothing was written" in said
+        and "Nothing was written" in output
         and not (course.root / "grades-moodle.csv").exists()
     )
-    status, said, wrong = command()
-    assert status == 0 and "4 grades: grades.csv" in said
+    status, output, wrong = command()
+    assert status == 0 and "4 grades: grades.csv" in output
 
 
 @pytest.mark.parametrize(
@@ -405,19 +407,19 @@ def test_a_users_mistake_is_one_line(command, sheet, tmp_path, arguments, line):
 
 def test_brackets_in_a_path_are_shown_as_they_are(command, tmp_path):
     (tmp_path / "w [ws26]").mkdir()
-    status, said, _ = command(
+    status, output, _ = command(
         "--to", "w [ws26]/odd[" + "b].csv", "--feedback", "w [ws26]/f[bold].zip"
     )
     assert (
         status == 0
-        and "4 grades: w [ws26]/odd[b].csv" in said
-        and "4 pages: w [ws26]/f[bold].zip" in said
+        and "4 grades: w [ws26]/odd[b].csv" in output
+        and "4 pages: w [ws26]/f[bold].zip" in output
     )
-    status, said, _ = command("--since", "w [ws26]/odd[b].csv", "--to", "new.csv")
-    assert status == 0 and "since w [ws26]/odd[b].csv. Nothing" in said
+    status, output, _ = command("--since", "w [ws26]/odd[b].csv", "--to", "new.csv")
+    assert status == 0 and "since w [ws26]/odd[b].csv. Nothing" in output
 
 
 def test_what_is_no_exercise_any_more_has_grades_still(command, course):
     shutil.rmtree(course.root / "exercises/01-qkv")
-    status, said, _ = command("01-qkv")
-    assert status == 0 and "4 grades: grades.csv" in said
+    status, output, _ = command("01-qkv")
+    assert status == 0 and "4 grades: grades.csv" in output

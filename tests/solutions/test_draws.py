@@ -31,7 +31,9 @@ def test_each_exception_is_of_a_function_and_has_a_reason():
 @pytest.mark.skipif(
     bool(os.environ.get("CI")), reason="an hour of computing for all: run it after changing a check"
 )
-@pytest.mark.parametrize(("folder", "subject"), SUBJECTS, ids=lambda own: getattr(own, "name", own))
+@pytest.mark.parametrize(
+    ("folder", "subject"), SUBJECTS, ids=lambda parameter: getattr(parameter, "name", parameter)
+)
 def test_points_and_the_first_cause_do_not_depend_on_the_draw(folder, subject):
     """Of each wrong answer, listed or written without sight of the lists, with 12 seeds."""
     known = EXCEPTIONS.get(folder.name, {}).get(subject, {})
@@ -47,7 +49,7 @@ def test_points_and_the_first_cause_do_not_depend_on_the_draw(folder, subject):
     assert known.keys() <= unlike.keys(), "an exception is none any longer: remove it"
 
 
-def test_an_answer_whose_points_depend_on_the_draw_is_seen(monkeypatch):
+def test_an_answer_with_points_that_depend_on_the_draw_is_found(monkeypatch):
     seen = draws.Drawn("f", "lucky", [0.5, 0.5, 0.75], ["", "", ""])
     steady = draws.Drawn("f", "steady", [0.5, 0.5, 0.505], ["", "", ""])
     other = draws.Drawn("f", "told by chance", [0.5, 0.5, 0.5], ["", "transposed", ""])

@@ -20,17 +20,17 @@ FAULTS = ["tiled", "no_scale", "no_W_o", "not_causal", "reshape", "interleaved",
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_mistake_is_told_however_the_projections_are_kept(fault):
+def test_a_mistake_is_recognized_for_each_layout_of_projections(fault):
     """The listed layers have one fused projection; many students keep three."""
     exercise = loader.load(FOLDER)
     layer = exercise.answers[0].layer_of(fault, fused=False)
-    found = [
-        own
-        for own in exercise.suite.examine("MultiHeadLayer", layer).results
-        if own.status == "failed"
+    failures = [
+        result
+        for result in exercise.suite.examine("MultiHeadLayer", layer).results
+        if result.status == "failed"
     ]
-    assert found and found[0].cause == f"MultiHeadLayer_{fault}", [
-        (own.name, own.cause) for own in found
+    assert failures and failures[0].cause == f"MultiHeadLayer_{fault}", [
+        (result.name, result.cause) for result in failures
     ]
 
 
@@ -46,5 +46,5 @@ def test_new_tokens_beside_a_cache_cost_the_models_layer_no_copy_of_it(n):
     cache = types.SimpleNamespace(append=lambda k, v: (keys, values))
     keys, values = torch.randn(2, 1, 1, 2000, 8)
     with torch.no_grad():
-        found = memory.held(lambda x: layer(x, None, True, cache), torch.randn(1, n, 64))
-    assert found[1] < 400_000
+        peak = memory.held(lambda x: layer(x, None, True, cache), torch.randn(1, n, 64))
+    assert peak[1] < 400_000

@@ -88,8 +88,8 @@ def slow_but_first(folder):
 each_subject = pytest.mark.parametrize(
     ("folder", "subject"),
     [
-        pytest.param(*own, id=f"{own[0].name}-{own[1]}", marks=slow_but_first(own[0]))
-        for own in SUBJECTS
+        pytest.param(*pair, id=f"{pair[0].name}-{pair[1]}", marks=slow_but_first(pair[0]))
+        for pair in SUBJECTS
     ],
 )
 
@@ -118,8 +118,11 @@ def caught(folder, subject, seed):
     """Return each listed wrong answer, with the name and the cause of each check that it fails,
     in order.
     """
-    found = loader.caught(loaded(folder), subject, seed)
-    return [(wrong, [(result.name, result.cause) for result in failed]) for wrong, failed in found]
+    caught_answers = loader.caught(loaded(folder), subject, seed)
+    return [
+        (wrong, [(result.name, result.cause) for result in failed])
+        for wrong, failed in caught_answers
+    ]
 
 
 @each_subject
@@ -132,7 +135,7 @@ def test_answers_are_listed_and_each_wrong_one_has_its_own_hint(folder, subject)
 
 
 @on_seeds(FEW_WRONG, MANY_WRONG)
-def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
+def test_wrong_answers_fail_and_are_recognized(folder, subject, seeds):
     """The first check that fails names the answer's own hint, and its values lie far outside the
     tolerance.
     """
@@ -152,7 +155,7 @@ def test_wrong_answers_fail_and_are_recognised(folder, subject, seeds):
             # a GPU's roundings are small
             if failure.expected is not None and not getattr(wrong, "on", ""):
                 got, expected = (
-                    np.asarray(own, dtype=float) for own in (failure.got, failure.expected)
+                    np.asarray(array, dtype=float) for array in (failure.got, failure.expected)
                 )
                 with np.errstate(all="ignore"):
                     unit = np.abs(expected).max() or 1 if failure.unit is None else failure.unit
@@ -179,12 +182,12 @@ def test_right_answers_get_full_points(folder, subject, seeds):
 
 def all_that_its_author_has(folder):
     """Return the bytes of an archive of an exercise, with the right answers too."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, data in archive.sources(folder).items():
-            packed.writestr(name, data)
-        packed.write(folder / "right_answers.py", "right_answers.py")
-    return held.getvalue()
+            zipped.writestr(name, data)
+        zipped.write(folder / "right_answers.py", "right_answers.py")
+    return packed.getvalue()
 
 
 @pytest.mark.long
@@ -195,11 +198,11 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_
     listed = exercise.suite.listed
     answers = {
         # Of the wrong ones the first are spelt out, and the last is a member of a family.
-        s: [own for kind, most in IN_THE_SANDBOX.items() for own in listed(kind, s)[:most]]
+        s: [answer for kind, most in IN_THE_SANDBOX.items() for answer in listed(kind, s)[:most]]
         + listed("wrong_for", s)[-1:]
         for s in exercise.subjects
     }
-    held = all_that_its_author_has(folder)
+    parts = all_that_its_author_has(folder)
     for number in range(max(map(len, answers.values()))):
         notebook = nbformat.read(
             ROOT / "exercises" / folder.name / f"{folder.name}.ipynb", as_version=4
@@ -212,26 +215,29 @@ def test_listed_answers_are_worth_the_same_in_the_sandbox(isolated, folder, tmp_
                 if '"triton"' in (folder / "checks.py").read_text(encoding="utf8"):
                     cell.source += WITH_A_KERNEL.format(subject=subject)
                 handed_in[f"s{number}", subject] = answer
-        place = tmp_path / "submitted" / f"s{number}" / folder.name
-        place.mkdir(parents=True)
-        nbformat.write(notebook, place / f"{folder.name}.ipynb")
-        (place / "listed.zip").write_bytes(held)
+        folder_handed_in = tmp_path / "submitted" / f"s{number}" / folder.name
+        folder_handed_in.mkdir(parents=True)
+        nbformat.write(notebook, folder_handed_in / f"{folder.name}.ipynb")
+        (folder_handed_in / "listed.zip").write_bytes(parts)
     into = tmp_path / "graded"
-    done = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli.app, ["grade", "--submitted", str(tmp_path / "submitted"), "--into", str(into)]
     )
-    assert done.exit_code == 0, done.output[-2000:]
+    assert result.exit_code == 0, result.output[-2000:]
     for (student, subject), answer in handed_in.items():
         record = json.loads(
             (into / "autograded" / student / folder.name / "grade.json").read_text(encoding="utf8")
         )
         cell = record["cells"][f"check_{subject}"]
         (function,) = [
-            own for kind in KINDS for own in listed(kind, subject) if own.__name__ == answer
+            listed_answer
+            for kind in KINDS
+            for listed_answer in listed(kind, subject)
+            if listed_answer.__name__ == answer
         ]
         report = exercise.suite.examine(subject, function, cell["max_points"], record["seed"])
-        found = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
-        assert found == [(r.name, r.status, r.cause) for r in report.results], answer
+        statuses = [(check["name"], check["status"], check["cause"]) for check in cell["checks"]]
+        assert statuses == [(r.name, r.status, r.cause) for r in report.results], answer
         assert cell["points"] == report.score
 
 
@@ -267,8 +273,8 @@ def test_every_check_is_earned(folder, subject):
     if any(check.on in answer_trials.GPU for check in checks):
         failed |= {
             name
-            for _wrong, found in caught(folder, subject, FEW_WRONG[0])
-            for name, _cause in found
+            for _wrong, failed in caught(folder, subject, FEW_WRONG[0])
+            for name, _cause in failed
         }
     assert {check.__name__ for check in checks} <= failed
 
@@ -310,7 +316,7 @@ def test_feedback_sends_readers_to_a_heading_of_the_chapter(folder):
 
 
 @each_exercise
-def test_time_and_difficulty_stand_below_each_heading(folder):
+def test_time_and_difficulty_follow_each_heading(folder):
     assert_times_below_headings(folder)
 
 
@@ -344,7 +350,7 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
     """From another folder, without a display, without a word on stderr."""
     copy = shutil.copytree(folder, tmp_path / "there" / folder.name)
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(copy / f"{folder.name}.py")],
         cwd=tmp_path,
         env=environment,
@@ -352,14 +358,14 @@ def test_the_solution_runs_as_a_plain_script_with_full_points(folder, tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    assert result.returncode == 0, result.stderr
+    assert not result.stderr
     exercise = loaded(folder)
     pattern = r"^(\w+): ([\d.]+) of ([\d.]+) points(?:; ([\d.]+) pending)?$"
-    earned = re.findall(pattern, done.stdout, re.M)
+    earned = re.findall(pattern, result.stdout, re.M)
     assert [subject for subject, *_ in earned] == exercise.programs
     assert all(
         round(float(s) + float(wait or 0), 2) == float(points) for _, s, points, wait in earned
-    ), done.stdout
-    held = re.findall(r"^(\w+): (?:passed|partly pending), ungraded$", done.stdout, re.M)
-    assert set(held) == exercise.without_points
+    ), result.stdout
+    ungraded = re.findall(r"^(\w+): (?:passed|partly pending), ungraded$", result.stdout, re.M)
+    assert set(ungraded) == exercise.without_points

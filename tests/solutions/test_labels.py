@@ -57,12 +57,12 @@ def catches(monkeypatch):
 
 @each_exercise
 def test_every_wrong_answer_has_a_label_of_its_subject_alone(folder):
-    found = list(listed(folder))
-    assert {subject for subject, _ in found} == set(
+    answers = list(listed(folder))
+    assert {subject for subject, _ in answers} == set(
         loaded(folder).subjects
     ) or folder in SMALL_COURSES
-    assert [answer.__name__ for _, answer in found if not answer.label] == []
-    counts = Counter((subject, answer.label) for subject, answer in found)
+    assert [answer.__name__ for _, answer in answers if not answer.label] == []
+    counts = Counter((subject, answer.label) for subject, answer in answers)
     assert [label for label, count in counts.items() if count > 1] == [], (
         "two wrong answers share a label"
     )

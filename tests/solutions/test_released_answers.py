@@ -59,8 +59,8 @@ def test_an_answer_in_a_given_cell_is_found_and_others_are_not(tmp_path):
     release.release(course, exercise)
     assert answers_in_text(exercise) == []
     notebook = nbformat.read(exercise.notebook, as_version=4)
-    given = "unknown(1)\n\n\ndef double(a):\n    return 2 * a\n\n\ndef half(a):\n    return a / 2"
-    notebook.cells.append(nbformat.v4.new_code_cell(given))
+    source = "unknown(1)\n\n\ndef double(a):\n    return 2 * a\n\n\ndef half(a):\n    return a / 2"
+    notebook.cells.append(nbformat.v4.new_code_cell(source))
     nbformat.write(notebook, exercise.notebook)
     assert answers_in_text(exercise) == ["double in the notebook is an answer to twice"]
 
@@ -119,7 +119,7 @@ def students_folder(root, name, answer):
     return folder
 
 
-def test_each_exercise_finds_its_own_archive_where_several_are_opened_in_one_process(tmp_path):
+def test_each_exercise_imports_its_archive_when_several_are_open(tmp_path):
     folders = [students_folder(tmp_path, name, f"answer_{name}") for name in "ab"]
     code = """
 import os, sys, json
@@ -131,12 +131,12 @@ for folder in json.loads(%r):
     found.append([checks.__file__, specifications.where, misconceptions.where])
 print(json.dumps(found))
 """
-    done = in_python(
+    result = in_python(
         code % json.dumps([str(folder) for folder in [*folders, folders[0]]]), tmp_path
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     names = [(folder, folder.name) for folder in [*folders, folders[0]]]
-    assert json.loads(done.stdout) == [
+    assert json.loads(result.stdout) == [
         [str(folder / "checks.py"), name, name] for folder, name in names
     ]
 
@@ -155,9 +155,9 @@ os.replace({str(elsewhere)!r}, {archive.NAME!r})
 import checks
 print(checks.answer)
 """
-    done = in_python(code, folder)
-    assert done.returncode == 0, done.stderr
+    result = in_python(code, folder)
+    assert result.returncode == 0, result.stderr
     line = (
         "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     )
-    assert done.stdout.splitlines() == [line, "a"]
+    assert result.stdout.splitlines() == [line, "a"]

@@ -21,12 +21,12 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("before", TEXTS)
-def test_a_text_is_written_anew(before):
-    made = set()
+def test_a_rewritten_text(before):
+    names = set()
     for change in (rewrites.TEXTS | rewrites.OF_NUMPY).values():
         tree = change.visit(ast.parse(before, mode="eval"))
-        made.add(ast.unparse(ast.fix_missing_locations(tree)))
-    assert made - {before} == set(TEXTS[before])
+        names.add(ast.unparse(ast.fix_missing_locations(tree)))
+    assert names - {before} == set(TEXTS[before])
 
 
 @pytest.mark.parametrize("product", [rewrites.as_einsum, rewrites.as_sum, rewrites.as_loop])

@@ -22,14 +22,15 @@ def test_what_is_recorded_is_of_all_that_were_written():
 def test_there_are_enough_for_each_function_and_none_twice(folder):
     exercise, answers = loader.load(folder), unseen.answers(folder.name)
     for subject in exercise.programs:
-        own = [answer for answer in answers if answer.subject == subject]
+        of_subject = [answer for answer in answers if answer.subject == subject]
         assert all(
-            sum(answer.kind == kind for answer in own) >= least for kind, least in EACH.items()
+            sum(answer.kind == kind for answer in of_subject) >= least
+            for kind, least in EACH.items()
         )
         assert (
-            len({answer.about for answer in own})
-            == len({answer.cell for answer in own})
-            == len(own)
+            len({answer.about for answer in of_subject})
+            == len({answer.cell for answer in of_subject})
+            == len(of_subject)
         )
 
 
@@ -40,8 +41,8 @@ def test_the_counts_are_of_these_answers(folder):
     assert {
         kind: sum(answer.kind == kind for answer in answers) for kind in ("wrong", "right")
     } == {kind: row[kind] for kind in ("wrong", "right")}
-    told = sum(row[kind] for kind in ("cause", "relation", "words", "nothing"))
-    assert told + len(row["accepted"]) == row["wrong"]
+    total = sum(row[kind] for kind in ("cause", "relation", "words", "nothing"))
+    assert total + len(row["accepted"]) == row["wrong"]
     known = {f"{answer.subject}: {answer.about}" for answer in answers}
     assert {*row["accepted"], *row["rejected"]} <= known
 
@@ -49,17 +50,17 @@ def test_the_counts_are_of_these_answers(folder):
 @pytest.fixture
 def faults(monkeypatch):
     """The exceptions of ours that cost a student a hint, and are not shown to anybody."""
-    found, findings = [], Diagnosis.findings
+    errors, findings = [], Diagnosis.findings
 
     def watched(*arguments):
         try:
             yield from findings(*arguments)
         except Exception as error:
-            found.append(error)
+            errors.append(error)
             raise
 
     monkeypatch.setattr(Diagnosis, "findings", watched)
-    return found
+    return errors
 
 
 @pytest.mark.long
@@ -67,16 +68,16 @@ def faults(monkeypatch):
 def test_what_the_checks_make_of_them_is_what_is_recorded(folder, faults):
     """Of all right ones, and of every second wrong one; `benchmarks/unseen.py` looks at all."""
     row = unseen.recorded()[folder.name]
-    for told in unseen.results(folder, every=2):
-        about = f"{told.answer.subject}: {told.answer.about}"
-        if told.answer.kind == "right":
-            assert (told.lost > 0) == (about in row["rejected"]), told
+    for trial in unseen.results(folder, every=2):
+        about = f"{trial.answer.subject}: {trial.answer.about}"
+        if trial.answer.kind == "right":
+            assert (trial.lost > 0) == (about in row["rejected"]), trial
         else:
-            assert (told.lost == 0) == (about in row["accepted"]), told
+            assert (trial.lost == 0) == (about in row["accepted"]), trial
     assert not faults
 
 
-def test_a_parameter_that_is_filled_from_another_one_is_told_so(faults, monkeypatch):
+def test_a_parameter_filled_from_another_is_reported(faults, monkeypatch):
     some = [
         answer for answer in unseen.answers("06-multi-head") if "W_o is transposed" in answer.about
     ]

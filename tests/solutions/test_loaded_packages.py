@@ -59,20 +59,20 @@ def first_check():
         yield importlib.import_module("first_check")
 
 
-def loaded(folder, code, place):
+def loaded(folder, code, target):
     """Return which large packages are loaded when cells have run in a fresh process, and what
     their checks said.
     """
-    own = shutil.copytree(ROOT / "exercises" / folder.name, place)
+    copied = shutil.copytree(ROOT / "exercises" / folder.name, target)
     names = [f"cell{number}.py" for number in range(len(code))]
     for name, source in zip(names, code, strict=True):
-        (own / name).write_text(source, encoding="utf-8")
+        (copied / name).write_text(source, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", RUN, *names], cwd=own, capture_output=True, text=True
+        [sys.executable, "-c", RUN, *names], cwd=copied, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    *said, last = ran.stdout.splitlines()
-    return set(last.split()[1:]), "\n".join(said)
+    *lines, last = ran.stdout.splitlines()
+    return set(last.split()[1:]), "\n".join(lines)
 
 
 @each_exercise
@@ -82,10 +82,10 @@ def test_the_first_check_loads_what_the_exercise_uses(folder, first_check, tmp_p
     if folder.name == "11-gpu" and machine.has("triton"):
         used.add("triton")
     for kind, code in first_check.cells(ROOT / "exercises" / folder.name).items():
-        found, said = loaded(folder, code, tmp_path / kind)
-        assert ("FAILED" in said) == (kind != "right"), said
-        assert ("Likely cause" in said) == (kind == "listed"), said
-        assert found == used, kind
+        packages, output = loaded(folder, code, tmp_path / kind)
+        assert ("FAILED" in output) == (kind != "right"), output
+        assert ("Likely cause" in output) == (kind == "listed"), output
+        assert packages == used, kind
 
 
 @pytest.mark.slow
@@ -106,6 +106,6 @@ def test_what_needs_no_torch_never_loads_it(folder, first_check, tmp_path):
                     cell.source,
                     f"{call.subject} = _right",
                 ]
-    found, said = loaded(folder, code, tmp_path / folder.name)
-    assert "FAILED" in said
-    assert not found
+    packages, output = loaded(folder, code, tmp_path / folder.name)
+    assert "FAILED" in output
+    assert not packages

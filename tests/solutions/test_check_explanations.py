@@ -14,7 +14,7 @@ from autograder.checking import Failed, as_sum, counts_in, told_by
 SEED = 3
 
 
-def said(exercise, subject, function):
+def message_of(exercise, subject, function):
     """Return what the first failed check of a function found out."""
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == exercise]
     results = loader.load(folder).suite.examine(subject, function, 1, SEED).results
@@ -22,7 +22,7 @@ def said(exercise, subject, function):
     return str(first.relation)
 
 
-def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
+def test_explains_an_array_as_a_sum_if_there_is_one_way():
     a, b = np.arange(6.0), np.ones(6)
     assert counts_in(2 * a - b, {"a": a, "b": b, "c": a**2}) == pytest.approx(
         {"a": 2, "b": -1, "c": 0}
@@ -40,7 +40,7 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
 
 
 @pytest.mark.parametrize(
-    ("gap", "told"),
+    ("gap", "sentence"),
     [
         (
             lambda attend, X, p: np.abs(attend(X) - attend(X)[p]).max() / 3,
@@ -65,12 +65,12 @@ def test_what_an_array_is_the_sum_of_is_told_if_it_is_the_only_one():
         ),
     ],
 )
-def test_what_a_gap_was_made_of(gap, told):
-    assert told in said("04-position", "permutation_gap", gap)
+def test_explains_a_permutation_gap(gap, sentence):
+    assert sentence in message_of("04-position", "permutation_gap", gap)
 
 
 @pytest.mark.parametrize(
-    ("jacobian", "told"),
+    ("jacobian", "expected"),
     [
         (lambda a: np.diag(a) + 2 * np.outer(a, a), "The result is diag(a) + 2 a a^T."),
         (lambda a: np.diag(a**3), ""),
@@ -80,26 +80,26 @@ def test_what_a_gap_was_made_of(gap, told):
         (lambda a: a[:, None] * (np.eye(len(a)) - a[:, None]), "The result is diag(a) - a^2 1^T."),
     ],
 )
-def test_what_a_jacobian_is_the_sum_of(jacobian, told):
-    sentence = said("03-softmax-gradients", "softmax_jacobian", jacobian)
-    assert sentence == told or (not told and "The result is" not in sentence)
+def test_explains_a_jacobian_as_a_sum(jacobian, expected):
+    sentence = message_of("03-softmax-gradients", "softmax_jacobian", jacobian)
+    assert sentence == expected or (not expected and "The result is" not in sentence)
 
 
-def test_how_much_each_point_moves_a_slope():
+def test_explains_a_slope_by_its_points():
     def middle(lengths, seconds):
         x, y = np.log(lengths), np.log(seconds)
         return (y[3] - y[2]) / (x[3] - x[2])
 
-    told = said("09-complexity", "fit_exponent", middle)
+    sentence = message_of("09-complexity", "fit_exponent", middle)
     start = (
         "Double the seconds of one point. For the first to the last point, the result changes "
         "by 0.00, 0.00, -"
     )
-    assert told.startswith(start)
+    assert sentence.startswith(start)
 
 
 @pytest.mark.slow
-def test_which_heads_count_in_a_result():
+def test_counts_heads_in_a_result():
     def changed(change):
         def cut(layer, head):
             if not 0 <= head < layer.num_heads:
@@ -109,16 +109,16 @@ def test_which_heads_count_in_a_result():
             change(other.W_o.weight.data, slice(head * d_head, (head + 1) * d_head), d_head)
             return other
 
-        return said("08-heads", "ablate_head", cut)
+        return message_of("08-heads", "ablate_head", cut)
 
-    def one_and_the_first(weight, own, d_head):
-        weight[:, own] = weight[:, :d_head] = 0
+    def one_and_the_first(weight, columns, d_head):
+        weight[:, columns] = weight[:, :d_head] = 0
 
-    def doubled(weight, own, d_head):
-        weight[:, own] *= 2
+    def doubled(weight, columns, d_head):
+        weight[:, columns] *= 2
 
-    def half_of_it(weight, own, d_head):
-        weight[:, own][:, : d_head // 2] = 0
+    def half_of_it(weight, columns, d_head):
+        weight[:, columns][:, : d_head // 2] = 0
 
     assert (
         "Heads 0 to 4 count 0, 1, 0, 1, 1 times in the result. The counts should be 1, 1, 0, "
@@ -132,7 +132,7 @@ def test_which_heads_count_in_a_result():
 
 
 @pytest.mark.slow
-def test_which_products_a_gradient_is_the_sum_of():
+def test_explains_a_gradient_as_a_sum_of_products():
     (folder,) = [folder for folder in loader.FOLDERS if folder.name == "11-gpu"]
     names = loader.load(folder).suite.checks[0].__globals__
     random = torch.Generator().manual_seed(SEED)
@@ -143,25 +143,25 @@ def test_which_products_a_gradient_is_the_sum_of():
     P = (q @ k.mT / 8**0.5 - lse[..., None]).exp()
     D, dP = (upstream * out).sum(-1, keepdim=True), upstream @ v.mT
 
-    def told(gradient, name):
+    def sentence_of(gradient, name):
         return str(names["made_of"](gradient, name, q, k, v, upstream, False)).partition(
             ", where "
         )[0]
 
     scale = 8**-0.5
-    assert told(scale * (P * (dP + D)) @ k, "Q") == (
+    assert sentence_of(scale * (P * (dP + D)) @ k, "Q") == (
         "The gradient of Q is 0.354 (P*dP) K + 0.354 (P*D) K, and should be 0.354 (P*dP) K - "
         "0.354 (P*D) K"
     )
-    assert told(P @ upstream, "V") == "The gradient of V is P dO, and should be P^T dO"
-    assert told(P**2 @ upstream, "V") == ""
+    assert sentence_of(P @ upstream, "V") == "The gradient of V is P dO, and should be P^T dO"
+    assert sentence_of(P**2 @ upstream, "V") == ""
     dS = scale * P * (dP - D)
     for name, right in (("Q", dS @ k), ("K", dS.mT @ q), ("V", P.mT @ upstream)):
-        came, wanted = told(right, name).split(", and should be ")
-        assert came == f"The gradient of {name} is {wanted}", "what is told to be right is"
+        actual, wanted = sentence_of(right, name).split(", and should be ")
+        assert actual == f"The gradient of {name} is {wanted}", "what is told to be right is"
 
 
-def test_what_finding_out_ends_in_changes_no_failure():
+def test_an_error_in_an_explanation_changes_no_failure():
     with pytest.raises(Failed) as caught, told_by(lambda: 1 / 0):
         raise Failed("It is 3.")
     assert (caught.value.message, caught.value.relation) == ("It is 3.", "")
@@ -189,4 +189,4 @@ def test_numbers_that_were_copied_and_changed_are_not_called_new():
         wanted + 1,
         wanted.half(),
     ]
-    assert not any(is_new(own, wanted, values) for own in copied)
+    assert not any(is_new(answer, wanted, values) for answer in copied)

@@ -30,36 +30,36 @@ def folder(course):
 
 
 def release(course, *options):
-    done = CliRunner().invoke(cli.app, ["release", *options, "--course", str(course.root)])
-    assert done.exit_code == 0, done.exception
-    return done.stdout
+    result = CliRunner().invoke(cli.app, ["release", *options, "--course", str(course.root)])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
 
 
 @pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
-def test_the_record_of_each_exercise_holds(folder):
+def test_the_record_of_each_exercise_is_valid(folder):
     """Who edits an exercise, or what verifies it, runs `make release`, which writes it anew."""
     assert verified.holds(folder), (
         f"solutions/{folder.name}/verified.json is not of these sources. Run: make release"
     )
 
 
-def test_whoever_verifies_writes_down_what_the_book_shows(folder):
+def test_verification_records_the_counts_of_the_book(folder):
     assert not verified.holds(folder)
     tried = answer_trials.results(folder)
     assert not verified.holds(folder), "the book tries, and does not verify"
     assert verify.fault(folder) == ""
-    kept = answer_trials.results(folder)
-    assert [own.subject for own in kept] == ["add", "twice"]
-    wrong = {own.name: own for own in kept[0].wrong}
+    trials = answer_trials.results(folder)
+    assert [trial.subject for trial in trials] == ["add", "twice"]
+    wrong = {answer.name: answer for answer in trials[0].wrong}
     assert wrong["subtracts"].recognised and not wrong["subtracts"].passes
     assert wrong["subtracts"].failed[0][0] == "adds"
-    assert kept == tried
+    assert trials == tried
 
 
 def test_what_is_recorded_is_not_tried_again(folder, monkeypatch):
     verify.fault(folder)
     monkeypatch.setattr(answer_trials, "tried", lambda *arguments: pytest.fail("tried again"))
-    assert [own.subject for own in answer_trials.results(folder)] == ["add", "twice"]
+    assert [trial.subject for trial in answer_trials.results(folder)] == ["add", "twice"]
 
 
 def test_the_same_sources_make_the_same_bytes(folder):
@@ -75,7 +75,7 @@ def test_the_same_sources_make_the_same_bytes(folder):
 @pytest.mark.parametrize(
     "name", ["checks.py", "misconceptions.py", "01-toy.py", "exercise.toml", "data.csv"]
 )
-def test_another_text_is_verified_anew(folder, name):
+def test_another_text_is_verified_again(folder, name):
     verify.fault(folder)
     with (folder / name).open("a", encoding="utf-8") as file:
         file.write("\n# one line more\n")
@@ -97,7 +97,7 @@ def test_how_lines_end_is_no_part_of_it(folder):
     assert verified.holds(folder)
 
 
-def test_another_runtime_is_verified_anew(folder, tmp_path, monkeypatch):
+def test_another_runtime_is_verified_again(folder, tmp_path, monkeypatch):
     verify.fault(folder)
     runtime = tmp_path / "checking"
     runtime.mkdir()
@@ -106,13 +106,13 @@ def test_another_runtime_is_verified_anew(folder, tmp_path, monkeypatch):
     assert not verified.holds(folder)
 
 
-def test_other_tools_are_verified_with_anew(folder, monkeypatch):
+def test_other_tools_are_verified_again(folder, monkeypatch):
     verify.fault(folder)
     monkeypatch.setattr(verified, "TOOLS", verified.TOOLS[1:])
     assert not verified.holds(folder)
 
 
-def test_another_version_is_verified_with_anew_and_another_build_is_not(folder, monkeypatch):
+def test_another_version_is_verified_again_and_another_build_is_not(folder, monkeypatch):
     monkeypatch.setattr(verified.metadata, "version", lambda name: "2.0+cpu")
     verify.fault(folder)
     monkeypatch.setattr(verified.metadata, "version", lambda name: "2.0+cu130")
@@ -127,12 +127,12 @@ def test_what_one_machine_lacked_is_verified_where_it_is_not_lacking(folder, mon
     path = folder / "checks.py"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("@check()", '@check(on="triton")'), encoding="utf-8")
-    monkeypatch.setattr(machine, "has", lambda what: False)
+    monkeypatch.setattr(machine, "has", lambda need: False)
     assert verify.fault(folder) == "" and verified.holds(folder)
-    monkeypatch.setattr(machine, "has", lambda what: True)
+    monkeypatch.setattr(machine, "has", lambda need: True)
     assert not verified.holds(folder)
     assert verify.fault(folder) == "" and verified.holds(folder)
-    monkeypatch.setattr(machine, "has", lambda what: False)
+    monkeypatch.setattr(machine, "has", lambda need: False)
     assert verified.holds(folder)
 
 
@@ -145,7 +145,7 @@ def test_a_gpu_leaves_nothing_in_the_record(folder, monkeypatch):
     path.write_text(text.replace("@check()", check + "\n\n@check()", 1), encoding="utf-8")
     records = []
     for there in (False, True):
-        monkeypatch.setattr(machine, "has", lambda what, there=there: there)
+        monkeypatch.setattr(machine, "has", lambda need, there=there: there)
         assert verify.fault(folder) == ""
         records.append((folder / verified.NAME).read_bytes())
     assert records[0] == records[1] and b"added" not in records[0]
@@ -166,7 +166,7 @@ BROKEN = {
 }
 
 
-def test_a_record_that_is_broken_or_edited_is_none_and_is_written_anew(course, folder):
+def test_a_broken_or_edited_record_is_written_again(course, folder):
     release(course)
     record = folder / verified.NAME
     text = record.read_text(encoding="utf-8")
@@ -202,7 +202,7 @@ def test_what_is_saved_while_it_is_verified_is_not_taken_for_verified(folder, mo
     assert verify.fault(folder) == "" and not verified.holds(folder)
 
 
-def test_a_release_relies_on_a_record_that_holds_and_says_so(course, folder, monkeypatch):
+def test_a_release_relies_on_a_valid_record(course, folder, monkeypatch):
     assert release(course) == "Released exercises/01-toy\n"
     record = (folder / verified.NAME).read_bytes()
     (course.root / "_build" / "released" / "01-toy.json").unlink()  # as in a fresh clone
@@ -241,11 +241,11 @@ def test_two_releases_at_one_time(course, folder):
         )
 
     with ThreadPoolExecutor() as pool:
-        done = list(pool.map(run, range(2)))
-    assert [own.returncode for own in done] == [0, 0], done
-    assert all("Traceback" not in own.stderr for own in done), done
-    said = sorted(own.stdout for own in done)  # the second finds the first one's work
-    assert said == ["Released exercises/01-toy\n", "Unchanged: exercises/01-toy\n"]
+        results = list(pool.map(run, range(2)))
+    assert [result.returncode for result in results] == [0, 0], results
+    assert all("Traceback" not in result.stderr for result in results), results
+    outputs = sorted(result.stdout for result in results)  # the second finds the first one's work
+    assert outputs == ["Released exercises/01-toy\n", "Unchanged: exercises/01-toy\n"]
     assert verified.holds(folder)
     assert release(course).endswith("exercises/01-toy\n")
     assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == set()
