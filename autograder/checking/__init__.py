@@ -32,6 +32,7 @@ from .memory import expect_held
 from .module_state import left_as_it_was
 from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
+from .standard import StandardChecks
 from .subject import Subject
 from .suite import Suite, placed
 from .sums import as_sum, counts_in
@@ -69,6 +70,7 @@ __all__ = [
     "Module",
     "Report",
     "Result",
+    "StandardChecks",
     "Status",
     "Subject",
     "Suite",

@@ -300,19 +300,24 @@ class Suite:
         return declare
 
     def check_each(
-        self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
+        self,
+        *subjects: str,
+        weight: float = 1,
+        needs: Sequence[str | Callable[..., Any]] = (),
+        measured: bool = False,
     ) -> Callable[[Any], Any]:
         """Declare a check of each of these functions: `values` of the function NAME is the check
         `NAME_values`.
 
-        `needs` are names of checks that were declared in the same way before, without the
+        `needs` are checks that were declared in the same way before, or their names without the
         function's.
         """
 
         def declare(body: Any) -> Any:
             for subject in subjects:
-                needed = [f"{subject}_{need}" for need in needs]
-                self.check(weight, needed, measured=measured)(_check_of(subject, body))
+                needed = [f"{subject}_{getattr(need, '__name__', need)}" for need in needs]
+                check = check_of(subject, f"{subject}_{body.__name__}", body.__doc__, body)
+                self.check(weight, needed, measured=measured)(check)
             return body
 
         return declare
@@ -703,19 +708,20 @@ class _Found:
         return (check.on, reason) if reason else None
 
 
-def _check_of(subject: str, body: Any) -> Any:
+def check_of(subject: str, name: str, title: str | None, body: Callable[[Any, Any], object]) -> Any:
     """Return a function of `subject` and `draw` that does what the body does, as a check of that
     function.
     """
 
-    def own(function: Any, draw: Any) -> None:
+    def check(function: Any, draw: Any) -> None:
         body(function, draw)
 
-    own.__name__, own.__doc__ = f"{subject}_{body.__name__}", body.__doc__
+    check.__name__, check.__doc__ = name, title
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in (subject, "draw")])
-    own.__signature__ = signature  # type: ignore[attr-defined]
-    return own
+    check.__signature__ = signature  # type: ignore[attr-defined]
+    check.__wrapped__ = body  # type: ignore[attr-defined]
+    return check
 
 
 def _unwritten(subject: str, function: Any) -> str | Message:

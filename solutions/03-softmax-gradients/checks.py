@@ -14,10 +14,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).with_name("checking.zip")))
 importlib.invalidate_caches()
-for other in (
-    "specifications",
-    "misconceptions",
-):  # of another exercise, opened in the same process
+for other in ("specifications", "misconceptions"):  # of an exercise opened earlier
     sys.modules.pop(other, None)
 if not importlib.util.find_spec("checking"):
     raise ImportError(
@@ -29,6 +26,7 @@ import numpy as np
 from checking import (
     REPEATED,
     Message,
+    StandardChecks,
     Suite,
     as_sum,
     counts_in,
@@ -505,17 +503,20 @@ def backward_inputs(softmax_backward, draw):
 # attention_forward
 
 
-@check(weight=1)
-def forward_shape(attention_forward, draw):
-    """Returns a tuple of two arrays: Z (n_q, d_v) and A (n_q, n_k)."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    Q, K, V = sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
-    Z, A = expect_tuple(attention_forward(Q, K, V), "ZA")
-    expect_array(Z, (n_q, d_v), what="Z")
-    expect_array(A, (n_q, n_k), what="A")
+forward_checks = StandardChecks(
+    suite,
+    "attention_forward",
+    attended,
+    sizes="n_q n_k d_k d_v",
+    arguments={"Q": "... n_q d_k", "K": "... n_k d_k", "V": "... n_k d_v"},
+    result={"Z": "... n_q d_v", "A": "... n_q n_k"},
+    inputs=sequences,
+    prefix="forward",
+)
+forward_checks.shape("Returns a tuple of two arrays: Z (n_q, d_v) and A (n_q, n_k).")
 
 
-@check(weight=3, needs=[forward_shape])
+@check(weight=3, needs=["forward_shape"])
 def forward_weights(attention_forward, draw):
     """Row i of A is the softmax of query i's dot products with all keys, divided by sqrt(d_k)."""
     n_q, n_k, d_k, d_v = draw.sizes(4)
@@ -541,24 +542,18 @@ def forward_result(attention_forward, draw):
     expect_all_agree(attention_forward, attended, cases, names="ZA")
 
 
-@check(weight=2, needs=[forward_result])
-def forward_batch(attention_forward, draw):
-    """Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values."""
-    n_q, n_k, d_k, d_v, b = draw.sizes(5)
-    leads = [(b,), (2, b), (3, 2, 2)]
-    cases = [sequences(draw, *lead, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v) for lead in leads]
-    expect_all_agree(attention_forward, attended, cases, names="ZA")
+forward_checks.batch(
+    "Keeps leading batch dimensions, one or several: each sequence attends to its own keys and values.",
+    needs=["result"],
+)
 
 
-@check(weight=1, needs=[forward_result])
-def forward_ones(attention_forward, draw):
-    """Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    sizes = {"n_q": n_q, "n_k": n_k, "d_k": d_k, "d_v": d_v}
-    cases = [sequences(draw, **(sizes | {name: 1})) for name in sizes] + [
-        sequences(draw, 1, **sizes)
-    ]
-    expect_all_agree(attention_forward, attended, cases, names="ZA", rtol=SINGLE)
+forward_checks.ones(
+    "Keeps dimensions of size 1: one query, one key, d_k = 1, d_v = 1, one sequence in the batch.",
+    ["n_q", "n_k", "d_k", "d_v", "batch"],
+    needs=["result"],
+    rtol=SINGLE,
+)
 
 
 @check(weight=1, needs=[forward_result])
@@ -572,37 +567,22 @@ def forward_large(attention_forward, draw):
     expect_agrees(attention_forward, attended, Q, K, V, names="ZA", rtol=LARGE)
 
 
-@check(weight=0, needs=[forward_result])
-def forward_refuses(attention_forward, draw):
-    """Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1."""
-    n_q, n_k, d_k, d_v, other = draw.sizes(5)
-    refused = []  # arguments, and what is wrong with them
-    for left, right in [(d_k, other), (d_k, 1), (1, d_k)]:
-        arguments = draw.array(n_q, left), draw.array(n_k, right), draw.array(n_k, d_v)
-        refused.append((arguments, Message("d_k is {left} and {right}", left=left, right=right)))
-    for keys, values in [(n_k, other), (n_k, 1), (1, n_k)]:
-        arguments = draw.array(n_q, d_k), draw.array(keys, d_k), draw.array(values, d_v)
-        refused.append(
-            (arguments, Message("keys: {keys}, values: {values}", keys=keys, values=values))
-        )
-    expect_all_raise([ValueError], attention_forward, refused)
+forward_checks.refuses(
+    "Raises `ValueError` when the values of d_k, or the numbers of keys and values, differ, even if one is 1.",
+    {"d_k": "d_k is {left} and {right}", "n_k": "keys: {keys}, values: {values}"},
+    weight=0,
+    needs=["result"],
+)
 
 
-@check(weight=0.5, needs=[forward_shape])
-def forward_dtype(attention_forward, draw):
-    """Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."""
-    n_q, n_k, d_k, d_v = draw.sizes(4)
-    expect_dtypes(
-        attention_forward, *sequences(draw, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v), names="ZA"
-    )
+forward_checks.dtype(
+    "Returns Z and A in the dtype of the inputs: float32 gives float32, float16 gives float16."
+)
 
 
-@check(weight=0.5, needs=[forward_shape])
-def forward_inputs(attention_forward, draw):
-    """Does not change `Q`, `K` or `V`, and accepts read-only arrays."""
-    # The results have their shape, and could be written into them.
-    (n,) = draw.sizes(1)
-    expect_inputs_kept(attention_forward, "QKV", *sequences(draw, n_q=n, n_k=n, d_k=n, d_v=n))
+forward_checks.inputs(
+    "Does not change `Q`, `K` or `V`, and accepts read-only arrays.", read_only=True
+)
 
 
 # attention_backward
