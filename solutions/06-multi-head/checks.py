@@ -22,7 +22,7 @@ if not importlib.util.find_spec("checking"):
         "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     )
 
-import inspect
+import functools
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
 )
 from specifications import attended, columns, side_by_side
 
@@ -107,29 +108,13 @@ def few(draw):
     return [*map(int, draw.rng.permutation(others)), h, d_head]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def some(draw, *shape):
-    """Return a mask in which each query may attend to a key and, if there are several keys, not to all."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
-
-
 def parameters(draw, d_model, bias=True):
     """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
-        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        values[f"{name}.weight"] = draw.tensor(d_model, d_model) / d_model**0.5
         if bias:
-            values[f"{name}.bias"] = tensor(draw, d_model)
+            values[f"{name}.bias"] = draw.tensor(d_model)
     return values
 
 
@@ -159,9 +144,9 @@ def shapes(values):
 def tokens(draw, b, n_q, n_k, d_model):
     """Return query, key and value, all different."""
     return (
-        tensor(draw, b, n_q, d_model),
-        tensor(draw, b, n_k, d_model),
-        tensor(draw, b, n_k, d_model),
+        draw.tensor(b, n_q, d_model),
+        draw.tensor(b, n_k, d_model),
+        draw.tensor(b, n_k, d_model),
     )
 
 
@@ -173,7 +158,7 @@ def split_heads_shape(split_heads, draw):
     """Returns a tensor of shape (b, h, n, d / h)."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    expect_tensor(split_heads(tensor(draw, b, n, d), h), (b, h, n, d_head))
+    expect_tensor(split_heads(draw.tensor(b, n, d), h), (b, h, n, d_head))
 
 
 @check(weight=3, needs=[split_heads_shape])
@@ -181,9 +166,9 @@ def split_heads_values(split_heads, draw):
     """Head i gets columns i d/h to (i + 1) d/h - 1 of every token, in their order."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(noncontiguous(X), h), columns(X.numpy(), h))
 
 
@@ -192,9 +177,9 @@ def split_heads_alike(split_heads, draw):
     """Works when all dimensions are equal, and when one of them is large."""
     b = n = h = d_head = sizes(draw)[0]
     d = h * d_head
-    X = tensor(draw, b, n, d)
+    X = draw.tensor(b, n, d)
     expect_close(split_heads(X, h), columns(X.numpy(), h))
-    X = tensor(draw, h, h, h)  # one column for each head
+    X = draw.tensor(h, h, h)  # one column for each head
     expect_close(split_heads(X, h), columns(X.numpy(), h))
     # Also widths that are multiples of 64, the head width in many models: only `num_heads` gives the number of heads.
     # 768 is also a multiple of 32, 96 and 128.
@@ -202,7 +187,7 @@ def split_heads_alike(split_heads, draw):
     wide = [(2, heads, 768 // heads), (2, more, 64 // more)]
     cases = []
     for n, h, d_head in [(draw.long(), 2, 3), (3, draw.long(), 2), (3, 2, draw.long()), *wide]:
-        cases.append((tensor(draw, 2, n, h * d_head), h))
+        cases.append((draw.tensor(2, n, h * d_head), h))
     split_heads.ahead(cases)
     for X, h in cases:
         expect_close(split_heads(X, h), columns(X.numpy(), h))
@@ -216,7 +201,7 @@ def split_heads_ones(split_heads, draw):
             1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
         )
         d = h * d_head
-        X = tensor(draw, b, n, d)
+        X = draw.tensor(b, n, d)
         expect_close(split_heads(X, h), columns(X.numpy(), h))
 
 
@@ -227,7 +212,7 @@ def split_heads_refuses(split_heads, draw):
     b, n, *_ = sizes(draw)
     for d, h in [(7, 3), (6, 4), (5, 2), (3, 6), (1, 2)]:
         because = Message("d is {d}, and there are {h} heads", d=d, h=h)
-        expect_raises(REFUSED, split_heads, tensor(draw, b, n, d), h, because=because)
+        expect_raises(REFUSED, split_heads, draw.tensor(b, n, d), h, because=because)
 
 
 @check(weight=1, needs=[split_heads_values])
@@ -235,7 +220,7 @@ def split_heads_gradient(split_heads, draw):
     """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, n, h, d_head, _ = sizes(draw)
     d = h * d_head
-    X, upstream = tensor(draw, b, n, d), tensor(draw, b, h, n, d_head)
+    X, upstream = draw.tensor(b, n, d), draw.tensor(b, h, n, d_head)
     _, gradients, _ = backward(split_heads, X, h, upstream=upstream)
     expect_close(gradients[0], side_by_side(upstream.numpy()), what=Message("the gradient of X"))
 
@@ -244,7 +229,7 @@ def split_heads_gradient(split_heads, draw):
 def split_heads_kept(split_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, n, h, d_head, _ = sizes(draw)
-    X = tensor(draw, b, n, h * d_head)
+    X = draw.tensor(b, n, h * d_head)
     for dtype in DTYPES:
         expect_tensor(split_heads(X.to(dtype), h), (b, h, n, d_head), dtype)
     expect_unchanged(split_heads, ["X", "num_heads"], X, h)
@@ -257,7 +242,7 @@ def split_heads_kept(split_heads, draw):
 def merge_heads_shape(merge_heads, draw):
     """Returns a tensor of shape (b, n, h d_head)."""
     b, h, n, d_head, _ = sizes(draw)
-    expect_tensor(merge_heads(tensor(draw, b, h, n, d_head)), (b, n, h * d_head))
+    expect_tensor(merge_heads(draw.tensor(b, h, n, d_head)), (b, n, h * d_head))
 
 
 @check(weight=3, needs=[merge_heads_shape])
@@ -269,7 +254,7 @@ def merge_heads_values(merge_heads, draw):
         return heads.transpose(1, 2).contiguous().transpose(1, 2)
 
     for stored in (torch.clone, noncontiguous, split):
-        X = tensor(draw, b, n, h * d_head)
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(stored(torch.tensor(columns(X.numpy(), h)))), X)
 
 
@@ -278,7 +263,7 @@ def merge_heads_alike(merge_heads, draw):
     """Works when all dimensions are equal, and when one of them is large."""
     size, long = sizes(draw)[0], draw.long()
     for b, h, n, d_head in [(size,) * 4, (2, 2, long, 3), (2, long, 3, 2), (2, 3, 2, long)]:
-        X = tensor(draw, b, n, h * d_head)
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
 
@@ -289,7 +274,7 @@ def merge_heads_ones(merge_heads, draw):
         b, h, n, d_head = (
             1 if place == one else size for place, size in enumerate(sizes(draw)[:4])
         )
-        X = tensor(draw, b, n, h * d_head)
+        X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
 
@@ -297,7 +282,7 @@ def merge_heads_ones(merge_heads, draw):
 def merge_heads_gradient(merge_heads, draw):
     """Gradients flow back: each entry of X gets the gradient of its position in the result."""
     b, h, n, d_head, _ = sizes(draw)
-    X, upstream = tensor(draw, b, h, n, d_head), tensor(draw, b, n, h * d_head)
+    X, upstream = draw.tensor(b, h, n, d_head), draw.tensor(b, n, h * d_head)
     _, gradients, _ = backward(merge_heads, X, upstream=upstream)
     expect_close(gradients[0], columns(upstream.numpy(), h), what=Message("the gradient of X"))
 
@@ -306,7 +291,7 @@ def merge_heads_gradient(merge_heads, draw):
 def merge_heads_kept(merge_heads, draw):
     """Keeps the dtype of `X`, and does not change `X`."""
     b, h, n, d_head, _ = sizes(draw)
-    X = tensor(draw, b, h, n, d_head)
+    X = draw.tensor(b, h, n, d_head)
     for dtype in DTYPES:
         expect_tensor(merge_heads(X.to(dtype)), (b, n, h * d_head), dtype)
     expect_unchanged(merge_heads, ["X"], X)
@@ -314,26 +299,7 @@ def merge_heads_kept(merge_heads, draw):
 
 # MultiHeadAttentionLoop and MultiHeadAttention, which have the same checks
 
-
-def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
-
-    def declare(body):
-        for name in ("MultiHeadAttentionLoop", "MultiHeadAttention"):
-            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
-
-
-def _of(name, body):
-    def own(made, draw):
-        body(made, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
+of_both = functools.partial(suite.check_each, "MultiHeadAttentionLoop", "MultiHeadAttention")
 
 
 def named(made, values, h):
@@ -455,7 +421,7 @@ def defaults(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     query, key, _ = tokens(draw, b, n_q, n_k, d_model)
-    as_many = tensor(draw, b, n_q, d_model)  # its shape does not tell it from the query
+    as_many = draw.tensor(b, n_q, d_model)  # its shape does not tell it from the query
     expect_all(made, own, h, [(query,), (query, key), (query, as_many)])
 
 
@@ -467,11 +433,11 @@ def by_name(made, draw):
     own = parameters(draw, d_model)
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     layer = loaded(made, own, h)
-    mask, square = some(draw, n_q, n_k), some(draw, n_q, n_q)
+    mask, square = draw.mask(n_q, n_k), draw.mask(n_q, n_q)
     cases = [
         ({"query": query, "mask": square}, 1),
         ({"query": query, "key": key, "mask": mask}, 2),
-        ({"query": query, "value": tensor(draw, b, n_q, d_model)}, 1),
+        ({"query": query, "value": draw.tensor(b, n_q, d_model)}, 1),
         ({"mask": mask, "value": value, "key": key, "query": query}, 0),
     ]
     for named, first in cases:
@@ -488,7 +454,7 @@ def masked(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    masks = some(draw, n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
+    masks = draw.mask(n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
     expect_all(
         made, own, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]]
     )
@@ -504,7 +470,7 @@ def masked_sequences(made, draw):
     # With h sequences, a mask without an axis for the heads broadcasts, as another mask; with n_q, one without its 1.
     for sequences in (h, b, n_q):
         arguments = tokens(draw, sequences, n_q, n_k, d_model)
-        cases += [(*arguments, some(draw, sequences, n, n_k)) for n in (n_q, 1)]
+        cases += [(*arguments, draw.mask(sequences, n, n_k)) for n in (n_q, 1)]
     expect_all(made, own, h, cases)
 
 
@@ -525,11 +491,11 @@ def masked_heads(made, draw):
         (b, 1, 1),
         (1, 1, 1),
     ]
-    cases = [(*arguments, some(draw, *shape, n_k)) for shape in shapes]
+    cases = [(*arguments, draw.mask(*shape, n_k)) for shape in shapes]
     arguments = tokens(
         draw, h, h, n_k, d_model
     )  # equal sizes: only the axes of size 1 distinguish the masks
-    cases += [(*arguments, some(draw, *shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
+    cases += [(*arguments, draw.mask(*shape, n_k)) for shape in [(h, 1, 1), (1, h, 1), (1, 1, h)]]
     expect_all(made, own, h, cases)
 
 
@@ -540,7 +506,7 @@ def nothing_to_attend_to(made, draw):
     d_model = h * d_head
     for bias in (True, False):
         own = parameters(draw, d_model, bias)
-        arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, b, n_q, n_k)
+        arguments, mask = tokens(draw, b, n_q, n_k, d_model), draw.mask(b, n_q, n_k)
         mask[:, 0] = mask[0] = False
         expect_all(made, own, h, [(*arguments, mask)], bias)
 
@@ -554,11 +520,11 @@ def sizes_alike(made, draw):
         b = n_q = n_k = size
         own = parameters(draw, d_model)
         arguments = tokens(draw, b, n_q, n_k, d_model)
-        expect_all(made, own, h, [(*arguments, some(draw, b, n_q, n_k)), arguments[:1]])
+        expect_all(made, own, h, [(*arguments, draw.mask(b, n_q, n_k)), arguments[:1]])
     h, d_model = 2, 6
     own = parameters(draw, d_model)
     longs = [(draw.long(), 3), (2, draw.long())]
-    expect_all(made, own, h, [(*tokens(draw, 1, *n, d_model), some(draw, *n)) for n in longs])
+    expect_all(made, own, h, [(*tokens(draw, 1, *n, d_model), draw.mask(*n)) for n in longs])
 
 
 @of_both(weight=1, needs=[values])
@@ -568,7 +534,7 @@ def sizes_of_one(made, draw):
     ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
     for heads, width, cases in [(h, d_head, ones), (1, d_head, [three]), (h, 1, [three])]:
         d_model = heads * width
-        arguments = [(*tokens(draw, *own, d_model), some(draw, *own)) for own in cases]
+        arguments = [(*tokens(draw, *own, d_model), draw.mask(*own)) for own in cases]
         expect_all(made, parameters(draw, d_model), heads, arguments)
 
 
@@ -581,7 +547,7 @@ def large_scores(made, draw):
     query, key, value = tokens(draw, b, n_q, n_k, d_model)
     cases = []
     for factor in (1000, 1e10, -1e10):
-        cases.append((factor * query, key, value, some(draw, n_q, n_k)))
+        cases.append((factor * query, key, value, draw.mask(n_q, n_k)))
     expect_all(made, own, h, cases)
 
 
@@ -592,10 +558,10 @@ def gradients(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     layer = loaded(made, own, h)
-    mask = some(draw, b, n_q, n_k)
+    mask = draw.mask(b, n_q, n_k)
     mask[:, 0] = False
     for last in [(), (mask,)]:
-        inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+        inputs, upstream = tokens(draw, b, n_q, n_k, d_model), draw.tensor(b, n_q, d_model)
         leaves = [part.clone().requires_grad_() for part in inputs]
         parts = {name: part.clone().requires_grad_() for name, part in own.items()}
         (attended(parts, h, *leaves, *last)[0] * upstream).sum().backward()
@@ -635,7 +601,7 @@ def gradients_of_weights(made, draw):
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     own = parameters(draw, d_model)
-    inputs, upstream = tokens(draw, b, n_q, n_k, d_model)[:2], tensor(draw, b, h, n_q, n_k)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model)[:2], draw.tensor(b, h, n_q, n_k)
     leaves = [part.clone().requires_grad_() for part in inputs]
     parts = {name: part.clone().requires_grad_() for name, part in own.items()}
     (attended(parts, h, *leaves)[1] * upstream).sum().backward()
@@ -658,7 +624,7 @@ def in_training(made, draw):
     d_model = h * d_head
     own = parameters(draw, d_model)
     arguments = tokens(draw, b, n_q, n_k, d_model)
-    cases = [arguments, (*arguments, some(draw, n_q, n_k))]
+    cases = [arguments, (*arguments, draw.mask(n_q, n_k))]
     layer = loaded(made, own, h, ahead=cases * 2)
     for case in cases * 2:  # twice, so that state left by a call is not blamed on the mode
         expect_attends(layer, own, h, *case)
@@ -677,7 +643,7 @@ def dtype(made, draw):
     b, n_q, n_k, h, d_head = few(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, d_model), h)
-    arguments, mask = tokens(draw, b, n_q, n_k, d_model), some(draw, n_q, n_k)
+    arguments, mask = tokens(draw, b, n_q, n_k, d_model), draw.mask(n_q, n_k)
     for kind in DTYPES:
         layer.to(kind)
         inputs = [part.to(kind) for part in arguments]
@@ -700,7 +666,7 @@ def refuses_masks(made, draw):
     )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n_q, more), (more, n_k), (b, more, n_k)]
     refused = [
-        ((*inputs, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+        ((*inputs, draw.mask(*shape)), Message("the mask is {shape}", shape=str(shape)))
         for shape in shapes
     ]
     expect_refused(made, values, h, refused)
@@ -720,10 +686,10 @@ def refuses_sizes(made, draw):
         (d_model, d_model, d_model - h),
     ]:
         n = n_q, n_k, n_k
-        inputs = [tensor(draw, b, *shape) for shape in zip(n, widths, strict=True)]
+        inputs = [draw.tensor(b, *shape) for shape in zip(n, widths, strict=True)]
         refused.append((inputs, Message("d_model is {d_model}", d_model=d_model)))
     for keys, values in [(n_k, n_k + 1), (n_k, 1), (1, n_k)]:
-        inputs = query, tensor(draw, b, keys, d_model), tensor(draw, b, values, d_model)
+        inputs = query, draw.tensor(b, keys, d_model), draw.tensor(b, values, d_model)
         refused.append(
             (
                 inputs,
@@ -734,11 +700,11 @@ def refuses_sizes(made, draw):
         )
     for shape in [(n_q, 1), (b, h, n_q, 1), (1, h + 1, n_q, n_k)]:
         because = Message("the mask is {shape}", shape=str(shape))
-        refused.append(((query, key, value, some(draw, *shape)), because))
+        refused.append(((query, key, value, draw.mask(*shape)), because))
     for queries, keys in [(1, n_k), (n_q, 1)]:  # must not be stretched to the mask
         inputs = tokens(draw, b, queries, keys, d_model)
         because = Message("the mask is {shape}", shape=str((n_q, n_k)))
-        refused.append(((*inputs, some(draw, n_q, n_k)), because))
+        refused.append(((*inputs, draw.mask(n_q, n_k)), because))
     expect_refused(made, own, h, refused)
 
 
@@ -753,7 +719,7 @@ def kept(made, draw):
     layer = loaded(made, own, h)
     before = layer.state()
     arguments = tokens(draw, b, n, n, d_model)
-    expect_unchanged(layer, ["query", "key", "value", "mask"], *arguments, some(draw, b, n, n))
+    expect_unchanged(layer, ["query", "key", "value", "mask"], *arguments, draw.mask(b, n, n))
     expect_unchanged(layer, ["query"], arguments[0])
     after = layer.state()
     for name in named(made, own, h):
@@ -860,7 +826,7 @@ def expect_works(layer, values, h, draw, b, n_q, n_k):
     """Fail unless a layer attends with these parameters, and can be trained."""
     d_model = len(values["W_o.weight"])
     layer.train(False)
-    inputs, upstream = tokens(draw, b, n_q, n_k, d_model), tensor(draw, b, n_q, d_model)
+    inputs, upstream = tokens(draw, b, n_q, n_k, d_model), draw.tensor(b, n_q, d_model)
     expect_attends(layer, values, h, *inputs)
     _, _, came = backward(layer, *inputs, upstream=upstream)
     parts = {name: part.clone().requires_grad_() for name, part in values.items()}
@@ -939,7 +905,7 @@ def from_torch_outputs(from_torch, draw):
         module = of_torch(values, h, batch_first, dropout=0.5)
         expect_works(from_torch.module(module), values, h, draw, b, n_q, n_k)
         query, key, value = tokens(draw, b, n_q, n_k, d_model)
-        mask = some(draw, n_q, n_k)
+        mask = draw.mask(n_q, n_k)
 
         def theirs(*inputs, module=module, mask=mask):
             turned = [own if module.batch_first else own.transpose(0, 1) for own in inputs[:3]]

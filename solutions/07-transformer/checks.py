@@ -23,7 +23,7 @@ if not importlib.util.find_spec("checking"):
         "checking.zip is missing next to checks.py. Unpack the exercise again, or run: make release"
     )
 
-import inspect
+import functools
 import math
 
 import numpy as np
@@ -45,6 +45,7 @@ from checking import (
     expect_tensor,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
 )
 from specifications import continued, fed, of_torch, specified
 
@@ -110,22 +111,6 @@ def wide(draw):
     return int(draw.rng.choice([11, 13, 17]))
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def some(draw, *shape):
-    """Return a mask that allows each query a key, and hides one from it where there are two."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
-
-
 def late(n_q, n_k):
     """Return a mask that allows only the last three keys: in a long sequence, the effect of a few others is tiny."""
     return (torch.arange(n_k) >= n_k - 3).expand(n_q, n_k).clone()
@@ -134,8 +119,8 @@ def late(n_q, n_k):
 def linear(draw, name, d_in, d_out):
     """Return weight and bias of an `nn.Linear` by name; for inputs of about 1 its outputs are about 1."""
     return {
-        f"{name}.weight": tensor(draw, d_out, d_in) / d_in**0.5,
-        f"{name}.bias": tensor(draw, d_out),
+        f"{name}.weight": draw.tensor(d_out, d_in) / d_in**0.5,
+        f"{name}.bias": draw.tensor(d_out),
     }
 
 
@@ -154,8 +139,8 @@ def parameters(draw, kind, d_model, d_ff):
     values |= of_feed_forward(draw, d_model, d_ff, "feed_forward.")
     for i in range(len(PARTS[kind]) + 1):
         values[f"norm{i + 1}.weight"], values[f"norm{i + 1}.bias"] = (
-            tensor(draw, d_model),
-            tensor(draw, d_model),
+            draw.tensor(d_model),
+            draw.tensor(d_model),
         )
     return values
 
@@ -169,8 +154,8 @@ def inputs(draw, kind, b, n, m, d_model):
 
     Numbers in x differ by more than 1, so the constant that a norm adds to the variance matters only in one check.
     """
-    x = 4 * tensor(draw, b, n, d_model)
-    return (x,) if kind == "EncoderLayer" else (x, tensor(draw, b, m, d_model))
+    x = 4 * draw.tensor(b, n, d_model)
+    return (x,) if kind == "EncoderLayer" else (x, draw.tensor(b, m, d_model))
 
 
 # FeedForward
@@ -202,7 +187,7 @@ def FeedForward_parameters(FeedForward, draw):
 def FeedForward_shape(FeedForward, draw):
     """Returns a tensor of shape (b, n, d_model)."""
     b, n, d_model, *_ = sizes(draw)
-    values, x = of_feed_forward(draw, d_model, wide(draw)), tensor(draw, b, n, d_model)
+    values, x = of_feed_forward(draw, d_model, wide(draw)), draw.tensor(b, n, d_model)
     expect_tensor(loaded_network(FeedForward, values, [(x,)])(x), (b, n, d_model))
 
 
@@ -214,7 +199,7 @@ def FeedForward_curve(FeedForward, draw):
     values = of_feed_forward(draw, d_model, d_ff)
     values["linear1.weight"] *= 0
     values["linear2.bias"] *= 0
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     for low, high in [(-3.1, -2.6), (0.3, 3.0)]:
         values["linear1.bias"] = torch.tensor(draw.rng.uniform(low, high, d_ff))
         values["linear2.weight"] = values["linear2.weight"].abs()
@@ -227,7 +212,7 @@ def FeedForward_values(FeedForward, draw):
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     expect_fed(
-        FeedForward, values, tensor(draw, b, n, d_model), noncontiguous(tensor(draw, b, n, d_model))
+        FeedForward, values, draw.tensor(b, n, d_model), noncontiguous(draw.tensor(b, n, d_model))
     )
 
 
@@ -245,7 +230,7 @@ def FeedForward_sizes(FeedForward, draw):
     ]
     for b, n, d_model, d_ff in [*cases, (1, long, 2, 3), (1, 2, long, 3), (1, 2, 3, long)]:
         values = of_feed_forward(draw, d_model, d_ff)
-        x = tensor(draw, b, n, d_model)
+        x = draw.tensor(b, n, d_model)
         expect_fed(FeedForward, values, x)
 
 
@@ -254,7 +239,7 @@ def FeedForward_refuses(FeedForward, draw):
     """Raises `ValueError`, `RuntimeError` or `IndexError` when the last size is not d_model, even if it is 1."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    cases = [(tensor(draw, b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
+    cases = [(draw.tensor(b, n, d),) for d in (d_model + 1, d_model - 1, 1)]
     network = loaded_network(FeedForward, values, cases)
     for case in cases:
         expect_raises(
@@ -268,7 +253,7 @@ def FeedForward_gradients(FeedForward, draw):
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
     network = loaded_network(FeedForward, values)
-    x, upstream = tensor(draw, b, n, d_model), tensor(draw, b, n, d_model)
+    x, upstream = draw.tensor(b, n, d_model), draw.tensor(b, n, d_model)
     expect_backward(network, lambda values, x: fed(values, x), values, (x,), (), upstream)
 
 
@@ -308,7 +293,7 @@ def FeedForward_in_training(FeedForward, draw):
     """Returns the same results in training mode, the mode of a new module: there is no dropout."""
     b, n, d_model, *_ = sizes(draw)
     values = of_feed_forward(draw, d_model, wide(draw))
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     expect_same_in_training(loaded_network(FeedForward, values), fed(values, x), x)
 
 
@@ -317,7 +302,7 @@ def FeedForward_kept(FeedForward, draw):
     """Keeps the dtype of x and the parameters (float32, float64, float16 or bfloat16), and does not change x."""
     b, n, d_model, *_ = sizes(draw)
     network = loaded_network(FeedForward, of_feed_forward(draw, d_model, wide(draw)))
-    x = tensor(draw, b, n, d_model)
+    x = draw.tensor(b, n, d_model)
     expect_unchanged(network, ["x"], x)
     for dtype in DTYPES:
         network.to(dtype)
@@ -326,26 +311,7 @@ def FeedForward_kept(FeedForward, draw):
 
 # EncoderLayer and DecoderLayer, which share most checks
 
-
-def of_both(weight=1, needs=()):
-    """Declare a check of each of the two classes; for the class NAME, the check `values` is called `NAME_values`."""
-
-    def declare(body):
-        for name in PARTS:
-            check(weight, [f"{name}_{need.__name__}" for need in needs])(_of(name, body))
-        return body
-
-    return declare
-
-
-def _of(name, body):
-    def own(made, draw):
-        body(made, draw)
-
-    own.__name__, own.__doc__ = f"{name}_{body.__name__}", body.__doc__
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own.__signature__ = inspect.Signature([inspect.Parameter(own, kind) for own in (name, "draw")])
-    return own
+of_both = functools.partial(suite.check_each, *PARTS)
 
 
 def loaded(made, values, h, ahead=()):
@@ -463,7 +429,7 @@ def masked(made, draw):
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
-    masks = some(draw, n, n), torch.ones(n, n, dtype=torch.bool).tril()
+    masks = draw.mask(n, n), torch.ones(n, n, dtype=torch.bool).tril()
     expect_layer(
         made, own, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch
     )
@@ -475,7 +441,7 @@ def by_name(made, draw):
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
+    arguments, mask = inputs(draw, made.name, b, n, m, d_model), draw.mask(n, n)
     layer = loaded(made, own, h)
     expected = specified(made.name, own, h, *arguments, mask)
     expect_close(layer.by_name(*arguments, mask=mask), expected)
@@ -492,7 +458,7 @@ def masked_otherwise(made, draw):
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
     arguments = inputs(draw, made.name, b, n, m, d_model)
     shapes = [(b, n), (b, 1), (b, h, n), (1, h, 1), (b, 1, 1)]
-    expect_layer(made, own, h, *[(*arguments, some(draw, *shape, n)) for shape in shapes])
+    expect_layer(made, own, h, *[(*arguments, draw.mask(*shape, n)) for shape in shapes])
 
 
 @of_both(weight=1, needs=[masked])
@@ -501,7 +467,7 @@ def nothing_to_attend_to(made, draw):
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     own = silenced(parameters(draw, made.name, d_model, wide(draw)), "feed_forward.linear2")
-    mask = some(draw, b, n, n)
+    mask = draw.mask(b, n, n)
     mask[:, 0] = mask[0] = False
     expect_layer(made, own, h, (*inputs(draw, made.name, b, n, m, d_model), mask))
 
@@ -519,7 +485,7 @@ def sizes_alike(made, draw):
     ]:
         own = parameters(draw, made.name, d_model, d_ff)
         arguments = inputs(draw, made.name, b, n, m, d_model)
-        masks = [late(n, n)] if n > 512 else [None, some(draw, n, n)]
+        masks = [late(n, n)] if n > 512 else [None, draw.mask(n, n)]
         expect_layer(made, own, h, *[(*arguments, mask) for mask in masks])
 
 
@@ -541,7 +507,7 @@ def sizes_of_one(made, draw):
         d_model = heads * columns
         own = parameters(draw, made.name, d_model, d_ff)
         arguments = [
-            (*inputs(draw, made.name, b, n, m, d_model), some(draw, b, n, n)) for b, n, m in cases
+            (*inputs(draw, made.name, b, n, m, d_model), draw.mask(b, n, n)) for b, n, m in cases
         ]
         expect_layer(made, own, heads, *arguments)
 
@@ -553,10 +519,10 @@ def gradients(made, draw):
     d_model = h * d_head
     own = parameters(draw, made.name, d_model, wide(draw))
     layer = loaded(made, own, h)
-    mask = some(draw, b, n, n)
+    mask = draw.mask(b, n, n)
     mask[:, 0] = False
     for masks in [(), (mask,)]:
-        arguments, upstream = inputs(draw, made.name, b, n, m, d_model), tensor(draw, b, n, d_model)
+        arguments, upstream = inputs(draw, made.name, b, n, m, d_model), draw.tensor(b, n, d_model)
 
         def specification(values, *arguments):
             return specified(made.name, values, h, *arguments)
@@ -582,7 +548,7 @@ def dtype(made, draw):
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
     layer = loaded(made, parameters(draw, made.name, d_model, wide(draw)), h)
-    arguments, mask = inputs(draw, made.name, b, n, m, d_model), some(draw, n, n)
+    arguments, mask = inputs(draw, made.name, b, n, m, d_model), draw.mask(n, n)
     for kind in DTYPES:
         layer.to(kind)
         expect_tensor(layer(*[part.to(kind) for part in arguments], mask), (b, n, d_model), kind)
@@ -600,7 +566,7 @@ def refuses_masks(made, draw):
     )  # and not the size of another axis, which such a mask would fit by chance
     shapes = [(n, more), (more, n), (b, more, n)]
     masks = [
-        (some(draw, *shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes
+        (draw.mask(*shape), Message("the mask is {shape}", shape=str(shape))) for shape in shapes
     ]
     expect_refused(made, own, h, [((*arguments, mask), because) for mask, because in masks])
 
@@ -615,17 +581,17 @@ def refuses_sizes(made, draw):
     refused = []  # arguments, and the reason
     for d in (d_model + h, d_model - h, 1):
         because = Message("d_model is {d_model}", d_model=d_model)
-        refused.append(((tensor(draw, b, n, d), *memory), because))
-        refused += [((x, tensor(draw, b, other.shape[1], d)), because) for other in memory]
+        refused.append(((draw.tensor(b, n, d), *memory), because))
+        refused += [((x, draw.tensor(b, other.shape[1], d)), because) for other in memory]
     for shape in [(n, 1), (1, h + 1, n, n)]:
         refused.append(
-            ((x, *memory, some(draw, *shape)), Message("the mask is {shape}", shape=str(shape)))
+            ((x, *memory, draw.mask(*shape)), Message("the mask is {shape}", shape=str(shape)))
         )
     if memory:
         because = Message(
             "the memory_mask is {shape} and the memory has length {m}", shape=str((n, 1)), m=m
         )
-        refused.append(((x, *memory, None, some(draw, n, 1)), because))
+        refused.append(((x, *memory, None, draw.mask(n, 1)), because))
     expect_refused(made, own, h, refused)
 
 
@@ -638,7 +604,7 @@ def kept(made, draw):
     layer = loaded(made, own, h)
     arguments = inputs(draw, made.name, b, n, m, d_model)
     names = [*["x", "memory"][: len(arguments)], "mask", "memory_mask"]
-    masks = [some(draw, n, n), some(draw, n, m)][: len(arguments)]
+    masks = [draw.mask(n, n), draw.mask(n, m)][: len(arguments)]
     expect_unchanged(layer, names[: -1 if len(masks) == 1 else None], *arguments, *masks)
     after = layer.state()
     for name, part in own.items():
@@ -659,8 +625,8 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
     cases = []
     for length in (m, n):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
-        cases.append((*arguments, None, some(draw, n, length)))
-        cases.append((*arguments, some(draw, n, n), some(draw, n, length)))
+        cases.append((*arguments, None, draw.mask(n, length)))
+        cases.append((*arguments, draw.mask(n, n), draw.mask(n, length)))
         cases.append(arguments)
     expect_layer(DecoderLayer, own, h, *cases, specification=of_torch)
     *arguments, _, mask = cases[0]
@@ -677,7 +643,7 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     cases = []
     for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1)]:
-        mask = some(draw, *shape, m)
+        mask = draw.mask(*shape, m)
         mask[0] = mask[0] & (shape[0] == 1)  # one sequence sees nothing of its memory
         cases.append((*arguments, None, mask))
     expect_layer(DecoderLayer, own, h, *cases)
@@ -709,7 +675,7 @@ def DecoderLayer_refuses_memory_masks(DecoderLayer, draw):
         because = Message(
             "the memory_mask is {shape} and the memory has length {m}", shape=str(shape), m=m
         )
-        refused.append(((*arguments, None, some(draw, *shape)), because))
+        refused.append(((*arguments, None, draw.mask(*shape)), because))
     expect_refused(DecoderLayer, own, h, refused)
 
 
@@ -733,7 +699,7 @@ def drawn(made, draw, *arguments):
     """Return a model with parameters drawn here: those of a new model might be 0, or all equal."""
     model = made.module(*arguments)
     values = {
-        name: tensor(draw, *shape) / max([1, *shape[-1:]]) ** 0.5
+        name: draw.tensor(*shape) / max([1, *shape[-1:]]) ** 0.5
         for name, shape in model.shapes().items()
     }
     return model.load(values, torch.float64, training=False)

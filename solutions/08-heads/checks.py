@@ -43,6 +43,7 @@ from checking import (
     expect_tuple,
     expect_unchanged,
     left_as_it_was,
+    noncontiguous,
     told_by,
 )
 from specifications import attended, parts, rank_of, scores, without
@@ -94,22 +95,13 @@ def widths(draw):
     return [int(size) for size in draw.rng.permutation([3, 4, 5])[:2]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, stored in memory with the last two axes swapped."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
 def parameters(draw, d_model, bias=True):
     """Return parameters of a `MultiHeadAttention`, by name; the scores are about 1."""
     values = {}
     for name in (*PROJECTIONS, "W_o"):
-        values[f"{name}.weight"] = tensor(draw, d_model, d_model) / d_model**0.5
+        values[f"{name}.weight"] = draw.tensor(d_model, d_model) / d_model**0.5
         if bias:
-            values[f"{name}.bias"] = tensor(draw, d_model)
+            values[f"{name}.bias"] = draw.tensor(d_model)
     return values
 
 
@@ -152,13 +144,6 @@ def expect_ranks(effective_rank, cases):
     for rank, (_, singular, *energy) in zip(found, cases, strict=True):
         share = energy[0] if energy else 0.9
         expect_rank(rank, rank_of(singular, share), singular, share)
-
-
-def some(draw, *shape):
-    """Return a mask that allows each query a key, and hides one from it where there are two."""
-    mask = draw.rng.random(shape) < 0.5
-    order = draw.rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-    return torch.tensor((mask | (order == 0)) & ((order != 1) | (shape[-1] == 1)))
 
 
 # These run in the process of the function under test. Each imports what it needs.
@@ -272,14 +257,14 @@ def some_ablated(
 def previous_token_score_shape(previous_token_score, draw):
     """Returns a tensor of shape (h,) for weights of shape (b, h, n, n)."""
     b, h, n = draw.sizes(3)
-    expect_tensor(previous_token_score(tensor(draw, b, h, n, n)), (h,))
+    expect_tensor(previous_token_score(draw.tensor(b, h, n, n)), (h,))
 
 
 @check(weight=3, needs=[previous_token_score_shape])
 def previous_token_score_values(previous_token_score, draw):
     """Entry t is the mean of A[i, i - 1] for head t, over i from 1 on and over the batch."""
     b, h, n = draw.sizes(3)
-    for A in (tensor(draw, b, h, n, n), noncontiguous(tensor(draw, b, h, n, n))):
+    for A in (draw.tensor(b, h, n, n), noncontiguous(draw.tensor(b, h, n, n))):
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -288,7 +273,7 @@ def previous_token_score_unbatched(previous_token_score, draw):
     """Also works for weights of shape (h, n, n), without a batch dimension."""
     h, n = draw.sizes(2)
     for heads in (h, n, 1):
-        A = tensor(draw, heads, n, n)
+        A = draw.tensor(heads, n, n)
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -298,7 +283,7 @@ def previous_token_score_alike(previous_token_score, draw):
     size, other = draw.sizes(2)
     long = draw.long()
     for shape in [(size,) * 4, (2, 1, long, long), (1, other, 2, 2), (1, 1, size, size)]:
-        A = tensor(draw, *shape)
+        A = draw.tensor(*shape)
         expect_close(previous_token_score(A), scores(A.numpy()))
 
 
@@ -311,13 +296,13 @@ def previous_token_score_refuses(previous_token_score, draw):
             expect_raises(
                 REFUSED,
                 previous_token_score,
-                tensor(draw, *lead, rows, columns),
+                draw.tensor(*lead, rows, columns),
                 because=Message("the weights are not square"),
             )
     expect_raises(
         REFUSED,
         previous_token_score,
-        tensor(draw, b, h, 1, 1),
+        draw.tensor(b, h, 1, 1),
         because=Message("a single token has no token before it"),
     )
 
@@ -326,7 +311,7 @@ def previous_token_score_refuses(previous_token_score, draw):
 def previous_token_score_gradient(previous_token_score, draw):
     """Gradients flow to the entries just below the diagonal, equally, and to no others."""
     b, h, n = draw.sizes(3)
-    A, upstream = tensor(draw, b, h, n, n), tensor(draw, h)
+    A, upstream = draw.tensor(b, h, n, n), draw.tensor(h)
     _, gradients, _ = backward(previous_token_score, A, upstream=upstream)
     expected = np.eye(n, k=-1) * upstream.numpy()[:, None, None] / (b * (n - 1))
     expect_close(
@@ -338,7 +323,7 @@ def previous_token_score_gradient(previous_token_score, draw):
 def previous_token_score_kept(previous_token_score, draw):
     """Keeps the dtype of `A`, and does not change `A`."""
     b, h, n = draw.sizes(3)
-    A = tensor(draw, b, h, n, n)
+    A = draw.tensor(b, h, n, n)
     for dtype in DTYPES:
         expect_tensor(previous_token_score(A.to(dtype)), (h,), dtype)
     expect_unchanged(previous_token_score, ["A"], A)
@@ -351,7 +336,7 @@ def previous_token_score_kept(previous_token_score, draw):
 def effective_rank_kind(effective_rank, draw):
     """Returns a Python `int`."""
     n, m, *_ = sizes(draw)
-    found = effective_rank(tensor(draw, n, m))
+    found = effective_rank(draw.tensor(n, m))
     message = "The result should be an int, got type {type}. `int(...)` or `.item()` converts it."
     expect(type(found) is int, Message(message, type=type(found).__name__))
 
@@ -396,7 +381,7 @@ def effective_rank_alike(effective_rank, draw):
         for n, m, place in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
     ]
     cases += [spectrum(draw, n, m, [1.0]) for n, m in ((1, size), (size, 1), (1, 1))]
-    cases.append((tensor(draw, size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
+    cases.append((draw.tensor(size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
     expect_ranks(effective_rank, cases)
 
 
@@ -417,7 +402,7 @@ def effective_rank_refuses(effective_rank, draw):
     b, n, m, *_ = sizes(draw)
     for shape in ((n,), (b, n, m), (1, n, m)):
         because = Message("A has {count} axes", count=len(shape))
-        expect_raises(REFUSED, effective_rank, tensor(draw, *shape), because=because)
+        expect_raises(REFUSED, effective_rank, draw.tensor(*shape), because=because)
 
 
 @check(weight=1, needs=[effective_rank_kind])
@@ -452,7 +437,7 @@ def expect_ablated(ablate_head, draw, h, d_head, lengths=(2, 3, 4), **more):
     """Fail unless the result is the sum of the other heads."""
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head, **more)
     b, n_q, n_k = lengths
-    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    query, key = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
     expect_without(copy, values, h, head, query, key)
 
 
@@ -489,7 +474,7 @@ def ablate_head_layer(ablate_head, draw):
     """Returns a layer that is called like the given one and returns tensors of the same shapes."""
     h, d_head = widths(draw)
     copy, *_ = some_ablated(ablate_head, draw, h, d_head)
-    result = copy(tensor(draw, 2, 3, h * d_head), tensor(draw, 2, 4, h * d_head))
+    result = copy(draw.tensor(2, 3, h * d_head), draw.tensor(2, 4, h * d_head))
     expect_tuple(result, RESULTS)
     expect_tensor(result[0], (2, 3, h * d_head), what="out")
     expect_tensor(result[1], (2, h, 3, 4), what="weights")
@@ -529,16 +514,16 @@ def ablate_head_called(ablate_head, draw):
     b, n_q, n_k, *_ = sizes(draw)
     h, d_head = widths(draw)
     copy, _, values, head = some_ablated(ablate_head, draw, h, d_head)
-    query = tensor(draw, b, n_q, h * d_head)
-    key, value = (tensor(draw, b, n_k, h * d_head) for _ in range(2))
-    mask = some(draw, n_q, n_k)
+    query = draw.tensor(b, n_q, h * d_head)
+    key, value = (draw.tensor(b, n_k, h * d_head) for _ in range(2))
+    mask = draw.mask(n_q, n_k)
     expect_without(copy, values, h, head, query, key, value, mask)
     expect_without(copy, values, h, head, query, key, value)
     expect_without(copy, values, h, head, query)
     expect_without(
         copy, values, h, head, query, key, value, mask, names=["mask", "value", "key", "query"]
     )
-    expect_without(copy, values, h, head, query, mask=some(draw, n_q, n_q), names=["mask"])
+    expect_without(copy, values, h, head, query, mask=draw.mask(n_q, n_q), names=["mask"])
 
 
 @check(weight=1, needs=[ablate_head_layer])
@@ -546,7 +531,7 @@ def ablate_head_kept(ablate_head, draw):
     """Does not change the layer, its hooks or its attributes; training layer or copy does not affect the other."""
     b, n_q, n_k, *_ = sizes(draw)
     h, d_head = widths(draw)
-    query, key = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
+    query, key = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
     for training in (True, False):
         values = parameters(draw, h * d_head)
         layer = layer_of(ablate_head, values, h, training)
@@ -573,14 +558,14 @@ def ablate_head_gradient(ablate_head, draw):
         copy.run_remote(can_learn) is True,
         "No parameter of the copy requires a gradient, so the copy cannot be trained.",
     )
-    inputs = tensor(draw, b, n_q, h * d_head), tensor(draw, b, n_k, h * d_head)
-    upstream = tensor(draw, b, n_q, h * d_head)
+    inputs = draw.tensor(b, n_q, h * d_head), draw.tensor(b, n_k, h * d_head)
+    upstream = draw.tensor(b, n_q, h * d_head)
     leaves = [part.clone().requires_grad_() for part in inputs]
     (without(values, h, head, *leaves) * upstream).sum().backward()
     _, came, _ = backward(copy, *inputs, upstream=upstream)
     for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
-    upstream = tensor(draw, b, h, n_q, n_k)
+    upstream = draw.tensor(b, h, n_q, n_k)
     upstream[:, head] = 0  # the weights of this head may be anything
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
@@ -599,7 +584,7 @@ def ablate_head_like(ablate_head, draw):
     h, d_head = widths(draw)
     for dtype, training in ((torch.float32, True), (torch.float64, False)):
         copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
-        query, key = (tensor(draw, 2, n, h * d_head, dtype=dtype) for n in (3, 4))
+        query, key = (draw.tensor(2, n, h * d_head, dtype=dtype) for n in (3, 4))
         expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
         found = copy.read("training")
         message = "`copy.training` should be {expected}, as in the layer, got {found}."
@@ -632,9 +617,9 @@ def importance(
     d_model = h * d_head
     while True:
         values = parameters(draw, d_model)
-        query, key = tensor(draw, b, n_q, d_model), tensor(draw, b, n_k, d_model)
+        query, key = draw.tensor(b, n_q, d_model), draw.tensor(b, n_k, d_model)
         outs = [without(values, h, head, query, key) for head in (*range(h), None)]
-        target = tensor(draw, b, n_q, d_model) / 2 + outs[-1] if best is None else outs[best]
+        target = draw.tensor(b, n_q, d_model) / 2 + outs[-1] if best is None else outs[best]
         losses = np.array([(out - target).square().mean().item() for out in outs])
         expected = losses[:-1] - losses[-1]
         steps = np.diff(expected) / np.abs(expected).max()

@@ -38,6 +38,7 @@ from checking import (
     expect_tensor,
     expect_tuple,
     expect_unchanged,
+    noncontiguous,
 )
 from specifications import SPECIFICATIONS, grouped, of_keys, together
 
@@ -90,22 +91,13 @@ def sizes(draw, count=5):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5, 7])[:count]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
 def inputs(draw, lead, n_q, n_k, d_k, d_v):
     """Return Q, K and V."""
     return (
-        tensor(draw, *lead, n_q, d_k),
-        tensor(draw, *lead, n_k, d_k),
-        tensor(draw, *lead, n_k, d_v),
+        draw.tensor(*lead, n_q, d_k),
+        draw.tensor(*lead, n_k, d_k),
+        draw.tensor(*lead, n_k, d_v),
     )
-
-
-def noncontiguous(X):
-    """Return the same values, with the last two axes swapped in memory."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 # What is checked for all four functions
@@ -216,7 +208,7 @@ def far_from_0(draw, b, n, d_v):
     """
     Q, K = torch.zeros(b, n, 4, dtype=torch.float64), torch.zeros(b, n, 4, dtype=torch.float64)
     Q[..., 0], K[..., 0] = 2 * in_turn(n), -1e6 - torch.from_numpy(draw.rng.permutation(n))
-    return Q, K, tensor(draw, b, n, d_v)
+    return Q, K, draw.tensor(b, n, d_v)
 
 
 def in_turn(n):
@@ -257,7 +249,7 @@ def chunked_attention_half(chunked_attention, draw):
     K[chosen[1]] = 20
     Q, V = (
         torch.full((n_q, d_k), 40, dtype=torch.float16),
-        tensor(draw, n_k, 2, dtype=torch.float16),
+        draw.tensor(n_k, 2, dtype=torch.float16),
     )
     expect_close(chunked_attention(Q, K, V, 2), V[chosen[0]].double().expand(n_q, 2), rtol=1e-2)
 
@@ -280,7 +272,7 @@ def sizes_alike(function, draw):
     size = int(draw.rng.integers(3, 6))
     cases = [
         (*inputs(draw, (size,), size, size, size, size), *last(function, draw, size)),
-        (*[tensor(draw, size, size, size)] * 3, *last(function, draw, size)),
+        (*[draw.tensor(size, size, size)] * 3, *last(function, draw, size)),
     ]
     n = draw.long()
     for n_q, n_k in [(n, n)] if alike(function) else [(n, 3), (2, n)]:
@@ -361,7 +353,7 @@ def reached(function, *arguments):
 
 
 def expect_way_back(function, draw, arguments):
-    upstream = tensor(draw, *arguments[0].shape[:-1], arguments[2].shape[-1])
+    upstream = draw.tensor(*arguments[0].shape[:-1], arguments[2].shape[-1])
     expected = reached(function, *arguments, upstream)
     _, came, _ = backward(function, *arguments, upstream=upstream)
     for name, got, right in zip(NAMES, came, expected, strict=False):
@@ -428,27 +420,27 @@ def refuses(function, draw):
     for other in (d_k + 1, 1):
         for widths in [(d_k, other), (other, d_k)]:
             arguments = (
-                tensor(draw, b, n_q, widths[0]),
-                tensor(draw, b, n_k, widths[1]),
-                tensor(draw, b, n_k, d_v),
+                draw.tensor(b, n_q, widths[0]),
+                draw.tensor(b, n_k, widths[1]),
+                draw.tensor(b, n_k, d_v),
             )
             because = Message("queries of {one}, keys of {other}", one=widths[0], other=widths[1])
             refused.append(((*arguments, *extra), because))
     for keys, own in [(n_k, n_k + 1), (n_k, 1), (1, n_k), (n_k + 4, n_k)]:
         queries = keys if alike(function) else n_q
         arguments = (
-            tensor(draw, b, queries, d_k),
-            tensor(draw, b, keys, d_k),
-            tensor(draw, b, own, d_v),
+            draw.tensor(b, queries, d_k),
+            draw.tensor(b, keys, d_k),
+            draw.tensor(b, own, d_v),
         )
         refused.append(
             ((*arguments, *extra), Message("{keys} keys, values: {own}", keys=keys, own=own))
         )
     if function.name == "chunked_attention":
         arguments = (
-            tensor(draw, b, n_q, d_k),
-            tensor(draw, b, n_k, d_k),
-            tensor(draw, b, n_k + 2, d_v),
+            draw.tensor(b, n_q, d_k),
+            draw.tensor(b, n_k, d_k),
+            draw.tensor(b, n_k + 2, d_v),
         )
         because = Message("{n_k} keys, values: {values}", n_k=n_k, values=n_k + 2)
         refused.append(((*arguments, n_k), because))
@@ -509,8 +501,8 @@ def local_attention_by_name(local_attention, draw):
 
 def heads(draw, h_q, h_kv, b, n_q, n_k, d_k, d_v):
     """Return Q, K and V with these numbers of heads."""
-    K, V = tensor(draw, b, h_kv, n_k, d_k), tensor(draw, b, h_kv, n_k, d_v)
-    return tensor(draw, b, h_q, n_q, d_k), K, V
+    K, V = draw.tensor(b, h_kv, n_k, d_k), draw.tensor(b, h_kv, n_k, d_v)
+    return draw.tensor(b, h_q, n_q, d_k), K, V
 
 
 def expect_grouped(function, *cases):
@@ -602,17 +594,17 @@ def grouped_query_attention_refuses(grouped_query_attention, draw):
     refused = []
     for own in (1, 2, 6):
         because = Message("3 key heads, {own} value heads", own=own)
-        refused.append(((Q, K, tensor(draw, b, own, n_k, d_v)), because))
+        refused.append(((Q, K, draw.tensor(b, own, n_k, d_v)), because))
         because = Message("{own} key heads, 3 value heads", own=own)
-        refused.append(((Q, tensor(draw, b, own, n_k, d_k), V), because))
+        refused.append(((Q, draw.tensor(b, own, n_k, d_k), V), because))
     Q, K, V = heads(draw, 3, 3, b, n_q, n_k, d_k, d_v)
     refused.append(((Q, K, V[:, :1]), Message("3 key heads, 1 value head")))
     for own in (n_k + 1, 1):
         because = Message("{n_k} keys, values: {own}", n_k=n_k, own=own)
-        refused.append(((Q, K, tensor(draw, b, 3, own, d_v)), because))
+        refused.append(((Q, K, draw.tensor(b, 3, own, d_v)), because))
     for own in (d_k + 1, 1):
         because = Message("queries of {d_k}, keys of {own}", d_k=d_k, own=own)
-        refused.append(((Q, tensor(draw, b, 3, n_k, own), V), because))
+        refused.append(((Q, draw.tensor(b, 3, n_k, own), V), because))
     expect_all_raise(REFUSED, grouped_query_attention, refused)
 
 
@@ -701,7 +693,7 @@ def refused(own, first, wrong, second):
 
 def pairs(draw, lead, counts, d_k, d_v):
     """Return pairs of keys and values, one with each of these numbers of tokens."""
-    return [(tensor(draw, *lead, n, d_k), tensor(draw, *lead, n, d_v)) for n in counts]
+    return [(draw.tensor(*lead, n, d_k), draw.tensor(*lead, n, d_v)) for n in counts]
 
 
 def expect_cached(result, parts, when=""):
@@ -734,7 +726,7 @@ def KVCache_first(KVCache, draw):
     """A new cache is empty: its first `append` returns a tuple with the keys and values that it was given."""
     b, h, n, d_k, d_v = sizes(draw)
     first, other = (
-        (tensor(draw, b, h, n, d_k), tensor(draw, b, h, n, d_v)),
+        (draw.tensor(b, h, n, d_k), draw.tensor(b, h, n, d_v)),
         pairs(draw, (h, b), [n], d_v, d_k)[0],
     )
     results, error = KVCache.run_remote(new_caches, [first, other])
@@ -804,7 +796,7 @@ def KVCache_gradients(KVCache, draw):
     b, h, n, d_k, d_v = sizes(draw)
     counts = (n, 1, 2)
     parts = pairs(draw, (b, h), counts, d_k, d_v)
-    upstream = [tensor(draw, b, h, sum(counts), d) for d in (d_k, d_v)]
+    upstream = [draw.tensor(b, h, sum(counts), d) for d in (d_k, d_v)]
     came = KVCache.run_remote(differentiated, parts, upstream)
     expected = [
         own for pair in zip(*[up.split(counts, -2) for up in upstream], strict=True) for own in pair
@@ -851,7 +843,7 @@ def KVCache_refuses(KVCache, draw):
         (usual, (b + 1, h), 1, 1, d_k, d_v),
         (usual, (b, h + 1), 1, 1, d_k, d_v),
     ]:
-        wrong = tensor(draw, *lead, keys, d_key), tensor(draw, *lead, values, d_value)
+        wrong = draw.tensor(*lead, keys, d_key), draw.tensor(*lead, values, d_value)
         cases.append((first, wrong, second))
     KVCache.ahead(cases, refused)
     for first, wrong, second in cases:
@@ -880,7 +872,7 @@ WHICH = (Message("first"), Message("second"))
 
 def scores(draw, lead, n, *counts, d_v, size=3.0):
     """Return scores and values with these numbers of keys, one for each part: [(S, V), ...]."""
-    return [(size * tensor(draw, *lead, n, own), tensor(draw, *lead, own, d_v)) for own in counts]
+    return [(size * draw.tensor(*lead, n, own), draw.tensor(*lead, own, d_v)) for own in counts]
 
 
 def signs(draw, n):
@@ -1047,7 +1039,7 @@ def merged_backward(own, first, second, upstream):
 
 
 def expect_merged_backward(merge, draw, several):
-    upstream = tensor(draw, *several[0][0].shape[:-1], several[0][1].shape[-1])
+    upstream = draw.tensor(*several[0][0].shape[:-1], several[0][1].shape[-1])
     parts = [of_keys(*own) for own in several]
     came = merge.run_remote(merged_backward, *parts, upstream)
     expected = merged_backward(SPECIFICATIONS["merge"], *parts, upstream)

@@ -105,12 +105,8 @@ def by_hand_online(by_hand, draw):
 # Inputs, and the handling of results.
 
 
-def tensor(draw, *shape, kind=torch.float64):
-    return torch.from_numpy(draw.array(*shape)).to(kind)
-
-
 def heads(draw, n, b=2, h=1, d=16, kind=torch.float32):
-    return [tensor(draw, b, h, n, d, kind=kind).to(DEVICE) for _ in range(3)]
+    return [draw.tensor(b, h, n, d, dtype=kind).to(DEVICE) for _ in range(3)]
 
 
 def exact(own):
@@ -400,7 +396,7 @@ def forward_ragged_on_a_gpu(flash_attention_forward, draw):
 
 
 def expect_tiled(tiled_backward, draw, n, causal):
-    q, k, v, d_out = (tensor(draw, n, 16) for _ in range(4))
+    q, k, v, d_out = (draw.tensor(n, 16) for _ in range(4))
     leaves = [own[None, None].clone().requires_grad_() for own in (q, k, v)]
     out, lse = attended(*leaves, earlier(n) if causal else None)
     (out * d_out).sum().backward()
@@ -430,7 +426,7 @@ def tiled_causal(tiled_backward, draw):
 def tiled_held(tiled_backward, draw):
     """Holds no n x n tensor in memory."""
     n = 256
-    inputs = [tensor(draw, *shape, kind=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
+    inputs = [draw.tensor(*shape, dtype=torch.float32) for shape in [(n, 16)] * 4 + [(n,)] * 2]
     most = tiled_backward.run_remote(most_bytes, *inputs)
     if most > 0.9 * n * n:  # n x n booleans have more
         raise Failed(
@@ -450,7 +446,7 @@ def expect_backward(
     function, draw, n, causal, names, h=2, d=16, kind=torch.float32, rtol=None, layout=False
 ):
     inputs = heads(draw, n, b=1, h=h, d=d, kind=kind)
-    upstream = tensor(draw, *inputs[0].shape, kind=kind).to(DEVICE)
+    upstream = draw.tensor(*inputs[0].shape, dtype=kind).to(DEVICE)
     if layout:
         inputs = [own.transpose(1, 2).contiguous().transpose(1, 2) for own in inputs]
         upstream = upstream.mT.contiguous().mT
@@ -626,7 +622,7 @@ def back_twice(function, first, second, upstream):
 def flash_again(flash_attention, draw):
     """Keeps its inputs unchanged; after two calls, one with `causal=True` by name, each has the right gradients."""
     first, second = heads(draw, BLOCK), heads(draw, BLOCK)
-    upstream = tensor(draw, *first[0].shape).to(first[0])
+    upstream = draw.tensor(*first[0].shape).to(first[0])
     found, after = flash_attention.run_remote(back_twice, first, second, upstream)
     expect_inputs(["q", "k", "v", Message("the upstream gradient")], after, [*first, upstream])
     calls = Message("the first of two calls"), Message("the second of two calls")
@@ -650,7 +646,7 @@ def flash_again(flash_attention, draw):
 def flash_large_scores(flash_attention, draw):
     """Scores above 100 or below -100 leave all three gradients right, even if the last tile is not full."""
     for sign in (-1, 1):
-        (q, k, v), upstream = heads(draw, 20, b=1), tensor(draw, 1, 1, 20, 16)
+        (q, k, v), upstream = heads(draw, 20, b=1), draw.tensor(1, 1, 20, 16)
         # Scores that are close together: with weights of nearly 0 and 1, gradients are nothing but rounding errors.
         q, k = 5.4 * (1 + q / 20), sign * 5.4 * (1 + k / 20)
         expect_gradients_of(flash_attention, [q, k, v], upstream, rtol=1e-3)
@@ -703,9 +699,9 @@ def parameters(draw, d_model, h, h_kv, bias=True):
     kv = h_kv * d_model // h
     values = {}
     for name, rows in [("W_q", d_model), ("W_k", kv), ("W_v", kv), ("W_o", d_model)]:
-        values[f"{name}.weight"] = tensor(draw, rows, d_model) / math.sqrt(d_model)
+        values[f"{name}.weight"] = draw.tensor(rows, d_model) / math.sqrt(d_model)
         if bias:
-            values[f"{name}.bias"] = tensor(draw, rows)
+            values[f"{name}.bias"] = draw.tensor(rows)
     return values
 
 
@@ -759,7 +755,7 @@ def in_sight(lengths, is_causal):
     return seen
 
 
-def some(draw, *shape):
+def random_mask(draw, *shape):
     """Return a mask in which each query sees itself, and half of the others."""
     return torch.from_numpy(draw.rng.random(shape) < 0.5) | torch.eye(shape[-1], dtype=torch.bool)
 
@@ -782,7 +778,7 @@ def layer_parameters(MultiHeadLayer, draw):
 def layer_values(MultiHeadLayer, draw):
     """With the parameters of an `nn.MultiheadAttention` and no mask, returns the same results."""
     for bias, n in [(True, 7), (False, 1)]:
-        values, x = parameters(draw, 24, 4, 4, bias), tensor(draw, 2, n, 24)
+        values, x = parameters(draw, 24, 4, 4, bias), draw.tensor(2, n, 24)
         with torch.no_grad():
             expected = of_torch(values, bias)(x, x, x, need_weights=False)[0]
         expect_close(loaded(MultiHeadLayer, values, 24, 4, 4, bias)(x), expected)
@@ -804,7 +800,7 @@ def layer_refuses_masks(MultiHeadLayer, draw):
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
     for shape in [(7, 6), (7, 1), (1, 7), (2, 1, 6)]:
         mask = torch.ones(shape, dtype=torch.bool)
-        if layer.error(tensor(draw, 2, 7, 24), mask) is None:
+        if layer.error(draw.tensor(2, 7, 24), mask) is None:
             message = "A mask of shape {shape} does not fit 7 tokens, but was accepted."
             if len(shape) == 2:
                 message = (
@@ -820,7 +816,7 @@ def layer_grouped(MultiHeadLayer, draw):
     for h_kv in (2, 1):
         values = parameters(draw, 24, 4, h_kv)
         expect_layer(
-            loaded(MultiHeadLayer, values, 24, 4, h_kv), values, tensor(draw, 2, 5, 24), 4, h_kv
+            loaded(MultiHeadLayer, values, 24, 4, h_kv), values, draw.tensor(2, 5, 24), 4, h_kv
         )
 
 
@@ -832,7 +828,7 @@ def layer_causal(MultiHeadLayer, draw):
         expect_layer(
             loaded(MultiHeadLayer, values, 24, 4, 4),
             values,
-            tensor(draw, 2, n, 24),
+            draw.tensor(2, n, 24),
             4,
             4,
             None,
@@ -846,17 +842,17 @@ def layer_masks(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7), (2, 4, 7, 7), (2, 1, 7, 7)]:
-        expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape))
-    expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, padding(7, 4))
+        expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, random_mask(draw, *shape))
+    expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, padding(7, 4))
 
 
 @check(weight=0.5, needs=[layer_masks, layer_grouped])
 def layer_grouped_masks(MultiHeadLayer, draw):
     """With fewer key heads, a mask still applies to its own sequence and head."""
-    values, x = parameters(draw, 24, 4, 2), tensor(draw, 3, 5, 24)
+    values, x = parameters(draw, 24, 4, 2), draw.tensor(3, 5, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
     for shape in [(5, 5), (3, 5, 5), (3, 1, 5, 5), (1, 4, 5, 5), (3, 4, 5, 5)]:
-        expect_layer(layer, values, x, 4, 2, some(draw, *shape))
+        expect_layer(layer, values, x, 4, 2, random_mask(draw, *shape))
     for shape in [(3, 1, 5), (3, 4, 1, 5)]:
         mask = torch.from_numpy(draw.rng.random(shape) < 0.5)
         mask[..., 0] = True
@@ -872,8 +868,8 @@ def layer_nothing_to_see(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer, x, mask = (
         loaded(MultiHeadLayer, values, 24, 4, 4),
-        tensor(draw, 2, 5, 24),
-        some(draw, 5, 5),
+        draw.tensor(2, 5, 24),
+        random_mask(draw, 5, 5),
     )
     mask[int(draw.rng.integers(5))] = False
     expect_close(layer(x, mask), out_of(values, x, 4, 4, mask))
@@ -892,14 +888,14 @@ def layer_mask_and_causal(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 4)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4)
     for shape in [(7, 7), (2, 7, 7)]:
-        expect_layer(layer, values, tensor(draw, 2, 7, 24), 4, 4, some(draw, *shape), True)
+        expect_layer(layer, values, draw.tensor(2, 7, 24), 4, 4, random_mask(draw, *shape), True)
 
 
 @check(weight=0.5, needs=[layer_mask_and_causal])
 def layer_padding_and_causal(MultiHeadLayer, draw):
     """Applies both when the mask has one row for each sequence, (b, 1, n), with padding at either end."""
     values = parameters(draw, 24, 4, 4)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, 7, 24)
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), draw.tensor(2, 7, 24)
     for mask in (padding(7, 4), padding(7, 4).flip(-1)):  # in front, the first tokens see nothing
         expect_layer(layer, values, x, 4, 4, mask, True)
 
@@ -908,8 +904,8 @@ def layer_padding_and_causal(MultiHeadLayer, draw):
 def layer_long(MultiHeadLayer, draw):
     """Beyond 128 tokens, also applies a mask, with or without `is_causal`."""
     values, n = parameters(draw, 24, 4, 4), int(draw.rng.integers(140, 180))
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), tensor(draw, 2, n, 24)
-    for mask in (some(draw, n, n), padding(n, n - 50)):
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 4), draw.tensor(2, n, 24)
+    for mask in (random_mask(draw, n, n), padding(n, n - 50)):
         for is_causal in (False, True):
             expect_layer(layer, values, x, 4, 4, mask, is_causal)
 
@@ -917,7 +913,7 @@ def layer_long(MultiHeadLayer, draw):
 @check(weight=0.5, needs=[layer_masks])
 def layer_large_scores(MultiHeadLayer, draw):
     """Masked tokens have the weight 0, even if the other scores are as low as -1000 or -1e10."""
-    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    values, x = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24)
     mask = torch.eye(7, dtype=torch.bool)[
         draw.rng.permutation(7)
     ]  # a single key for each token: its weight is 1
@@ -932,10 +928,10 @@ def layer_large_scores(MultiHeadLayer, draw):
 @check(weight=0.5, needs=[layer_masks])
 def layer_in_training(MultiHeadLayer, draw):
     """In training mode, the mode of a new layer, the results are the same: there is no dropout."""
-    values, x = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24)
+    values, x = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24)
     layer = loaded(MultiHeadLayer, values, 24, 4, 4).train()
     try:
-        for mask in (None, some(draw, 7, 7)):
+        for mask in (None, random_mask(draw, 7, 7)):
             expect_layer(layer, values, x, 4, 4, mask)
     except Failed as failure:
         message = "All is right after `eval()`, but not in training mode: look for dropout or the like. {rest}"
@@ -946,8 +942,8 @@ def layer_in_training(MultiHeadLayer, draw):
 def layer_kept(MultiHeadLayer, draw):
     """Does not change `x` and `mask`."""
     layer = loaded(MultiHeadLayer, parameters(draw, 24, 4, 4), 24, 4, 4)
-    for mask in (some(draw, 7, 7), some(draw, 2, 7, 7)):
-        expect_unchanged(layer, ["x", "mask", "is_causal"], tensor(draw, 2, 7, 24), mask, True)
+    for mask in (random_mask(draw, 7, 7), random_mask(draw, 2, 7, 7)):
+        expect_unchanged(layer, ["x", "mask", "is_causal"], draw.tensor(2, 7, 24), mask, True)
 
 
 def by_name(layer, x, mask):
@@ -961,7 +957,7 @@ def by_name(layer, x, mask):
 @check(weight=0.25, needs=[layer_mask_and_causal])
 def layer_by_name(MultiHeadLayer, draw):
     """Accepts `mask`, `is_causal` and `cache` by name, in any order."""
-    values, x, mask = parameters(draw, 24, 4, 4), tensor(draw, 2, 7, 24), some(draw, 7, 7)
+    values, x, mask = parameters(draw, 24, 4, 4), draw.tensor(2, 7, 24), random_mask(draw, 7, 7)
     came = loaded(MultiHeadLayer, values, 24, 4, 4).run_remote(by_name, x, mask)
     for got, seen in zip(came, (mask & earlier(7), mask), strict=True):
         expect_close(got, out_of(values, x, 4, 4, seen))
@@ -996,7 +992,7 @@ def in_pieces(layer, x, lengths, is_causal, mask=None):
 def layer_cache(MultiHeadLayer, draw):
     """Causal reading in pieces with a cache, with one `append` per piece, gives the same results as all at once."""
     values = parameters(draw, 24, 4, 2)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), draw.tensor(2, 7, 24)
     out, times, h_kv = layer.run_remote(in_pieces, x, [3, 1, 2, 1], True)
     expect_close(out, out_of(values, x, 4, 2, earlier(7)))
     if (times, h_kv) != (4, 2):
@@ -1015,8 +1011,8 @@ def layer_cache(MultiHeadLayer, draw):
 def layer_cache_and_mask(MultiHeadLayer, draw):
     """With a cache, a mask has a column for each key so far, and `is_causal` also applies."""
     values = parameters(draw, 24, 4, 2)
-    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), tensor(draw, 2, 7, 24)
-    for mask in (some(draw, 7, 7), padding(7, 4)):
+    layer, x = loaded(MultiHeadLayer, values, 24, 4, 2), draw.tensor(2, 7, 24)
+    for mask in (random_mask(draw, 7, 7), padding(7, 4)):
         for is_causal in (False, True):
             out = layer.run_remote(in_pieces, x, [3, 1, 3], is_causal, mask)[0]
             expect_close(out, out_of(values, x, 4, 2, mask & in_sight([3, 1, 3], is_causal)))
@@ -1046,7 +1042,7 @@ def in_turn(layer, x, y):
 @check(weight=0.5, needs=[layer_cache])
 def layer_keeps_nothing(MultiHeadLayer, draw):
     """Keeps nothing between calls: two texts are read in turn, each with its own cache, and one without."""
-    values, x, y = parameters(draw, 24, 4, 2), tensor(draw, 2, 7, 24), tensor(draw, 2, 8, 24)
+    values, x, y = parameters(draw, 24, 4, 2), draw.tensor(2, 7, 24), draw.tensor(2, 8, 24)
     came = loaded(MultiHeadLayer, values, 24, 4, 2).run_remote(in_turn, x, y)
     for what, got, own, seen in zip(
         (
@@ -1066,10 +1062,10 @@ def layer_gradients(MultiHeadLayer, draw):
     values = parameters(draw, 24, 4, 2)
     layer, x, upstream = (
         loaded(MultiHeadLayer, values, 24, 4, 2),
-        tensor(draw, 2, 5, 24),
-        tensor(draw, 2, 5, 24),
+        draw.tensor(2, 5, 24),
+        draw.tensor(2, 5, 24),
     )
-    for mask in (None, some(draw, 5, 5)):
+    for mask in (None, random_mask(draw, 5, 5)):
         leaf = x.clone().requires_grad_()
         parts = {name: own.clone().requires_grad_() for name, own in values.items()}
         (out_of(parts, leaf, 4, 2, mask) * upstream).sum().backward()
@@ -1093,11 +1089,11 @@ def layer_dtypes(MultiHeadLayer, draw):
         for mask, is_causal in [
             (None, False),
             (None, True),
-            (some(draw, 5, 5), False),
-            (some(draw, 5, 5), True),
+            (random_mask(draw, 5, 5), False),
+            (random_mask(draw, 5, 5), True),
         ]:
             expect_tensor(
-                layer(tensor(draw, 2, 5, 24, kind=kind), mask, is_causal), (2, 5, 24), kind
+                layer(draw.tensor(2, 5, 24, dtype=kind), mask, is_causal), (2, 5, 24), kind
             )
 
 
@@ -1119,7 +1115,9 @@ def on_meta(layer, x, mask):
 def layer_device(MultiHeadLayer, draw):
     """Makes all tensors on the device of its input, whichever it is: the one here is named "meta"."""
     layer = MultiHeadLayer.module(24, 4, 2, True)
-    found = layer.run_remote(on_meta, tensor(draw, 2, 5, 24, kind=torch.float32), some(draw, 5, 5))
+    found = layer.run_remote(
+        on_meta, draw.tensor(2, 5, 24, dtype=torch.float32), random_mask(draw, 5, 5)
+    )
     ways = (Message("neither mask nor is_causal"), "is_causal", Message("a mask"), Message("both"))
     for way, own in zip(ways, found, strict=False):
         if own != "meta":
@@ -1173,7 +1171,7 @@ def layer_held(MultiHeadLayer, draw):
     """Without a mask, holds nothing n x n: causal, with grouped heads, or with a cache and one more token."""
     n = 1000
     layer = MultiHeadLayer.module(16, 2, 1, True)
-    x = tensor(draw, 1, n, 16, kind=torch.float32)
+    x = draw.tensor(1, n, 16, dtype=torch.float32)
     layer.run_remote(frozen)  # what is kept for the backward pass is not counted here
     own = types.SimpleNamespace(
         function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
@@ -1212,8 +1210,8 @@ def layer_compiles(MultiHeadLayer, draw):
     """`torch.compile` makes one graph of the layer, without a break, forward and backward."""
     values = parameters(draw, 24, 4, 2)
     layer = loaded(MultiHeadLayer, values, 24, 4, 2)
-    for mask in (None, some(draw, 5, 5)):
-        x, upstream = tensor(draw, 2, 5, 24), tensor(draw, 2, 5, 24)
+    for mask in (None, random_mask(draw, 5, 5)):
+        x, upstream = draw.tensor(2, 5, 24), draw.tensor(2, 5, 24)
         came = layer.run_remote(compiled, x, mask, upstream)
         if isinstance(came, str):
             raise Failed(
@@ -1245,9 +1243,9 @@ def layer_on_a_gpu(MultiHeadLayer, draw):
     """On a GPU, the result and the gradient are on the GPU, and are right in float32, float16 and bfloat16."""
     values = parameters(draw, 64, 4, 2)
     layer = loaded(MultiHeadLayer, values, 64, 4, 2)
-    x, upstream = tensor(draw, 2, 40, 64), tensor(draw, 2, 40, 64)
+    x, upstream = draw.tensor(2, 40, 64), draw.tensor(2, 40, 64)
     for kind, rtol in TOLERANCES.items():
-        for mask in (None, some(draw, 40, 40)):
+        for mask in (None, random_mask(draw, 40, 40)):
             *came, device, name = layer.run_remote(on_cuda, x, mask, upstream, kind)
             if (device, name) != ("cuda", str(kind)):
                 raise Failed(

@@ -35,6 +35,7 @@ from checking import (
     expect_close,
     expect_tensor,
     expect_unchanged,
+    noncontiguous,
 )
 from specifications import SPECIFICATIONS, may_attend
 
@@ -86,32 +87,23 @@ def sizes(draw, count):
     return [int(size) for size in draw.rng.permutation([2, 3, 4, 5])[:count]]
 
 
-def tensor(draw, *shape, dtype=torch.float64):
-    return torch.tensor(draw.array(*shape), dtype=dtype)
-
-
-def noncontiguous(X):
-    """Return the same values, with the last two axes swapped in memory."""
-    return X.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
 def pictures(draw, b, c, rows, columns, size):
     """Return the arguments of `patches`: b pictures of c channels, cut into rows and columns of patches."""
-    return tensor(draw, b, c, rows * size, columns * size), size
+    return draw.tensor(b, c, rows * size, columns * size), size
 
 
 def pieces(draw, b, c, rows, columns, size):
     """Return the arguments of `unpatch`."""
-    return tensor(draw, b, rows * columns, c * size * size), size, c, rows * size
+    return draw.tensor(b, rows * columns, c * size * size), size, c, rows * size
 
 
 def grid(draw, b, d, rows, columns, size=None):
     """Return the arguments of `with_places`."""
     return (
-        tensor(draw, b, rows * columns, d),
-        tensor(draw, d),
-        tensor(draw, rows, d),
-        tensor(draw, columns, d),
+        draw.tensor(b, rows * columns, d),
+        draw.tensor(d),
+        draw.tensor(rows, d),
+        draw.tensor(columns, d),
     )
 
 
@@ -123,7 +115,7 @@ def places(draw, n):
 def turns(draw, b, d, rows, columns, size=None):
     """Return the arguments of `grid_rotary`, of rows times columns tokens; d is made a multiple of 4."""
     n = rows * columns
-    return tensor(draw, b, n, 4 * d), places(draw, n), places(draw, n)
+    return draw.tensor(b, n, 4 * d), places(draw, n), places(draw, n)
 
 
 DRAWN = {"patches": pictures, "unpatch": pieces, "with_places": grid, "grid_rotary": turns}
@@ -219,14 +211,14 @@ def with_places_values(with_places, draw):
 def grid_rotary_shape(grid_rotary, draw):
     """Returns a tensor of shape (n, d) for `X` (n, d), n rows and n columns."""
     n, d = sizes(draw, 2)
-    expect_tensor(grid_rotary(tensor(draw, n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
+    expect_tensor(grid_rotary(draw.tensor(n, 4 * d), places(draw, n), places(draw, n)), (n, 4 * d))
 
 
 @check(weight=1, needs=[grid_rotary_shape])
 def grid_rotary_start(grid_rotary, draw):
     """In row 0 and column 0, the vectors do not change, whatever the rows and columns were in an earlier call."""
     n, d = sizes(draw, 2)
-    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    X, zeros = draw.tensor(n, 4 * d), torch.zeros(n, dtype=torch.int64)
     cases = [(X, places(draw, n), places(draw, n)), (X, zeros, zeros)]
     grid_rotary.ahead(cases)
     elsewhere, here = (expect_array(grid_rotary(*case), (n, 4 * d)) for case in cases)
@@ -240,7 +232,7 @@ def grid_rotary_start(grid_rotary, draw):
 def grid_rotary_halves(grid_rotary, draw):
     """In row 0, the first half of each vector does not change, and in column 0, the second half does not."""
     n, d = sizes(draw, 2)
-    X, zeros = tensor(draw, n, 4 * d), torch.zeros(n, dtype=torch.int64)
+    X, zeros = draw.tensor(n, 4 * d), torch.zeros(n, dtype=torch.int64)
     turned = expect_array(grid_rotary(X, zeros, places(draw, n)), (n, 4 * d))
     expect_close(turned[:, : 2 * d], X[:, : 2 * d], what=Message("the first half in row 0"))
     turned = expect_array(grid_rotary(X, places(draw, n), zeros), (n, 4 * d))
@@ -251,7 +243,7 @@ def grid_rotary_halves(grid_rotary, draw):
 def grid_rotary_lengths(grid_rotary, draw):
     """Rotation keeps lengths: x^2 + y^2 of every pair of columns 2i and 2i + 1 does not change."""
     n, d = sizes(draw, 2)
-    X = tensor(draw, n, 4 * d)
+    X = draw.tensor(n, 4 * d)
     turned = expect_array(grid_rotary(X, places(draw, n), places(draw, n)), (n, 4 * d)).astype(
         float
     )
@@ -263,7 +255,7 @@ def grid_rotary_lengths(grid_rotary, draw):
 def grid_rotary_distance(grid_rotary, draw):
     """Only distances count: moving all rows by one number and all columns by another changes no dot product."""
     n, d = sizes(draw, 2)
-    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
+    X, rows, columns = draw.tensor(n, 4 * d), places(draw, n), places(draw, n)
     down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
     moved = rows + down, columns + across
     grid_rotary.ahead([(X, rows, columns), (X, *moved)])
@@ -281,9 +273,9 @@ def grid_rotary_distance(grid_rotary, draw):
 def grid_rotary_values(grid_rotary, draw):
     """Rotates each half as `rotary` does for d / 2 numbers: the first by rows, the second by columns."""
     n, d = sizes(draw, 2)
-    X, rows, columns = tensor(draw, n, 4 * d), places(draw, n), places(draw, n)
+    X, rows, columns = draw.tensor(n, 4 * d), places(draw, n), places(draw, n)
     expect_all(
-        grid_rotary, [(X, rows, columns), (noncontiguous(tensor(draw, n, 12)), columns, rows)]
+        grid_rotary, [(X, rows, columns), (noncontiguous(draw.tensor(n, 12)), columns, rows)]
     )
 
 
@@ -292,7 +284,7 @@ def grid_rotary_any_place(grid_rotary, draw):
     """Rows and columns may be any numbers, in any order: equal, negative, or fractional."""
     rows, columns, d = sizes(draw, 3)
     n = rows * columns
-    X, at = tensor(draw, n, 4 * d), torch.arange(n)
+    X, at = draw.tensor(n, 4 * d), torch.arange(n)
     cases = [(X, at // columns, at % columns), (X, -places(draw, n), torch.full((n,), 3))]
     cases.append(
         (X, places(draw, n) + torch.tensor(draw.rng.uniform(0.2, 0.8, n)), -places(draw, n) / 2)
@@ -306,7 +298,7 @@ def grid_rotary_leading_axes(grid_rotary, draw):
     n, d = sizes(draw, 2)
     at = places(draw, n), places(draw, n)
     leads = [(), (3,), (n, n), (2, 1, 3)]
-    expect_all(grid_rotary, [(tensor(draw, *lead, n, 4 * d), *at) for lead in leads])
+    expect_all(grid_rotary, [(draw.tensor(*lead, n, 4 * d), *at) for lead in leads])
 
 
 # What is checked for all four
@@ -378,7 +370,7 @@ def floating(value):
 def gradients(function, draw):
     """Gradients flow from the result to every input tensor."""
     arguments = drawn(function, draw)
-    upstream = tensor(draw, *SPECIFICATIONS[function.name](*arguments).shape)
+    upstream = draw.tensor(*SPECIFICATIONS[function.name](*arguments).shape)
     expected = reached(function, arguments, upstream)
     _, came, _ = backward(function, *arguments, upstream=upstream)
     came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
@@ -405,7 +397,7 @@ def dtype(function, draw):
 def grid_rotary_half(grid_rotary, draw):
     """Rotates float16 vectors at positions in the hundreds by angles that are more precise than float16."""
     n = 3 + sizes(draw, 1)[0]
-    X = tensor(draw, n, 28, dtype=torch.float16)
+    X = draw.tensor(n, 28, dtype=torch.float16)
     case = X, 600.3 + places(draw, n), 700.3 + places(draw, n)
     # Each of two products and their sum is rounded to 11 bits: see exercise 4.
     expect_close(grid_rotary(*case), SPECIFICATIONS["grid_rotary"](*case), rtol=5e-3)
@@ -426,7 +418,7 @@ def patches_refuses(patches, draw):
         because = Message(
             "pictures of {H} by {W} pixels, patches of {size} by {size}", H=H, W=W, size=size
         )
-        refused.append(((tensor(draw, b, c, H, W), size), because))
+        refused.append(((draw.tensor(b, c, H, W), size), because))
     expect_all_raise(REFUSED, patches, refused)
 
 
@@ -444,7 +436,7 @@ def unpatch_refuses(unpatch, draw):
             "n is {n}, size {size}, channels {channels}, height {height}, and a token has {numbers} numbers",
             n=n, size=size, channels=channels, height=height, numbers=numbers,
         )  # fmt: skip
-        refused.append(((tensor(draw, 2, n, numbers), size, channels, height), because))
+        refused.append(((draw.tensor(2, n, numbers), size, channels, height), because))
     expect_all_raise(REFUSED, unpatch, refused)
 
 
@@ -458,7 +450,7 @@ def with_places_refuses(with_places, draw):
         because = Message(
             "{rows} rows, {columns} columns, {n} tokens", rows=rows, columns=columns, n=str(n)
         )
-        refused.append(((tensor(draw, b, n, d), cls, by_row, by_column), because))
+        refused.append(((draw.tensor(b, n, d), cls, by_row, by_column), because))
     because = Message("tokens of {d} numbers, another one of {other}", d=d, other=1)
     for place in (1, 2, 3):
         own = [tokens, cls, by_row, by_column]
@@ -474,8 +466,8 @@ def grid_rotary_refuses(grid_rotary, draw):
     refused = []
     for width in (4 * d + 2, 4 * d + 1, 2, 1):
         because = Message("d is {d}, which is not a multiple of 4", d=str(width))
-        refused.append(((tensor(draw, n, width), places(draw, n), places(draw, n)), because))
-    X = tensor(draw, n, 4 * d)
+        refused.append(((draw.tensor(n, width), places(draw, n), places(draw, n)), because))
+    X = draw.tensor(n, 4 * d)
     for rows, columns in [(1, n), (n, 1), (1, 1), (n + 1, n), (n, n + 1)]:
         because = Message(
             "n is {n}, there are {rows} rows and {columns} columns", n=n, rows=rows, columns=columns
