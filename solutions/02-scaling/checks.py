@@ -161,12 +161,12 @@ LAWS = [
 
 def followed(widths, num_pairs, results):
     """Return a sentence on the law that wrong results follow instead of d_k, as far as three of them show it."""
-    for what, law in LAWS:
+    for name, law in LAWS:
         if all(
             abs(result / law(d_k, num_pairs) - 1) < 0.2
             for d_k, result in zip(widths, results, strict=True)
         ):
-            return Message("They follow {law}.", law=what)
+            return Message("They follow {law}.", law=name)
     shares = [result / d_k for d_k, result in zip(widths, results, strict=True)]
     if min(shares) <= 0:
         return Message("A variance is positive.")
@@ -486,12 +486,12 @@ def weights_entropy_values(weights_entropy, draw):
 def weights_entropy_zeros(weights_entropy, draw):
     """A weight of 0 adds nothing: all weight on one key gives 0, halves on two keys give ln 2."""
     n_q, n_k = draw.sizes(2)
-    one, two = np.zeros((2, n_k, n_k))
-    np.fill_diagonal(one, 1)
-    two[:, 0] = two[:, 1] = 0.5
+    on_one, on_two = np.zeros((2, n_k, n_k))
+    np.fill_diagonal(on_one, 1)
+    on_two[:, 0] = on_two[:, 1] = 0.5
     # Together, so that 0 has the tolerance of numbers near 1: adding 10^-6 inside the logarithm does no harm here.
     expect_all_agree(
-        weights_entropy, entropies, [(np.concatenate([one, two]),), (with_zeros(draw, n_q, n_k),)]
+        weights_entropy, entropies, [(np.concatenate([on_one, on_two]),), (with_zeros(draw, n_q, n_k),)]
     )
 
 

@@ -337,19 +337,19 @@ def jacobian_diagonal(softmax_jacobian, draw):
 
 def made_of(J, a):
     """Return a sentence naming the few simple matrices whose sum is `J`; "" if there are none, or if `J` is right."""
-    one = np.ones_like(a)
+    ones = np.ones_like(a)
     terms = {
         "diag(a)": np.diag(a),
         "a a^T": np.outer(a, a),
         "diag(a^2)": np.diag(a**2),
         "I": np.eye(len(a)),
     }
-    terms |= {"a 1^T": np.outer(a, one), "1 a^T": np.outer(one, a), "1 1^T": np.outer(one, one)}
-    terms |= {"a^2 1^T": np.outer(a**2, one), "1 (a^2)^T": np.outer(one, a**2)}
-    found = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
-    if not 0 < len(found) <= MOST_TERMS or as_sum(found) == as_sum({"diag(a)": 1, "a a^T": -1}):
+    terms |= {"a 1^T": np.outer(a, ones), "1 a^T": np.outer(ones, a), "1 1^T": np.outer(ones, ones)}
+    terms |= {"a^2 1^T": np.outer(a**2, ones), "1 (a^2)^T": np.outer(ones, a**2)}
+    counts = {term: count for term, count in (counts_in(J, terms) or {}).items() if count}
+    if not 0 < len(counts) <= MOST_TERMS or as_sum(counts) == as_sum({"diag(a)": 1, "a a^T": -1}):
         return ""
-    return Message("The result is {sum}.", sum=as_sum(found))
+    return Message("The result is {sum}.", sum=as_sum(counts))
 
 
 @check(weight=3, needs=[jacobian_shape])
@@ -358,12 +358,12 @@ def jacobian_others(softmax_jacobian, draw):
     n = long_enough(draw)
     for _ in range(2):  # with the same length, so that nothing may be kept from call to call
         s = draw.array(n)
-        own = np.eye(len(s), dtype=bool)
-        J = expect_array(softmax_jacobian(weights_of(s)), own.shape)
-        expected = np.where(own, 0, measured_jacobian(s))
+        diagonal = np.eye(len(s), dtype=bool)
+        J = expect_array(softmax_jacobian(weights_of(s)), diagonal.shape)
+        expected = np.where(diagonal, 0, measured_jacobian(s))
         with told_by(made_of, J, weights_of(s)):
             expect_close(
-                np.where(own, 0, J),
+                np.where(diagonal, 0, J),
                 expected,
                 what=Message("the entries off the diagonal (which is shown as 0)"),
             )
@@ -394,8 +394,8 @@ def jacobian_layouts(softmax_jacobian, draw):
     n = 129 + sum(draw.sizes(2))  # 512 would need a quarter of a million entries
     a = draw.weights(n)
     expected = np.where(np.eye(n, dtype=bool), a * (1 - a), -np.multiply.outer(a, a))
-    for own in (a, np.stack([a, a], axis=1)[:, 0]):
-        expect_close(softmax_jacobian(own), expected)
+    for weights in (a, np.stack([a, a], axis=1)[:, 0]):
+        expect_close(softmax_jacobian(weights), expected)
 
 
 @check(weight=0.5, needs=[jacobian_shape])
@@ -604,7 +604,7 @@ def expect_slopes(attention_backward, draw, name):
 
     def loss(stack):
         return (
-            dZ * attended(*[stack if i == at else own for i, own in enumerate((Q, K, V))])[0]
+            dZ * attended(*[stack if i == at else array for i, array in enumerate((Q, K, V))])[0]
         ).sum((-2, -1))
 
     expected = slopes(loss, (Q, K, V)[at])
@@ -617,8 +617,8 @@ def gradients_shape(attention_backward, draw):
     n, d_k, d_v = draw.sizes(3)
     Q, K, V, dZ = upstream(draw, n_q=n, n_k=n, d_k=d_k, d_v=d_v)
     parts = expect_tuple(attention_backward(Q, K, V, dZ), GRADIENTS)
-    for part, own, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
-        expect_array(part, own.shape, what=name)
+    for part, array, name in zip(parts, (Q, K, V), GRADIENTS, strict=True):
+        expect_array(part, array.shape, what=name)
 
 
 @check(weight=2, needs=[gradients_shape])
@@ -695,8 +695,8 @@ def gradients_refuse(attention_backward, draw):
     refused = []  # arguments, and what is wrong with them
     for name, axis in [("Q", 1), ("K", 1), ("K", 0), ("V", 0), ("dZ", 0), ("dZ", 1)]:
         for wrong in (other, 1):
-            shape = [wrong if i == axis else own for i, own in enumerate(fitting[name])]
-            arguments = [draw.array(*own) for own in (fitting | {name: shape}).values()]
+            shape = [wrong if i == axis else size for i, size in enumerate(fitting[name])]
+            arguments = [draw.array(*dimensions) for dimensions in (fitting | {name: shape}).values()]
             because = Message(
                 "axis {axis} of {name} should have size {size}, but has size {wrong}",
                 axis=axis,

@@ -230,8 +230,8 @@ def padding_mask_ends(padding_mask, draw):
 def padding_mask_ones(padding_mask, draw):
     """Keeps dimensions of size 1: one sequence in the batch, one token in each sequence."""
     b, n = batch(draw)
-    one = lengths_below(draw, 2, n)[:1]
-    expect_mask(padding_mask(one, n), real_tokens(one, n))
+    length = lengths_below(draw, 2, n)[:1]
+    expect_mask(padding_mask(length, n), real_tokens(length, n))
     single = np.arange(b) % 2
     expect_mask(padding_mask(single, 1), real_tokens(single, 1))
 
@@ -288,9 +288,9 @@ def masked_softmax_values(masked_softmax, draw):
         scores(draw, n_k, n_k) + np.log(draw.magnitudes(n_k, orders=6)),
         random_mask(draw, n_k, n_k),
     )
-    for own in (mask, np.ones_like(mask)):
-        expected = shared_out(S, own)
-        expect_close(masked_softmax(S, own), expected, unit=np.where(own, expected, 1))
+    for shown in (mask, np.ones_like(mask)):
+        expected = shared_out(S, shown)
+        expect_close(masked_softmax(S, shown), expected, unit=np.where(shown, expected, 1))
     for n_q, n_k in [(draw.long(), 3), (2, draw.long())]:
         S, mask = noncontiguous(scores(draw, n_q, n_k)), noncontiguous(random_mask(draw, n_q, n_k))
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
@@ -337,8 +337,8 @@ def masked_softmax_broadcast(masked_softmax, draw):
         expect_close(masked_softmax(S, mask), shared_out(S, mask))
     # As many sequences as queries and keys: here a mask could be applied to the wrong axis.
     S, mask = scores(draw, n_k, n_k, n_k), random_mask(draw, n_k, n_k)
-    for own in (mask, mask[:, None]):
-        expect_close(masked_softmax(S, own), shared_out(S, own))
+    for broadcast in (mask, mask[:, None]):
+        expect_close(masked_softmax(S, broadcast), shared_out(S, broadcast))
 
 
 @check(weight=2, needs=[masked_softmax_values])

@@ -140,8 +140,8 @@ def spectrum(draw, n, m, singular):
 
 def expect_ranks(effective_rank, cases):
     """Fail unless the function returns the ranks of these matrices, given with singular values and energy."""
-    found = [effective_rank(A, *energy) for A, _, *energy in cases]
-    for rank, (_, singular, *energy) in zip(found, cases, strict=True):
+    results = [effective_rank(A, *energy) for A, _, *energy in cases]
+    for rank, (_, singular, *energy) in zip(results, cases, strict=True):
         share = energy[0] if energy else 0.9
         expect_rank(rank, rank_of(singular, share), singular, share)
 
@@ -166,7 +166,7 @@ def made_layer(function, values, h, training):
             value = key if value is None else value
             projected = ((self.W_q, query), (self.W_k, key), (self.W_v, value))
             q, k, v = (
-                own(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for own, x in projected
+                projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for projection, x in projected
             )
             S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
             A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
@@ -230,12 +230,12 @@ def layer_of(function, values, h, training=False):
 
 def ablated(ablate_head, layer, values, h, head):
     """Return the copy without a head."""
-    given = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
-    made = ablate_head.run_remote(cut, layer, head, given=given)
-    expect_module(made, ablate_head.name)
+    context = Message(AN_ABLATED, d_model=len(values["W_o.weight"]), h=h, head=head)
+    copy = ablate_head.run_remote(cut, layer, head, given=context)
+    expect_module(copy, ablate_head.name)
     return Module(
         ablate_head,
-        made,
+        copy,
         Message("the layer that `{function}` returned", function=ablate_head.name),
     )
 
@@ -336,19 +336,19 @@ def previous_token_score_kept(previous_token_score, draw):
 def effective_rank_kind(effective_rank, draw):
     """Returns a Python `int`."""
     n, m, *_ = sizes(draw)
-    found = effective_rank(draw.tensor(n, m))
+    result = effective_rank(draw.tensor(n, m))
     message = "The result should be an int, got type {type}. `int(...)` or `.item()` converts it."
-    expect(type(found) is int, Message(message, type=type(found).__name__))
+    expect(type(result) is int, Message(message, type=type(result).__name__))
 
 
-def expect_rank(found, rank, singular, energy):
+def expect_rank(got, rank, singular, energy):
     """Fail unless this number of singular values was counted."""
     shown = ", ".join(f"{value:.2f}" for value in singular[:8]) + (
         ", …" if len(singular) > 8 else ""
     )
     message = "With singular values {singular} and energy {energy}, the effective rank should be {rank}, got {found}."
-    values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(found)[:20]}
-    expect(found == rank, Message(message, **values))
+    values = {"singular": shown, "energy": str(energy), "rank": rank, "found": str(got)[:20]}
+    expect(got == rank, Message(message, **values))
 
 
 @check(weight=4, needs=[effective_rank_kind])
@@ -377,8 +377,8 @@ def effective_rank_alike(effective_rank, draw):
     """Accepts square matrices, long ones, and dimensions of size 1, and does not center or shift the entries."""
     (size,) = draw.sizes(1)
     cases = [
-        spectrum(draw, n, m, SPECTRA[place])
-        for n, m, place in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
+        spectrum(draw, n, m, SPECTRA[i])
+        for n, m, i in ((7, 7, 3), (draw.long(), 3, 0), (5, draw.long(), 1))
     ]
     cases += [spectrum(draw, n, m, [1.0]) for n, m in ((1, size), (size, 1), (1, 1))]
     cases.append((draw.tensor(size, 7) / 20 + 3, np.array([3 * (7 * size) ** 0.5, 0.1])))
@@ -423,8 +423,8 @@ def expect_without(copy, values, h, head, query, key=None, value=None, mask=None
     """
     arguments = {"query": query, "key": key, "value": value, "mask": mask}
     named = {name: arguments.pop(name) for name in names}
-    given = [own for own in arguments.values() if own is not None]
-    result = copy.by_name(*given, **named) if named else copy(*given)
+    by_position = [argument for argument in arguments.values() if argument is not None]
+    result = copy.by_name(*by_position, **named) if named else copy(*by_position)
     out, weights = expect_tuple(result, RESULTS)
     with told_by(counts_of, out, values, h, head, query, key, value, mask):
         expect_close(out, without(values, h, head, query, key, value, mask), what="out")
@@ -450,13 +450,13 @@ def counts_of(out, values, h, head, *arguments):
         terms["bias"] = values["W_o.bias"].expand(added[0].shape)
     if added[0].numel() <= len(terms):
         return ""  # any result is a sum of so many terms
-    found = counts_in(out, terms)
-    if found is None:
+    counted = counts_in(out, terms)
+    if counted is None:
         return Message(
             "The result is not a sum of whole heads: parts of heads are missing or left over, or other "
             "numbers are added."
         )
-    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in found.items()}
+    counts = {term: f"{round(count, 3) + 0.0:g}" for term, count in counted.items()}
     bias = counts.pop("bias", "1")
     if bias != "1":
         return Message(
@@ -562,19 +562,19 @@ def ablate_head_gradient(ablate_head, draw):
     upstream = draw.tensor(b, n_q, h * d_head)
     leaves = [part.clone().requires_grad_() for part in inputs]
     (without(values, h, head, *leaves) * upstream).sum().backward()
-    _, came, _ = backward(copy, *inputs, upstream=upstream)
-    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+    _, gradients, _ = backward(copy, *inputs, upstream=upstream)
+    for name, part, leaf in zip(("query", "key"), gradients, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
     upstream = draw.tensor(b, h, n_q, n_k)
     upstream[:, head] = 0  # the weights of this head may be anything
     leaves = [part.clone().requires_grad_() for part in inputs]
     (attended(values, h, *leaves) * upstream).sum().backward()
-    came = copy.run_remote(through_weights, *inputs, upstream)
+    gradients = copy.run_remote(through_weights, *inputs, upstream)
     message = Message(
         "The returned weights have no gradient: look for {cuts} on the way to them.", cuts=CUTS
     )
-    expect(came is not None, message)
-    for name, part, leaf in zip(("query", "key"), came, leaves, strict=True):
+    expect(gradients is not None, message)
+    for name, part, leaf in zip(("query", "key"), gradients, leaves, strict=True):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
@@ -586,9 +586,9 @@ def ablate_head_like(ablate_head, draw):
         copy, *_ = some_ablated(ablate_head, draw, h, d_head, dtype=dtype, training=training)
         query, key = (draw.tensor(2, n, h * d_head, dtype=dtype) for n in (3, 4))
         expect_tensor(copy(query, key)[0], (2, 3, h * d_head), dtype, what="out")
-        found = copy.read("training")
+        mode = copy.read("training")
         message = "`copy.training` should be {expected}, as in the layer, got {found}."
-        expect(found is training, Message(message, expected=str(training), found=str(found)[:10]))
+        expect(mode is training, Message(message, expected=str(training), found=str(mode)[:10]))
 
 
 @check(weight=1)
@@ -627,10 +627,10 @@ def importance(
         if mixed and (best is not None or expected.min() > 0.05 * expected.max()):
             break
     layer = layer_of(head_importance, values, h, training)
-    given = Message(A_LAYER, d_model=d_model, h=h)
+    context = Message(A_LAYER, d_model=d_model, h=h)
     with left_as_it_was(layer, query, key) if whole else contextlib.nullcontext():
-        found = head_importance.run_remote(measured, layer, query, key, target, kind, given=given)
-    return found, expected
+        result = head_importance.run_remote(measured, layer, query, key, target, kind, given=context)
+    return result, expected
 
 
 @check(weight=1)
@@ -645,24 +645,24 @@ def head_importance_values(head_importance, draw):
     """Entry t is the loss without head t, and only head t, minus the loss of the whole layer."""
     h, d_head = widths(draw)
     for _ in range(2):
-        found, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found, expected)
+        result, expected = importance(head_importance, draw, h, d_head)
+        expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_negative(head_importance, draw):
     """A head without which the loss is lower has a negative importance."""
     h, d_head = widths(draw)
-    found, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
-    expect_close(found, expected)
+    result, expected = importance(head_importance, draw, h, d_head, best=int(draw.rng.integers(h)))
+    expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
 def head_importance_number(head_importance, draw):
     """Accepts a loss that returns a tensor with one number instead of a float."""
     h, d_head = widths(draw)
-    found, expected = importance(head_importance, draw, h, d_head, kind="tensor")
-    expect_close(found, expected)
+    result, expected = importance(head_importance, draw, h, d_head, kind="tensor")
+    expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
@@ -670,8 +670,8 @@ def head_importance_ones(head_importance, draw):
     """Works for a single head, and for one column per head."""
     size, _ = widths(draw)
     for h, d_head in ((1, size), (size, 1), (size, size)):
-        found, expected = importance(head_importance, draw, h, d_head)
-        expect_close(found, expected)
+        result, expected = importance(head_importance, draw, h, d_head)
+        expect_close(result, expected)
 
 
 @check(weight=1, needs=[head_importance_shape])
