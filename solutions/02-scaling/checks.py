@@ -491,7 +491,9 @@ def weights_entropy_zeros(weights_entropy, draw):
     on_two[:, 0] = on_two[:, 1] = 0.5
     # Together, so that 0 has the tolerance of numbers near 1: adding 10^-6 inside the logarithm does no harm here.
     expect_all_agree(
-        weights_entropy, entropies, [(np.concatenate([on_one, on_two]),), (with_zeros(draw, n_q, n_k),)]
+        weights_entropy,
+        entropies,
+        [(np.concatenate([on_one, on_two]),), (with_zeros(draw, n_q, n_k),)],
     )
 
 

@@ -275,7 +275,7 @@ def softmax_infinite(softmax, draw):
     S[gone] = -np.inf
     got = expect_array(softmax(S), S.shape)
     expect_close(got, weights_of(S))
-    held = [
+    passed = [
         Message("the shape {shape} is right", shape=str(got.shape)),
         "the other weights are right",
     ]
@@ -285,7 +285,7 @@ def softmax_infinite(softmax, draw):
             "Expected a weight of exactly 0 for every score of -inf, got up to {most}.",
             most=f"{got[gone].max():.3g}",
         ),
-        held,
+        passed,
     )
 
 
@@ -696,7 +696,9 @@ def gradients_refuse(attention_backward, draw):
     for name, axis in [("Q", 1), ("K", 1), ("K", 0), ("V", 0), ("dZ", 0), ("dZ", 1)]:
         for wrong in (other, 1):
             shape = [wrong if i == axis else size for i, size in enumerate(fitting[name])]
-            arguments = [draw.array(*dimensions) for dimensions in (fitting | {name: shape}).values()]
+            arguments = [
+                draw.array(*dimensions) for dimensions in (fitting | {name: shape}).values()
+            ]
             because = Message(
                 "axis {axis} of {name} should have size {size}, but has size {wrong}",
                 axis=axis,

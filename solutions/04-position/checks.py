@@ -169,7 +169,9 @@ def without_a_call(taken, X, permutation):
     """Return a sentence on which of the two compared inputs `attend` was not called with; "" if it got both."""
 
     def was_called_with(array):
-        return any(argument.shape == array.shape and np.allclose(argument, array) for argument in taken)
+        return any(
+            argument.shape == array.shape and np.allclose(argument, array) for argument in taken
+        )
 
     if len(X) > 1 and taken and all(len(argument) == 1 for argument in taken):
         return Message(

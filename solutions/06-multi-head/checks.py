@@ -197,9 +197,7 @@ def split_heads_alike(split_heads, draw):
 def split_heads_ones(split_heads, draw):
     """Keeps dimensions of size 1: one sequence, one token, one head, one column for each head."""
     for axis in range(4):
-        b, n, h, d_head = (
-            1 if i == axis else size for i, size in enumerate(sizes(draw)[:4])
-        )
+        b, n, h, d_head = (1 if i == axis else size for i, size in enumerate(sizes(draw)[:4]))
         d = h * d_head
         X = draw.tensor(b, n, d)
         expect_close(split_heads(X, h), columns(X.numpy(), h))
@@ -271,9 +269,7 @@ def merge_heads_alike(merge_heads, draw):
 def merge_heads_ones(merge_heads, draw):
     """Keeps dimensions of size 1: one sequence, one head, one token, one column for each head."""
     for axis in range(4):
-        b, h, n, d_head = (
-            1 if i == axis else size for i, size in enumerate(sizes(draw)[:4])
-        )
+        b, h, n, d_head = (1 if i == axis else size for i, size in enumerate(sizes(draw)[:4]))
         X = draw.tensor(b, n, h * d_head)
         expect_close(merge_heads(torch.tensor(columns(X.numpy(), h))), X)
 
@@ -354,7 +350,9 @@ def parameters_named(subject, draw):
     )
     *_, h, d_head = few(draw)
     d_model = h * d_head
-    expect_parameters(subject.module(d_model, h), shapes(named(subject, parameters(draw, d_model), h)))
+    expect_parameters(
+        subject.module(d_model, h), shapes(named(subject, parameters(draw, d_model), h))
+    )
 
 
 @of_both(weight=0.5)
@@ -456,7 +454,10 @@ def masked(subject, draw):
     arguments = tokens(draw, b, n_q, n_k, d_model)
     masks = draw.mask(n_q, n_k), torch.ones(n_q, n_k, dtype=torch.bool)
     expect_all(
-        subject, values, h, [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]]
+        subject,
+        values,
+        h,
+        [*[(*arguments, mask) for mask in masks[::-1]], arguments, arguments[:1]],
     )
 
 
@@ -531,7 +532,7 @@ def sizes_alike(subject, draw):
 def sizes_of_one(subject, draw):
     """Keeps dimensions of size 1: one sequence, one query, one key, one head, one column for each head."""
     *three, h, d_head = few(draw)
-    ones = [[1 if place == one else size for place, size in enumerate(three)] for one in range(3)]
+    ones = [[1 if i == axis else size for i, size in enumerate(three)] for axis in range(3)]
     for heads, width, cases in [(h, d_head, ones), (1, d_head, [three]), (h, 1, [three])]:
         d_model = heads * width
         arguments = [(*tokens(draw, *lengths, d_model), draw.mask(*lengths)) for lengths in cases]
@@ -576,7 +577,9 @@ def gradients(subject, draw):
                 what=Message("the gradient of {name}", name=name),
                 unit=np.array(unit),
             )
-        for name, part, leaf in zip(("query", "key", "value"), input_gradients, leaves, strict=False):
+        for name, part, leaf in zip(
+            ("query", "key", "value"), input_gradients, leaves, strict=False
+        ):
             expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
 
 
@@ -614,7 +617,9 @@ def gradients_of_weights(subject, draw):
         expect_close(part, leaf.grad, what=Message("the gradient of {name}", name=name))
     asked = {f"{name}.weight": parts[f"{name}.weight"].grad for name in ("W_q", "W_k")}
     for name, expected in named(subject, asked, h).items():
-        expect_close(results[1].get(name), expected, what=Message("the gradient of {name}", name=name))
+        expect_close(
+            results[1].get(name), expected, what=Message("the gradient of {name}", name=name)
+        )
 
 
 @of_both(weight=1, needs=[values])
@@ -742,7 +747,10 @@ def list_of_heads(values, h):
         weight = values[f"{name}.weight"]
         part = nn.Linear(*weight.shape[::-1], bias=bias, dtype=weight.dtype)
         part.load_state_dict(
-            {part_name: values[f"{name}.{part_name}"] for part_name in dict(part.named_parameters())}
+            {
+                part_name: values[f"{name}.{part_name}"]
+                for part_name in dict(part.named_parameters())
+            }
         )
         return part
 

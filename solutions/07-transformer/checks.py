@@ -87,9 +87,7 @@ def by_hand_one_token(by_hand, draw):
 
     x = x + norm(x) @ W_o  # one token attends to itself, with weight 1
     hidden = norm(x) @ W_1
-    expect_by_hand(
-        by_hand(), x + hidden * [0.5 + 0.5 * math.erf(t / 2**0.5) for t in hidden] @ W_2
-    )
+    expect_by_hand(by_hand(), x + hidden * [0.5 + 0.5 * math.erf(t / 2**0.5) for t in hidden] @ W_2)
 
 
 # Inputs
@@ -380,13 +378,16 @@ def values(subject, draw):
     d_model = h * d_head
     values = parameters(draw, subject.name, d_model, wide(draw))
     first, second = (inputs(draw, subject.name, b, n, m, d_model) for m in (shorter, longer))
-    expect_layer(subject, values, h, first, tuple(map(noncontiguous, second)), specification=of_torch)
+    expect_layer(
+        subject, values, h, first, tuple(map(noncontiguous, second)), specification=of_torch
+    )
 
 
 def silenced(values, *parts):
     """Return the same parameters, except that these linear layers are all 0 and so add nothing."""
     return {
-        name: 0 * value if name.rpartition(".")[0] in parts else value for name, value in values.items()
+        name: 0 * value if name.rpartition(".")[0] in parts else value
+        for name, value in values.items()
     }
 
 
@@ -431,7 +432,12 @@ def masked(subject, draw):
     arguments = inputs(draw, subject.name, b, n, m, d_model)
     masks = draw.mask(n, n), torch.ones(n, n, dtype=torch.bool).tril()
     expect_layer(
-        subject, values, h, *[(*arguments, mask) for mask in masks], arguments, specification=of_torch
+        subject,
+        values,
+        h,
+        *[(*arguments, mask) for mask in masks],
+        arguments,
+        specification=of_torch,
     )
 
 
@@ -522,7 +528,10 @@ def gradients(subject, draw):
     mask = draw.mask(b, n, n)
     mask[:, 0] = False
     for masks in [(), (mask,)]:
-        arguments, upstream = inputs(draw, subject.name, b, n, m, d_model), draw.tensor(b, n, d_model)
+        arguments, upstream = (
+            inputs(draw, subject.name, b, n, m, d_model),
+            draw.tensor(b, n, d_model),
+        )
 
         def specification(values, *arguments):
             return specified(subject.name, values, h, *arguments)
@@ -621,7 +630,9 @@ def DecoderLayer_memory_masked(DecoderLayer, draw):
     """Applies `memory_mask` (n, m) to the memory and `mask` to x, alone, together or by name, also if m = n."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    values = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     cases = []
     for length in (m, n):
         arguments = inputs(draw, DecoderLayer.name, b, n, length, d_model)
@@ -639,7 +650,9 @@ def DecoderLayer_memory_masked_otherwise(DecoderLayer, draw):
     """A `memory_mask` may be (b, 1, m) or have four axes; a fully masked token gets only the bias of `W_o`."""
     b, n, m, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    values = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     arguments = inputs(draw, DecoderLayer.name, b, n, m, d_model)
     cases = []
     for shape in [(b, n), (b, 1), (b, h, n), (1, h, 1)]:
@@ -654,7 +667,9 @@ def DecoderLayer_long_memory(DecoderLayer, draw):
     """Accepts a memory of any length, above 512 or only 1, also when part of it is masked."""
     b, n, _, h, d_head = sizes_of_layer(draw)
     d_model = h * d_head
-    values = silenced(parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2")
+    values = silenced(
+        parameters(draw, DecoderLayer.name, d_model, wide(draw)), "feed_forward.linear2"
+    )
     lengths, kind = (draw.long(), 1), DecoderLayer.name
     cases = [
         (*inputs(draw, kind, b, n, length, d_model), None, late(n, length)) for length in lengths
@@ -1045,7 +1060,10 @@ def learn(model, inputs, targets, rate):
         with torch.no_grad():
             pairs = zip(parts, gradients, strict=True)
             gradient = torch.cat(
-                [torch.zeros_like(parameter).flatten() if g is None else g.flatten() for parameter, g in pairs]
+                [
+                    torch.zeros_like(parameter).flatten() if g is None else g.flatten()
+                    for parameter, g in pairs
+                ]
             )
             mean.lerp_(gradient, 0.1)
             square.lerp_(gradient.square(), 0.01)

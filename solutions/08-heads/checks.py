@@ -166,7 +166,8 @@ def made_layer(function, values, h, training):
             value = key if value is None else value
             projected = ((self.W_q, query), (self.W_k, key), (self.W_v, value))
             q, k, v = (
-                projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for projection, x in projected
+                projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for projection, x in projected
             )
             S = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
             A = (S if mask is None else S.masked_fill(~mask, -torch.inf)).softmax(-1)
@@ -629,7 +630,9 @@ def importance(
     layer = layer_of(head_importance, values, h, training)
     context = Message(A_LAYER, d_model=d_model, h=h)
     with left_as_it_was(layer, query, key) if whole else contextlib.nullcontext():
-        result = head_importance.run_remote(measured, layer, query, key, target, kind, given=context)
+        result = head_importance.run_remote(
+            measured, layer, query, key, target, kind, given=context
+        )
     return result, expected
 
 

@@ -121,11 +121,11 @@ def turns(draw, b, d, rows, columns, size=None):
 DRAWN = {"patches": pictures, "unpatch": pieces, "with_places": grid, "grid_rotary": turns}
 
 
-def drawn(function, draw, *own):
+def drawn(function, draw, *given_sizes):
     """Return arguments of a function: b, c or d, rows, columns and size are `own`, or small and all different."""
-    b, c, rows, columns = own[:4] or sizes(draw, 4)
+    b, c, rows, columns = given_sizes[:4] or sizes(draw, 4)
     return DRAWN[function.name](
-        draw, b, c, rows, columns, own[4] if own else int(draw.rng.integers(2, 4))
+        draw, b, c, rows, columns, given_sizes[4] if given_sizes else int(draw.rng.integers(2, 4))
     )
 
 
@@ -200,7 +200,10 @@ def with_places_values(with_places, draw):
     cases = several(with_places, draw)
     expect_all(
         with_places,
-        [*cases, tuple(noncontiguous(own) if own.ndim > 1 else own for own in cases[0])],
+        [
+            *cases,
+            tuple(noncontiguous(tensor) if tensor.ndim > 1 else tensor for tensor in cases[0]),
+        ],
     )
 
 
@@ -256,7 +259,7 @@ def grid_rotary_distance(grid_rotary, draw):
     """Only distances count: moving all rows by one number and all columns by another changes no dot product."""
     n, d = sizes(draw, 2)
     X, rows, columns = draw.tensor(n, 4 * d), places(draw, n), places(draw, n)
-    down, across = (int(own) for own in draw.rng.permutation(np.arange(5, 30))[:2])
+    down, across = (int(step) for step in draw.rng.permutation(np.arange(5, 30))[:2])
     moved = rows + down, columns + across
     grid_rotary.ahead([(X, rows, columns), (X, *moved)])
     here, there = (
@@ -337,7 +340,7 @@ def sizes_alike(function, draw):
     alike = [(size,) * 5, (1, size, size, size, 1), (2, 3, 4, 4, 2), (2, 1, 2, 2, 2)]
     expect_all(
         function,
-        [drawn(function, draw, *own) for own in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]],
+        [drawn(function, draw, *lengths) for lengths in [*alike, (1, 1, 2, n, 2), (1, 2, n, 2, 1)]],
     )
 
 
@@ -345,9 +348,9 @@ def sizes_alike(function, draw):
 def sizes_of_one(function, draw):
     """Dimensions of size 1 are kept: one picture, channel, row of patches, column, or pixel in a patch."""
     cases = []
-    for one in range(5):
-        own = [1 if place == one else size for place, size in enumerate(sizes(draw, 4))]
-        cases.append(drawn(function, draw, *own, 1 if one == 4 else 3))
+    for axis in range(5):
+        lengths = [1 if i == axis else size for i, size in enumerate(sizes(draw, 4))]
+        cases.append(drawn(function, draw, *lengths, 1 if axis == 4 else 3))
     # A picture that is one patch, and one that is one pixel.
     expect_all(
         function,
@@ -357,9 +360,12 @@ def sizes_of_one(function, draw):
 
 def reached(function, arguments, upstream):
     """Return the gradients of a specification with respect to its floating arguments."""
-    leaves = [own.clone().requires_grad_() if floating(own) else own for own in arguments]
+    leaves = [
+        argument.clone().requires_grad_() if floating(argument) else argument
+        for argument in arguments
+    ]
     (SPECIFICATIONS[function.name](*leaves) * upstream).sum().backward()
-    return [own.grad for own in leaves if floating(own)]
+    return [leaf.grad for leaf in leaves if floating(leaf)]
 
 
 def floating(value):
@@ -372,9 +378,13 @@ def gradients(function, draw):
     arguments = drawn(function, draw)
     upstream = draw.tensor(*SPECIFICATIONS[function.name](*arguments).shape)
     expected = reached(function, arguments, upstream)
-    _, came, _ = backward(function, *arguments, upstream=upstream)
-    came = [own for own, given in zip(came, arguments, strict=False) if floating(given)]
-    for name, got, right in zip(NAMES[function.name], came, expected, strict=False):
+    _, gradients, _ = backward(function, *arguments, upstream=upstream)
+    gradients = [
+        gradient
+        for gradient, argument in zip(gradients, arguments, strict=False)
+        if floating(argument)
+    ]
+    for name, got, right in zip(NAMES[function.name], gradients, expected, strict=False):
         expect(
             got is not None,
             Message("No gradient reaches {name}: it is cut off from autograd.", name=name),
@@ -387,7 +397,10 @@ def dtype(function, draw):
     """The result has the dtype of the inputs: float32, float64, float16 or bfloat16."""
     arguments = drawn(function, draw)
     shape = SPECIFICATIONS[function.name](*arguments).shape
-    cases = [[own.to(kind) if floating(own) else own for own in arguments] for kind in DTYPES]
+    cases = [
+        [argument.to(kind) if floating(argument) else argument for argument in arguments]
+        for kind in DTYPES
+    ]
     function.ahead(cases)
     for case in cases:
         expect_tensor(function(*case), shape, case[0].dtype)
@@ -452,10 +465,10 @@ def with_places_refuses(with_places, draw):
         )
         refused.append(((draw.tensor(b, n, d), cls, by_row, by_column), because))
     because = Message("tokens of {d} numbers, another one of {other}", d=d, other=1)
-    for place in (1, 2, 3):
-        own = [tokens, cls, by_row, by_column]
-        own[place] = own[place][..., :1]
-        refused.append((tuple(own), because))
+    for i in (1, 2, 3):
+        changed = [tokens, cls, by_row, by_column]
+        changed[i] = changed[i][..., :1]
+        refused.append((tuple(changed), because))
     expect_all_raise(REFUSED, with_places, refused)
 
 
@@ -582,16 +595,16 @@ def multimodal_mask_long(multimodal_mask, draw):
     )
 
 
-def mask_and_kinds(own, kinds):
+def mask_and_kinds(function, kinds):
     """Return the mask of a list of kinds, and the list afterwards."""
-    return own(kinds), kinds
+    return function(kinds), kinds
 
 
 @check(weight=0.5, needs=[multimodal_mask_shape])
 def multimodal_mask_kept(multimodal_mask, draw):
     """Does not change `kinds`."""
     several = [
-        sequence(*own) for own in ((3, 2, 4), (2, 3), (0, 2, 3))
+        sequence(*runs) for runs in ((3, 2, 4), (2, 3), (0, 2, 3))
     ]  # the last run ends in text, and in a picture
     multimodal_mask.ahead([(kinds,) for kinds in several], mask_and_kinds)
     for kinds in several:
