@@ -163,8 +163,8 @@ def in_powers(calls, results, names):
     between = columns.T @ columns  # the cosines of the angles between two terms
     cosines = columns.T @ (np.array(results) / (np.linalg.norm(results) or 1.0))
     with np.errstate(all="ignore"):
-        explained = cosines[:, None] ** 2 + cosines**2 - 2 * between * np.outer(cosines, cosines)
-        misfit = 1 - explained / (1 - between**2)
+        fit = cosines[:, None] ** 2 + cosines**2 - 2 * between * np.outer(cosines, cosines)
+        misfit = 1 - fit / (1 - between**2)
     misfit[~(between**2 < 1 - 1e-9)] = np.inf
     # Each pair is in the table twice.
     best = np.argsort(misfit, axis=None)[:40:2]
