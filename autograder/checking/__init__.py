@@ -8,7 +8,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 import sys
 
 from . import answer_parts, diagnosis, kernels, machine, relations, show, subject, suite, words  # noqa: F401
-from .answers import COMMON, families, misconception, right
+from .answers import COMMON, families, misconception, misconception_of_each, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
     REPEATED,
@@ -98,6 +98,7 @@ __all__ = [
     "kernels",
     "left_as_it_was",
     "misconception",
+    "misconception_of_each",
     "noncontiguous",
     "placed",
     "read_only",
