@@ -69,7 +69,7 @@ class Failed(AssertionError):
         self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
         # For relations: the arrays that were compared though their shapes differ, the shapes or the
         # dtypes that do, all parts of an expected tuple by name, the name of an argument that was
-        # changed in place, and sizes by name, besides those that are local variables of the check.
+        # changed in place, and sizes by name that are no local variables of the check.
         self.compared = (expected, got)
         self.shapes: tuple[Any, ...] | None = None
         self.dtypes: tuple[Any, ...] | None = None

@@ -827,14 +827,14 @@ def local_attention_any_numbers(Q, K, V, window):
 @right("local_attention")
 def local_attention_blocks(Q, K, V, window):
     sized(Q, K, V, alike=True, size=window, least=0)
-    n, size, results = Q.shape[-2], 32, []
+    n, size, found = Q.shape[-2], 32, []
     for start in range(0, n, size):
         low, high = max(start - window, 0), min(start + size + window, n)
-        queries = Q[..., start : start + size, :]
-        i, j = torch.arange(start, start + queries.shape[-2])[:, None], torch.arange(low, high)
+        own = Q[..., start : start + size, :]
+        i, j = torch.arange(start, start + own.shape[-2])[:, None], torch.arange(low, high)
         mask = (i - j <= window) & (j - i <= window)
-        results.append(share(scored(queries, K[..., low:high, :]), mask) @ V[..., low:high, :])
-    return torch.cat(results, -2)
+        found.append(share(scored(own, K[..., low:high, :]), mask) @ V[..., low:high, :])
+    return torch.cat(found, -2)
 
 
 # linear_attention
