@@ -77,7 +77,7 @@ TARGETS = {
     "coverage": "measure which lines of autograder/ the quick tests run",
     "lint": "check style, types, JavaScript and English; report what is not translated",
     "translations": "update locale/ from the English text, and list what to translate",
-    "lists": "update the lists of chapters from book/entries/",
+    "lists": "update the lists of chapters from book/NN-name/entries.md",
     "lock": "update requirements.txt and requirements-test.txt from pyproject.toml",
     "changes": "show the changes since the last release",
     "install": "install the dependencies for reading, solving, grading and building",
@@ -302,7 +302,7 @@ def release():
 
 def book():
     """Build the book."""
-    run("book/build.py", failure="The book was not built")
+    run("book/tools/build.py", failure="The book was not built")
 
 
 def sample():
@@ -347,7 +347,7 @@ def serve():
 
 
 def pytest(*options):
-    """Run pytest with as many processes as tests/conftest.py says, within what memory allows."""
+    """Run pytest with as many processes as conftest.py says, within what memory allows."""
     run(
         "-m",
         "pytest",
@@ -372,7 +372,8 @@ def test_exercise(name):
     )
     if name not in known:
         raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
-    files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
+    files = [f"tests/solutions/test_{part}.py" for part in ("exercises", "labels")]
+    files.append("tests/authoring/test_source.py")
     pytest("--dist", "load", "-q", "-m", "not (long and slow)", "-k", name, *files)
 
 
@@ -383,10 +384,10 @@ def lint():
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
         ("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"),
-        ("book/javascript.py",),
+        ("book/tools/javascript.py",),
         (".ci/english.py",),
         (".ci/minutes.py",),
-        ("book/translations.py", "--check"),
+        ("book/tools/translations.py", "--check"),
     ):
         run(*command, failure=f"{' '.join(command)} found problems")
 
@@ -457,8 +458,8 @@ def main(arguments=None):
 
 
 COMMANDS = {
-    "pdf": ("The PDF was not printed", "book/pdf.py"),
-    "translations": ("The catalogs were not updated", "book/translations.py"),
+    "pdf": ("The PDF was not printed", "book/tools/pdf.py"),
+    "translations": ("The catalogs were not updated", "book/tools/translations.py"),
     "lists": ("The lists were not updated", "-m", "autograder", "lists"),
     "lock": ("The requirements were not updated", ".ci/lock.py"),
     "changes": (
@@ -528,7 +529,9 @@ def run_tests(target):
     why = left_out("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/student.py", "exercises", "solutions", failure="Some exercises fail here")
+        run(
+            "tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here"
+        )
     else:
         pytest(*TESTS[target])
 

@@ -24,6 +24,7 @@ READ = (
     "autograder/**.py",
     "book/_ext/*.py",
     "book/figures/*.py",
+    "book/[0-9][0-9]-*/*.py",
     "course.py",
 )
 UNREAD = (
@@ -31,6 +32,7 @@ UNREAD = (
     "changelog.d/",
     "locale/",
     "autograder/corpus/",
+    "/test_figure_",
     "right_answers.py",
     "specifications.py",
 )

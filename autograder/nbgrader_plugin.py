@@ -186,11 +186,8 @@ def _worker(exercise: Exercise, isolated: bool, limits: Limits) -> Worker:
     key = (exercise, isolated, limits)
     if key not in _workers:
         close()
-        root = str(exercise.root)
-        packages = tuple(Course(root=exercise.root).packages)
-        _workers[key] = Worker(
-            WorkerConfig(root, (exercise.name,), limits, isolated, (root,), packages=packages)
-        )
+        course = Course(root=exercise.root)
+        _workers[key] = Worker(WorkerConfig.for_course(course, [exercise], limits, isolated))
     return _workers[key]
 
 

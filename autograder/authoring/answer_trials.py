@@ -75,7 +75,7 @@ class Tried:
 def tried(exercise: loader.Loaded, subject: str) -> Tried:
     """Try the answers that are listed for a function, with each of `SEEDS`."""
     suite = exercise.suite
-    checks = [check for check in suite.of(subject) if not machine.fails(check.on)]
+    checks = [check for check in suite.checks_of(subject) if not machine.fails(check.on)]
     wrong = []
     for answer, failed in loader.caught(exercise, subject, SEEDS[0]):
         passes = [] if failed else [SEEDS[0]]
@@ -95,12 +95,14 @@ def tried(exercise: loader.Loaded, subject: str) -> Tried:
     for answer in suite.listed("right_for", subject):
         reports = (suite.examine(subject, answer, seed=seed) for seed in SEEDS)
         right.append(Right(answer.__name__, next(filter(None, map(lost, reports)), "")))
-    return Tried(subject, [check.__name__ for check in suite.of(subject)], wrong, right)
+    return Tried(subject, [check.__name__ for check in suite.checks_of(subject)], wrong, right)
 
 
 def _slip(exercise: loader.Loaded, answer: Any, failed: Result) -> str:
     """Return the error that an answer raised in a check, if it is one that no author intends."""
-    (check,) = [own for own in exercise.suite.of(answer.wrong_for) if own.__name__ == failed.name]
+    (check,) = [
+        own for own in exercise.suite.checks_of(answer.wrong_for) if own.__name__ == failed.name
+    ]
     for call in attempt(check, answer, SEEDS[0]).calls:
         error = call.error
         of_module = isinstance(error, AttributeError) and isinstance(error.obj, ModuleType)
@@ -158,7 +160,7 @@ def to_record(
 
 def _recorded(exercise: loader.Loaded, subject: str, own: verified.Function) -> Tried:
     """Return the recorded results for a function's answers, with the exercise's words for them."""
-    checks, listed = exercise.suite.of(subject), _listed(exercise, subject)
+    checks, listed = exercise.suite.checks_of(subject), _listed(exercise, subject)
     titles = {check.__name__: check.title for check in checks}
     worth = {check.__name__ for check in checks if check.weight}
     wrong = []

@@ -19,7 +19,7 @@ from rich.table import Table
 from autograder.authoring import loader
 from autograder.checking import Message, Result
 from autograder.checking.diagnosis import Diagnosis, alike
-from autograder.checking.relations import held
+from autograder.checking.relations import confirmed
 from autograder.checking.subject import attempt
 
 SAID = ("cause", "relation", "error", "difference", "nothing")
@@ -52,7 +52,7 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told
     held_with: dict[str, tuple[str, ...]] = {}
 
     def relate_all(*mismatches: Any) -> str | Message:
-        found = list(held(*mismatches))
+        found = list(confirmed(*mismatches))
         if not found:
             return ""
         held_with.setdefault(str(found[0][1]), tuple(name for name, _message in found))
@@ -88,7 +88,9 @@ def hints(exercise: loader.Loaded, subject: str, seed: int = 0) -> Iterator[Told
 
 def _is_astray(exercise: loader.Loaded, subject: str, wrong: object, result: Result) -> bool:
     """Tell whether the named cause differs from a wrong answer, in the check that named it."""
-    check = next(check for check in exercise.suite.of(subject) if check.__name__ == result.name)
+    check = next(
+        check for check in exercise.suite.checks_of(subject) if check.__name__ == result.name
+    )
     listed = exercise.suite.listed("wrong_for", subject)
     named = next(answer for answer in listed if answer.__name__ == result.cause)
     for seed in OTHER_SEEDS:

@@ -39,7 +39,7 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     """
     root = Path(course.config.CourseDirectory.root)
     words = _words(name)
-    has_chapter = not exercise_only and (root / chapters.SOURCE).exists()
+    has_chapter = not exercise_only and bool(chapters.files(root))
     known = list(chapters.read(root)) if has_chapter else []
     texts = {}
     if has_chapter:
@@ -49,7 +49,8 @@ def make(course: Course, name: str, exercise_only: bool = False) -> tuple[list[P
     texts |= _filled(TEMPLATES / "exercise", Exercise(name, root).solution, words)
     for path in (Exercise(name, root).solution, *texts):
         if path.exists():
-            alone = "; for only the exercise, use --exercise-only" if path.suffix == ".md" else ""
+            in_book = path.is_relative_to(root / "book")
+            alone = "; for only the exercise, use --exercise-only" if in_book else ""
             where = path.relative_to(root).as_posix()
             raise UserError(f"{where} already exists; choose another name, or move it away{alone}.")
     number = 1 + max((int(other[:2]) for other in known), default=0)

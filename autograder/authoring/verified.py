@@ -10,7 +10,6 @@ The record of a release here is `_build/released/NN-name.json`, which is not tra
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring import published
-from autograder.checking import machine
+from autograder.checking import files, machine
 from autograder.course import archive, catalogues
 from autograder.course.config import CONFIG, Course, Exercise
 from autograder.course.seeds import digest_of
@@ -123,7 +122,7 @@ def write(
         "not verified": without,
         "functions": functions,
     }
-    _replace(folder / NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    files.write(folder / NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def _function(entry: dict[str, Any]) -> Function:
@@ -156,7 +155,7 @@ def note_release(course: Course, exercise: Exercise) -> None:
     """Record that an exercise was released in its present state."""
     note = _note(course, exercise)
     note.parent.mkdir(parents=True, exist_ok=True)
-    _replace(note, json.dumps(_built(course, exercise)))
+    files.write(note, json.dumps(_built(course, exercise)))
 
 
 def _note(course: Course, exercise: Exercise) -> Path:
@@ -216,12 +215,3 @@ def _digest(places: Sequence[Path], without: Sequence[Path] = ()) -> str:
             if path.is_file() and path not in without and not hidden:
                 parts += [name.as_posix().encode(), path.read_bytes().replace(b"\r\n", b"\n")]
     return digest_of(*parts)[:DIGITS]
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file in one step: concurrent readers get the old one, and two writers do not
-    mix.
-    """
-    building = path.with_name(f".{path.name}.{os.getpid()}")
-    building.write_text(text, encoding="utf-8", newline="\n")
-    building.replace(path)

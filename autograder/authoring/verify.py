@@ -228,7 +228,7 @@ def _checks_are_run(
 
 def _are_worth_points(exercise: "loader.Loaded") -> None:
     for tested in exercise.subjects:
-        own = exercise.suite.of(tested)
+        own = exercise.suite.checks_of(tested)
         if not any(check.weight for check in own):
             raise UserError(
                 f"{_of(exercise.folder / 'checks.py', own[0])}: no check of {tested} is worth "
@@ -364,11 +364,11 @@ def _earns_all(report: "Report", what: str) -> None:
 
 def _solution_earns_all(exercise: "loader.Loaded") -> None:
     from autograder.authoring import answer_trials
-    from autograder.checking import placed
+    from autograder.checking import use_host
 
     path = exercise.folder / f"{exercise.folder.name}.py"
     place = _Author(exercise.suite, answer_trials.SEEDS)
-    with _quiet(exercise.folder, "running it"), placed(place):
+    with _quiet(exercise.folder, "running it"), use_host(place):
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), place.names)  # noqa: S102 (an author's own text)
 
 
@@ -384,7 +384,7 @@ def _listed_answers_do_what_they_should(
         for answer in suite.listed(kind, found.subject)
     }
     fix = "add a check that it fails, or take it off the list"
-    if any(machine.lacks(check.on) for check in suite.of(found.subject)):
+    if any(machine.lacks(check.on) for check in suite.checks_of(found.subject)):
         fix += ', or give it on="gpu" if only a GPU shows it'
     for wrong in found.wrong:
         own = answers[wrong.name]

@@ -34,13 +34,14 @@ from .modules import CUTS, Module, backward, expect_gradients, expect_module, ex
 from .report import MIME, Report, Result, Status
 from .standard import StandardChecks
 from .subject import Subject
-from .suite import Suite, placed
+from .suite import Suite, use_host
 from .sums import as_sum, counts_in
 from .words import Message
 
 SHOWS = (
     "answers.py",
     "diagnosis.py",
+    "files.py",
     "guidance.py",
     "helpers.py",
     "mismatch.py",
@@ -100,10 +101,10 @@ __all__ = [
     "misconception",
     "misconception_of_each",
     "noncontiguous",
-    "placed",
     "read_only",
     "right",
     "told_by",
+    "use_host",
 ]
 
 # An exercise's archive has this package by its short name, and its files import it so. In the

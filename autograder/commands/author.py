@@ -133,7 +133,7 @@ def new(
 
 
 def lists(course: Root = ROOT) -> None:
-    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/entries/."""
+    """Rewrite the lists of chapters, in _toc.yml and README.md, from book/NN-name/entries.md."""
     from autograder.authoring import chapters
 
     where = course_at(course)
@@ -141,7 +141,7 @@ def lists(course: Root = ROOT) -> None:
     for name in written:
         say(f"Wrote {name}")
     if not written:
-        say(f"The lists of chapters already match {chapters.SOURCE.as_posix()}/")
+        say(f"The lists of chapters already match book/NN-name/{chapters.ENTRIES}")
 
 
 def chapter(
@@ -161,7 +161,7 @@ def chapter(
         raise UserError(
             f"There is no chapter {name}. The chapters are {', '.join(one.name for one in known)}."
         )
-    for line in found.listing([one for one in known if one is not found]):
+    for line in found.listing():
         say(line)
 
 

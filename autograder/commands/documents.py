@@ -52,7 +52,7 @@ def _grade(record: Record) -> dict[str, Any]:
         "pending": record.pending,
         "penalty": record.penalty,
         "needs_manual_grade": record.needs_manual_grade,
-        "reasons": reasons.of(record, record.penalty),
+        "reasons": reasons.lines_of(record, record.penalty),
         "sandbox": record.sandbox,
         "seed": record.seed,
         "graded_at": record.graded_at,

@@ -296,7 +296,7 @@ def grade(
                 _show_grades(where, session)
         for line in Pending(
             [*session.records, *session.pending.elsewhere], session.executor
-        ).said():
+        ).sentences():
             warn(line)
         for line in session.misfiled():
             warn(line)
@@ -330,7 +330,7 @@ def _grade(session: "Session", no_sandbox: bool, fall_back: bool) -> None:
         with catalogues.for_graders(session.course.root):
             title, starting = translated("Grading"), translated("starting")
             feedback = translated("feedback pages")
-        with session, progress_of(title, rate=session.executor.said) as progress:
+        with session, progress_of(title, rate=session.executor.progress) as progress:
             grading = progress.add_task(starting, total=len(session.submissions))
             pages = progress.add_task(feedback, total=len(session.submissions), visible=False)
             for step, record, _kept in session.run():
@@ -399,7 +399,7 @@ def _say_why_nothing(session: "Session", since: datetime | None, as_json: bool) 
     error.
     """
     if session.pending.elsewhere:
-        raise UserError(" ".join(session.pending.said()))
+        raise UserError(" ".join(session.pending.sentences()))
     said = "No points are pending."
     if since and not session.pending.settled_here and session.left_out:
         said = f"No submission since {since:%Y-%m-%d %H:%M}; {session.left_out} earlier."
@@ -453,7 +453,10 @@ def _table(records: Sequence["Record"]) -> Table:
         )
     for record in records:
         points = _points(record) + " +" * record.needs_manual_grade
-        lost = "\n".join(text.line(reason) for reason in reasons.of(record, record.penalty)) or "–"
+        lost = (
+            "\n".join(text.line(reason) for reason in reasons.lines_of(record, record.penalty))
+            or "–"
+        )
         table.add_row(escape(record.student), record.assignment, points, escape(lost))
     if any(record.needs_manual_grade for record in records):
         table.caption = translated("+ needs a manual grade")

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autograder import checking
+from autograder.checking import files
 from autograder.course import catalogues
 from autograder.course.config import ARCHIVE as NAME
 from autograder.course.config import Exercise
@@ -49,15 +50,16 @@ def write(solution: Path) -> Path:
     it.
     """
     target = solution / NAME
-    building = target.with_name(f"{NAME}.part")
-    files = sources(solution)  # which may be refused, before anything is written
-    with zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
+    contents = sources(solution)  # which may be refused, before anything is written
+    with (
+        files.replaced(target) as building,
+        zipfile.ZipFile(building, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name, data in contents.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
-    building.replace(target)
     return target
 
 

@@ -56,14 +56,14 @@ def for_graders(root: Path) -> Iterator[None]:
     """Say what a class reads, and what only its graders do, in the language that the environment
     asks for.
     """
-    language = words.wanted_of(languages(root))
+    language = words.environment_language(languages(root))
     if not language:
         yield
         return
     paths = sorted(place(root, language, FEEDBACK).with_suffix("").glob("*.po"))
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
-        made.writestr(f"{language}/{words.CATALOGUE}", _compiled(paths, language))
+        made.writestr(f"{language}/{words.CATALOG}", _compiled(paths, language))
     with words.use(language, zipfile.Path(zipfile.ZipFile(file))):
         yield
 

@@ -24,6 +24,8 @@ from autograder.course.limits import Limits
 CONFIG = "nbgrader_config.py"
 SETTINGS = "exercise.toml"
 ARCHIVE = "checking.zip"
+STAMP = "timestamp.txt"
+"""When something was submitted, in nbgrader's format; next to the notebook."""
 HEADING = re.compile(r"\s*# +(.*\S)")
 EDITION = re.compile(r"\.([a-z]{2,3})$", re.IGNORECASE)
 """What follows an exercise's name in the name of its notebook in another language."""
@@ -329,7 +331,7 @@ class Graded:
     @property
     def stamp(self) -> Path:
         """When it was submitted, as nbgrader keeps it."""
-        return self.folder / "timestamp.txt"
+        return self.folder / STAMP
 
     @property
     def page(self) -> Path:

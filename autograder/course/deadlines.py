@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from autograder.checking import files
 from autograder.course.config import Course, UserError, check_setting
 
 FILE = "deadlines.toml"
@@ -132,9 +133,7 @@ def extend(course: Course, student: str, exercise: str, time: str, reason: str) 
     lines = [f"{name} = {_quoted(value)}" for name, value in entry.items()]
     path = path_of(course)
     before = path.read_text(encoding="utf-8").rstrip()
-    building = path.with_name(f"{FILE}.new")
-    building.write_text("\n".join([before, "", "[[extension]]", *lines, ""]), encoding="utf-8")
-    building.replace(path)
+    files.write(path, "\n".join([before, "", "[[extension]]", *lines, ""]))
     return due + more
 
 

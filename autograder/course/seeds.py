@@ -5,14 +5,13 @@ of what grades it.
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 from enum import StrEnum
 from pathlib import Path
 
 from autograder import checking
-from autograder.checking import progress
+from autograder.checking import files, progress
 from autograder.course import archive
 from autograder.course.config import SETTINGS, Course, Exercise, UserError
 
@@ -38,10 +37,9 @@ def course_secret(course: Course) -> str:
     """
     path = course.secret
     if not path.exists() or not path.read_text().strip():
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.touch(mode=0o600)
-        new.write_text(secrets.token_hex(32) + "\n")
-        new.replace(path)
+        with files.replaced(path) as building:
+            building.touch(mode=0o600)
+            building.write_text(secrets.token_hex(32) + "\n")
     return path.read_text().strip()
 
 
@@ -137,11 +135,8 @@ class Seeds:
         """
         self.commitment(exercise)
         self.revealed[exercise] = self.key(exercise)
-        building = self.course.revealed.with_name(f"{self.course.revealed.name}.new")
-        building.write_text(
-            json.dumps(self.revealed, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
-        building.replace(self.course.revealed)
+        keys = json.dumps(self.revealed, indent=1, sort_keys=True)
+        files.write(self.course.revealed, f"{keys}\n")
 
     def origin(self, exercise: str, digest: str, seed: int) -> Origin:
         """Return where the seed comes from with which a submission of this digest was graded."""

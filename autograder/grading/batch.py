@@ -6,6 +6,10 @@ Workers do both, wherever the backend runs them (`autograder.grading.backends`).
 distributes the work, and is the only writer of the gradebook and of the files. A submission's
 record is the last part of its grade to be written: if it exists, the grade is complete, and a
 killed run continues from there.
+
+The second pass reads the graded notebooks from their files. A late penalty is known only when all
+submissions of its student are graded; to read takes less than a tenth of a millisecond each, and
+the memory for a class stays the same however large its notebooks are.
 """
 
 import dataclasses
@@ -21,10 +25,11 @@ from typing import Any
 
 import nbformat
 
+from autograder.checking import files
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import Course, Exercise, UserError
+from autograder.course.config import STAMP, Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
@@ -269,12 +274,12 @@ class Batch:
         if name not in self.answers:
             released = nbformat.read(submission.exercise.notebook, as_version=4)
             self.answers[name] = requests.answers_in(released.cells)
-        found = requests.begun(
+        asked = requests.begun(
             requests.parsed(unit.request, self.answers[name])[0], record.requests, saved.cells
         )
-        if found != record.requests:
-            record = dataclasses.replace(record, requests=found)
-            write(self.course.graded(unit.student, name).record, records.to_text(record))
+        if asked != record.requests:
+            record = dataclasses.replace(record, requests=asked)
+            files.write(self.course.graded(unit.student, name).record, records.to_text(record))
         return record
 
     def _version(self, exercise: Exercise) -> str:
@@ -295,18 +300,20 @@ class Batch:
         with self.timer("files"):
             task.record = self._record(task, outcome, task.saved).with_saved(task.saved)
             task.saved.requests = task.record.requests
-            place = self.course.graded(unit.student, unit.assignment)
-            for folder in (place.folder, place.pages):
+            paths = self.course.graded(unit.student, unit.assignment)
+            for folder in (paths.folder, paths.pages):
                 folder.mkdir(parents=True, exist_ok=True)
             # a page of an earlier grade; the second pass makes the new one
-            place.page.unlink(missing_ok=True)
+            paths.page.unlink(missing_ok=True)
             if unit.stamp is not None:
-                write(place.stamp, unit.stamp)
+                files.write(paths.stamp, unit.stamp)
             # for nbgrader's generate_feedback, which copies it from here
             if EXCHANGED in unit.files:
-                write(place.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
-            write(place.notebook, outcome.notebook)
-            write(place.record, records.to_text(task.record))
+                files.write(
+                    paths.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace")
+                )
+            files.write(paths.notebook, outcome.notebook)
+            files.write(paths.record, records.to_text(task.record))
         self._log(task, outcome)
 
     def _log(self, task: _Task, outcome: Outcome | None = None) -> None:
@@ -400,8 +407,8 @@ class Batch:
                 fault = PAGE_DIED if isinstance(answer, WorkerDied) else str(answer)
                 answer = bare_page(task.record, text.line(fault))
             with self.timer("files"):
-                self._place(task).page.parent.mkdir(parents=True, exist_ok=True)
-                write(self._place(task).page, answer)
+                self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+                files.write(self._paths(task).page, answer)
                 self._for_exchange(task)
             yield task
 
@@ -409,15 +416,15 @@ class Batch:
         """Put the files for nbgrader's `release_feedback` next to a page, if the submission came
         by its exchange.
         """
-        folder, unit = self._place(task).page.parent, task.unit
+        folder, unit = self._paths(task).page.parent, task.unit
         if EXCHANGED in unit.files:
-            write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
-            write(folder / "timestamp.txt", unit.stamp or "")
+            files.write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
+            files.write(folder / STAMP, unit.stamp or "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
         try:
-            with self._place(task).page.open(encoding="utf-8", errors="replace") as page:
+            with self._paths(task).page.open(encoding="utf-8", errors="replace") as page:
                 return made_of(page.read(MOST_HEAD)) == saved.digest()
         except OSError:
             return False
@@ -427,7 +434,7 @@ class Batch:
         exception it raised.
         """
         try:
-            notebook = self._place(task).notebook.read_text(encoding="utf-8")
+            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:  # someone has removed or changed the graded notebook
             return RuntimeError(f"{type(error).__name__}: {error}")
         assert task.saved is not None
@@ -448,7 +455,7 @@ class Batch:
             except Exception as error:  # as a worker would
                 return RuntimeError(f"{type(error).__name__}: {error}")
 
-    def _place(self, task: _Task) -> Any:
+    def _paths(self, task: _Task) -> Any:
         return self.course.graded(task.unit.student, task.unit.assignment)
 
     # Jobs.
@@ -485,7 +492,7 @@ def _comment(result: Outcome | Record, saved: Saved) -> str:
         if not cell.manual
     }
     shown = dataclasses.replace(result, cells=checked)
-    return "\n\n".join(reasons.of(shown))[:MOST_COMMENT]
+    return "\n\n".join(reasons.lines_of(shown))[:MOST_COMMENT]
 
 
 def _unchanged(path: Path, outcome: Outcome) -> set[str]:
@@ -537,10 +544,3 @@ def prepare(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
             f"{course.into}; make it writable, or name another folder with --into."
         ) from error
-
-
-def write(path: Path, content: str) -> None:
-    """Write a file, all or nothing."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(content, encoding="utf-8", errors="replace")
-    new.replace(path)

@@ -11,12 +11,13 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from autograder.checking import files
 from autograder.course.config import Course, UserError
 from autograder.grades import records
 from autograder.sanitize import text
@@ -106,7 +107,7 @@ class Exported:
 
     def write(self, path: Path) -> None:
         """Write the file, all or nothing."""
-        with _whole(path) as new, new.open("w", newline="", encoding="utf-8") as file:
+        with files.replaced(path) as new, new.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(
                 [self.headings, *self.above, *(line.cells for line in self.lines)]
             )
@@ -235,7 +236,7 @@ def feedback(course: Course, exported: Exported, system: System, path: Path) -> 
     points and pages, for a mail merge.
     """
     lacking, listed, taken = [], [], set[str]()
-    with _whole(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
+    with files.replaced(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as made:
         for line in exported.lines:
             for grade in line.grades:
                 student, exercise = grade["student_id"], grade["assignment"]
@@ -388,14 +389,3 @@ def _distinct(name: str, taken: set[str]) -> str:
         own = f"{name}-{number}"
     taken.add(own.casefold())
     return own
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces the file when done, or is deleted."""
-    new = path.with_name(f"{path.name}.new")
-    try:
-        yield new
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

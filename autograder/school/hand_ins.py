@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 from dateutil import parser
 
-from autograder.course.config import UserError
+from autograder.course.config import STAMP, UserError
 from autograder.course.limits import Limits
 from autograder.grading.notebook import is_as_given
 from autograder.grading.submissions import (
@@ -33,7 +33,6 @@ from autograder.school.archives import TAR, File, Refused, Source
 from autograder.school.layouts import ENDING, Author, Exercises, Naming, authors_of, submitters_in
 from autograder.school.roster import Clues, Person, Roster, key, same_folder
 
-STAMP = "timestamp.txt"
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S.%f UTC"
 """As nbgrader's exchange writes it."""
 STAGE = ".collecting-"

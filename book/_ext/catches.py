@@ -46,7 +46,7 @@ from sphinx.locale import init as init_catalogue
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import editions
 
@@ -339,8 +339,8 @@ class PagesDirective(_Directive):
     """
 
     def run(self):
-        # a new chapter may bring a new exercise
-        self.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
+        # a new chapter, which is added there, may bring a new exercise
+        self.env.note_dependency(str(loader.ROOT / "_toc.yml"))
         listed = nodes.bullet_list(classes=["abh-catches-pages"])
         for name in FOLDERS:
             exercise = nodes.Text(_("Exercise %d, %s") % (int(name[:2]), title_of(self.env, name)))
@@ -455,7 +455,7 @@ def fill_page(app, docname, source):
     """Give an exercise's page its text, in the edition's language."""
     if not docname.startswith(PAGES):
         return
-    app.env.note_dependency(str(loader.ROOT / chapters.SOURCE))
+    app.env.note_dependency(str(loader.ROOT / "_toc.yml"))
     name = docname.removeprefix(PAGES)
     values = {"number": int(name[:2]), "title": title_of(app.env, name)}
     parts = {

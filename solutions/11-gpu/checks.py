@@ -1176,7 +1176,7 @@ def layer_held(MultiHeadLayer, draw):
     x = draw.tensor(1, n, 16, dtype=torch.float32)
     layer.run_remote(frozen)  # what is kept for the backward pass is not counted here
     tested = types.SimpleNamespace(
-        function=layer.own, call=layer.subject.call, result=layer.subject.result, name=layer.name
+        function=layer.module, call=layer.subject.call, result=layer.subject.result, name=layer.name
     )
     for is_causal in (False, True):
         expect_held(tested, int(0.9 * n * n), x, None, is_causal)
