@@ -53,7 +53,7 @@ def main() -> None:
     the exit statuses.
     """
     startup.begin()
-    # to ask torch for a GPU starts nothing on it
+    # With this, torch can look for a GPU without starting anything on it.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     warnings.filterwarnings("ignore")
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
@@ -63,7 +63,7 @@ def main() -> None:
     except (UserError, OSError) as error:
         say_error(line_of(error))
         sys.exit(status_of(error))
-    except Exception:  # ours, and for us to read
+    except Exception:  # our own fault: the traceback is for us
         traceback.print_exc()
         sys.exit(Status.FAULT)
 
@@ -73,12 +73,12 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
     from autograder.commands import documents
     from autograder.commands.doctor import findings
 
-    with document("doctor", as_json) as made:
-        found = list(findings(course.resolve()))
-        made.update(documents.of_findings(found))
+    with document("doctor", as_json) as result:
+        found_items = list(findings(course.resolve()))
+        result.update(documents.of_findings(found_items))
         if not as_json:
-            _show_findings(found)
-        needed = sum(finding.state == "missing" for finding in found)
+            _show_findings(found_items)
+        needed = sum(finding.state == "missing" for finding in found_items)
         if needed:
             raise UserError(
                 f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last "
@@ -86,12 +86,12 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
             )
 
 
-def _show_findings(found: "list[Finding]") -> None:
+def _show_findings(items: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
     for name in ("", "Item", "Found", "Purpose, or how to fix it"):
         table.add_column(name)
     marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
-    for finding in found:
+    for finding in items:
         table.add_row(
             marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
         )
@@ -118,7 +118,6 @@ COMMANDS = {
         author.chapter,
         author.mutants,
         author.hint_coverage,
-        author.stock,
     ),
     "Everyone": (doctor,),
 }

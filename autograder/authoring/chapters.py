@@ -101,12 +101,12 @@ class Chapter:
             If there is no page, or no heading in it.
         """
         text = self.page.read_text(encoding="utf-8") if self.page.exists() else ""
-        found = re.search(r"^# (.+)$", text, re.M)
-        if found is None:
+        heading = re.search(r"^# (.+)$", text, re.M)
+        if heading is None:
             raise UserError(
                 f"book/{self.name}/ belongs to a chapter, but book/{self.name}.md has no title."
             )
-        return found[1].strip()
+        return heading[1].strip()
 
     @property
     def claims(self) -> dict[str, dict[str, Any]]:
@@ -118,7 +118,7 @@ class Chapter:
         UserError
             If a row of the table does not have the four cells.
         """
-        found = {}
+        claims = {}
         for number, line in self._rows("Claims"):
             row = CLAIM.match(line)
             if row is None:
@@ -128,12 +128,12 @@ class Chapter:
                     "differ. |."
                 )
             documents, also = (re.split(r",\s*", cell.strip()) for cell in row.group(2, 3))
-            found[row[1]] = {
+            claims[row[1]] = {
                 "documents": documents,
                 "chapters": [self.name[:2], *filter(None, also)],
                 "statement": row[4],
             }
-        return found
+        return claims
 
     def _rows(self, heading: str) -> Iterator[tuple[int, str]]:
         """Yield the rows of a section's table below its head, each with the number of its line."""
@@ -217,7 +217,7 @@ def read(root: Path) -> dict[str, Chapter]:
     paths = files(root)
     if not paths:
         raise UserError(f"{root} has no book/NN-name/{ENTRIES}, so it has no chapters.")
-    found: dict[str, Chapter] = {}
+    chapters: dict[str, Chapter] = {}
     for path in paths:
         name, where = path.parent.name, path.relative_to(root).as_posix()
         if not re.match(r"\d\d-", name):
@@ -232,14 +232,14 @@ def read(root: Path) -> dict[str, Chapter]:
         chapter = Chapter(
             name, root, **_head(where, lines[1:end]), sections=_sections(where, lines, end + 1)
         )
-        if unknown := [other for other in chapter.after if other not in found]:
+        if unknown := [other for other in chapter.after if other not in chapters]:
             line = next(number for number, line in enumerate(lines, 1) if line.startswith("after"))
             raise UserError(
                 f"{where}:{line}: {unknown[0]!r} is not the name of an earlier "
                 "chapter, such as 01-qkv."
             )
-        found[name] = chapter
-    return found
+        chapters[name] = chapter
+    return chapters
 
 
 def _head(where: str, lines: list[str]) -> dict[str, Any]:
@@ -259,27 +259,27 @@ def _head(where: str, lines: list[str]) -> dict[str, Any]:
 
 def _sections(where: str, lines: list[str], first: int) -> dict[str, tuple[int, list[str]]]:
     """Return the sections of a file's lines, from the line with the index `first`."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    sections: dict[str, tuple[int, list[str]]] = {}
     body: list[str] = []
     code = False
     for number, line in enumerate(lines[first:], first + 1):
         code ^= line.startswith("```")
         if line.startswith("## ") and not code:
             heading = line[3:].strip()
-            if heading not in SECTIONS or heading in found:
+            if heading not in SECTIONS or heading in sections:
                 raise UserError(
                     f"{where}:{number}: a heading is one of {', '.join(SECTIONS)}, "
                     "and each comes once."
                 )
-            found[heading] = number + 1, (body := [])
-        elif found:
+            sections[heading] = number + 1, (body := [])
+        elif sections:
             body.append(line)
         elif line.strip():
             raise UserError(
                 f"{where}:{number}: there is text before the first heading, such as "
                 f"## {SECTIONS[0]}."
             )
-    return found
+    return sections
 
 
 def claims(root: Path) -> dict[str, dict[str, Any]]:
@@ -331,13 +331,13 @@ def stale(root: Path) -> dict[str, str]:
 
     A file that does not exist, or lacks the two marks, has no such list.
     """
-    chapters, found = read(root).values(), {}
+    chapter_list, corrected = read(root).values(), {}
     for name, entry in LISTS.items():
         text = (root / name).read_text(encoding="utf-8") if (root / name).exists() else ""
-        made = MADE.search(text)
-        if made and made[2] != (entries := "".join(map(entry, chapters))):
-            found[name] = text[: made.start(2)] + entries + text[made.end(2) :]
-    return found
+        generated = MADE.search(text)
+        if generated and generated[2] != (entries := "".join(map(entry, chapter_list))):
+            corrected[name] = text[: generated.start(2)] + entries + text[generated.end(2) :]
+    return corrected
 
 
 def write(root: Path) -> list[str]:

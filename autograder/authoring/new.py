@@ -69,17 +69,17 @@ def _words(name: str) -> dict[str, str]:
     """Return the placeholders of a template, as patterns, and their replacements; longer ones
     come first.
     """
-    found = NAME.fullmatch(name)
-    if found is None:
+    match = NAME.fullmatch(name)
+    if match is None:
         raise UserError(
             f"{name!r} is not a valid name for an exercise. Use two digits and words in lower "
             "case, joined by hyphens, such as 12-beyond."
         )
-    number, parts = str(int(found[1])), found[2].split("-")
+    number, parts = str(int(match[1])), match[2].split("-")
     return {
         "NN-name": name,
         "TITLE": " ".join(parts).capitalize(),
-        "abh-NAME": f"abh-{found[2]}",
+        "abh-NAME": f"abh-{match[2]}",
         "NAMEFigure": "".join(map(str.capitalize, parts)) + "Figure",
         "NAME": "_".join(parts),
         r"\bN\b(?=\.)|(?<=[Cc]hapter )N\b|(?<=exercise )N\b|(?<=\| )N(?= \|)|(?<=\*\*)N(?=\*\*)": number,  # noqa: E501

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autograder import checking
 from autograder.checking import files
-from autograder.course import catalogues
+from autograder.course import catalogs
 from autograder.course.config import ARCHIVE as NAME
 from autograder.course.config import Exercise
 
@@ -30,13 +30,13 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def sources(solution: Path) -> dict[str, bytes]:
     """Return the contents of the archive of the exercise in an author's folder: bytes by name."""
-    found = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
+    files = {name: (solution / name).read_bytes() for name in MODULES if (solution / name).exists()}
     root, name = solution.parent.parent, solution.name
-    for language in catalogues.languages(root):
-        found[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogues.of_feedback(
+    for language in catalogs.languages(root):
+        files[f"{LOCALES}{language}/LC_MESSAGES/checking.mo"] = catalogs.of_feedback(
             root, language, name
         )
-    return {**found, **runtime()}
+    return {**files, **runtime()}
 
 
 def runtime() -> dict[str, bytes]:

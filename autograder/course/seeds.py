@@ -140,12 +140,14 @@ class Seeds:
 
     def origin(self, exercise: str, digest: str, seed: int) -> Origin:
         """Return where the seed comes from with which a submission of this digest was graded."""
-        known = (Origin.KEY, Origin.LATE, Origin.EARLIER)
-        return next(
-            (one for one in known if self._drawn(one, exercise, digest)[0] == seed), Origin.REDRAWN
-        )
+        for origin in (Origin.KEY, Origin.LATE, Origin.EARLIER):
+            if self._drawn(origin, exercise, digest)[0] == seed:
+                return origin
+        return Origin.REDRAWN
 
-    def of(self, exercise: str, digest: str, graded: int | None = None) -> tuple[int, int]:
+    def for_submission(
+        self, exercise: str, digest: str, graded: int | None = None
+    ) -> tuple[int, int]:
         """Return a submission's seeds: of the checks' inputs, and of the student's own random
         numbers.
 
@@ -169,9 +171,9 @@ class Seeds:
 
     def _drawn(self, origin: Origin, exercise: str, digest: str) -> tuple[int, int]:
         if origin == Origin.EARLIER:  # up to version 0.1, seeds followed from the secret itself
-            return seed_for(self.secret, exercise, digest), seed_for(
-                self.secret, f"guest\0{exercise}", digest
-            )
+            checks = seed_for(self.secret, exercise, digest)
+            guest = seed_for(self.secret, f"guest\0{exercise}", digest)
+            return checks, guest
         late = origin == Origin.LATE
         key = key_of(self.secret, exercise, "late key") if late else self.key(exercise)
         return seed_for(key, CHECKS, digest), seed_for(key, GUEST, digest)
@@ -186,24 +188,24 @@ def revealed_keys(path: Path) -> dict[str, str]:
         If it is not such a file.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        keys = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(
-        isinstance(key, str) and KEY.fullmatch(key) for key in found.values()
+        keys = None
+    if not isinstance(keys, dict) or not all(
+        isinstance(key, str) and KEY.fullmatch(key) for key in keys.values()
     ):
         raise UserError(
             f"{path} is damaged: it should have the keys that `reveal` made public. Restore it "
             "from a copy; without it, submissions would draw inputs that students can compute."
         )
-    return found
+    return keys
 
 
 def digest_of(*parts: bytes) -> str:
-    """Return a fingerprint of these parts in order, with its length each, so that no byte can
-    change sides.
+    """Return a fingerprint of these parts in order, each with its length: bytes that move from one
+    part to the next change it.
     """
     sha = hashlib.sha256()
     for part in parts:

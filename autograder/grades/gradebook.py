@@ -92,7 +92,7 @@ def opened(course: Course, waiting: Callable[[str], None] | None = None) -> Iter
     try:
         with contextlib.ExitStack() as stack:
             if waiting and not database.is_server(course.db_url):
-                stack.enter_context(locks.held(_lock_of(course), wait))
+                stack.enter_context(locks.lock(_lock_of(course), wait))
             gradebook = stack.enter_context(
                 _open(course.db_url, course.course_id, wait if waiting else None)
             )
@@ -464,7 +464,7 @@ class Writer:
                 result = work()
                 self.gradebook.db.commit()
                 return result
-            except (OperationalError, locks.Held) as error:
+            except (OperationalError, locks.Locked) as error:
                 dropped = dropped or getattr(error, "connection_invalidated", False)
                 if not dropped or not pauses:
                     raise UserError(self._lost(name, student, error)) from error
@@ -477,7 +477,7 @@ class Writer:
     def _lost(self, name: str, student: str, error: Exception) -> str:
         """Return the message for a database that accepts no more writes."""
         gradebook = f"gradebook {self.course.database}"
-        if isinstance(error, locks.Held):
+        if isinstance(error, locks.Locked):
             return (
                 f"The connection to the {gradebook} dropped, and {error} now grades into it. "
                 "Earlier grades are kept."

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from autograder.checking import Result, Status, words
 from autograder.checking.report import likely
 from autograder.checking.words import Message, counted, shown, translated
-from autograder.course import catalogues
+from autograder.course import catalogs
 from autograder.course.config import Course, UserError
 from autograder.grades import changes, item_analysis, reasons, records
 from autograder.grades.changes import Change, Sum
@@ -246,7 +246,7 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     names = records.numbered(record.student for record in graded) if anonymous else {}
     page = _page(course, path, graded, names, other)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
-    with catalogues.for_graders(course.root):
+    with catalogs.for_graders(course.root):
         own = (
             page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
         )

@@ -211,7 +211,7 @@ def preload(root: Path, exercises: Sequence[str]) -> None:
     for name in exercises:
         for file in ("checks.py", "misconceptions.py"):
             with contextlib.suppress(OSError, SyntaxError):  # the worker gives a better message
-                statements = imports.of(
+                statements = imports.statements(
                     [{"source": (root / name / file).read_text(encoding="utf-8")}]
                 )
                 modules += ["torch"] if any(" torch" in line for line in statements) else []

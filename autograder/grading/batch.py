@@ -201,7 +201,7 @@ class Batch:
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
-        unit.seed, unit.guest_seed = self.seeds.of(
+        unit.seed, unit.guest_seed = self.seeds.for_submission(
             unit.assignment, unit.digest, self._seed_of_grade(unit)
         )
         if self.options.redraw:

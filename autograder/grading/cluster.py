@@ -247,11 +247,11 @@ def versions() -> dict[str, str]:
 
 @functools.cache  # a Dask worker whose files are replaced still runs the code that it has loaded
 def _engine() -> str:
-    """Return a fingerprint of the program's own code, without the corpus and the authors' tools."""
+    """Return a fingerprint of the program's own code, without the authors' tools."""
     package = Path(config.__file__).parent.parent
     sha = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).parts[0] not in ("corpus", "authoring"):
+        if path.relative_to(package).parts[0] != "authoring":
             sha.update(
                 path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0"
             )

@@ -265,7 +265,7 @@ def run_cell(
     student's cell lacked.
     """
     if is_check(cell):
-        for source in imports.of([cell]):
+        for source in imports.statements([cell]):
             run_in(guest, source)
         return None
     return run_in(guest, cell.source, on_output, goes_on=not is_locked(cell))

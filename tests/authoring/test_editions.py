@@ -27,7 +27,7 @@ from autograder import cli, nbgrader_plugin
 from autograder.authoring import packages, sentences, translations, verified
 from autograder.authoring.release import release
 from autograder.checking import Message, suite, words
-from autograder.course import archive, catalogues, seeds
+from autograder.course import archive, catalogs, seeds
 from autograder.course.cells import grade_id
 from autograder.course.config import ROOT, UserError, edition_of
 from autograder.course.limits import Limits
@@ -79,27 +79,27 @@ def chinese(text):
     return "".join(f"※{part}" for part in re.split(r"(?<=\n)", text))
 
 
-def write_catalogues(root, leave=(NOT_YET,)):
+def write_catalogs(root, leave=(NOT_YET,)):
     """Translate all texts of a course but these."""
     for name, texts in translations.texts(root).items():
-        catalogue = Catalog(locale="zh_CN")
+        catalog = Catalog(locale="zh_CN")
         for text in texts:
             many = isinstance(text, tuple)
             said = (chinese(text[1]),) if many else chinese(text)
-            catalogue.add(text, None if text in leave else said)
-        path = catalogues.place(root, "zh_CN", name)
+            catalog.add(text, None if text in leave else said)
+        path = catalogs.path_of(root, "zh_CN", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
-            write_po(file, catalogue, width=0)
+            write_po(file, catalog, width=0)
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """The toy course with a text cell, its catalogues, and all of it released."""
+    """The toy course with a text cell, its catalogs, and all of it released."""
     own = toy_course(tmp_path_factory.mktemp("translated") / "course")
     text = own.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogues(own.root)
+    write_catalogs(own.root)
     release(own, own.sources()[0])
     return own
 
@@ -178,7 +178,7 @@ def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise,
     assert without.notebook.read_bytes() == exercise.notebook.read_bytes()
     verified.note_release(course, exercise)
     assert verified.is_released(course, exercise)
-    path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
+    path = catalogs.path_of(course.root, "zh_CN", "feedback/01-toy")
     kept = path.read_bytes()
     path.write_bytes(kept.replace("※Each".encode(), "※※Each".encode()))
     assert not verified.is_released(course, exercise)
@@ -187,13 +187,13 @@ def test_a_language_decides_no_grade_and_verifies_nothing_anew(course, exercise,
 
 
 def test_a_stale_or_fuzzy_entry_stays_english(exercise, tmp_path):
-    path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
+    path = catalogs.path_of(tmp_path, "zh_CN", "exercises/01-toy")
     path.parent.mkdir(parents=True)
     path.write_text(
         '#, fuzzy\nmsgid "Toy"\nmsgstr "玩具"\n\nmsgid "Tea"\nmsgstr "茶"\n\nmsgid '
         '"Four."\nmsgstr ""\n'
     )
-    assert catalogues.of_texts(tmp_path, "zh_CN", "01-toy") == {"Tea": "茶"}
+    assert catalogs.of_texts(tmp_path, "zh_CN", "01-toy") == {"Tea": "茶"}
     made = translations.edition(exercise.notebook, "zh_CN", {"Tea": "茶", "An answer": "答案"})
     assert made.cells[0].source == read(exercise.notebook).cells[0].source.replace(
         "An answer", "答案"
@@ -201,24 +201,24 @@ def test_a_stale_or_fuzzy_entry_stays_english(exercise, tmp_path):
 
 
 def test_a_broken_catalogue_is_one_line(course, tmp_path):
-    path = catalogues.place(tmp_path, "zh_CN", "exercises/01-toy")
+    path = catalogs.path_of(tmp_path, "zh_CN", "exercises/01-toy")
     path.parent.mkdir(parents=True)
     path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
     with pytest.raises(UserError, match=r"01-toy\.po is not a valid catalog: "):
-        catalogues.of_texts(tmp_path, "zh_CN", "01-toy")
+        catalogs.of_texts(tmp_path, "zh_CN", "01-toy")
 
 
 @pytest.mark.slow
 def test_a_broken_catalogue_leaves_no_part_of_an_archive(course):
     folder = course.sources()[0].solution
-    path = catalogues.place(course.root, "zh_CN", "feedback/01-toy")
+    path = catalogs.path_of(course.root, "zh_CN", "feedback/01-toy")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('<<<<<<< ours\nmsgid "Toy"\nmsgstr "玩"\n')
     before = sorted(folder.iterdir())
     with pytest.raises(UserError, match=r"01-toy\.po is not a valid catalog: "):
         archive.write(folder)
     assert sorted(folder.iterdir()) == before
-    write_catalogues(course.root)
+    write_catalogs(course.root)
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ def test_a_notebook_that_fetches_its_files_says_its_language(tmp_path):
     text = course.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
     (course.root / "_config.yml").write_text("html: {baseurl: https://example.org}")
-    write_catalogues(course.root)
+    write_catalogs(course.root)
     release(course, course.sources()[0])
     (exercise,) = course.exercises()
     cells = {cell.id: cell for cell in read(exercise.edition("zh_CN")).cells}
@@ -252,7 +252,7 @@ def with_given(tmp_path_factory):
     own = toy_course(tmp_path_factory.mktemp("given") / "course")
     text = own.sources()[0].text
     text.write_text(TITLE + GIVEN + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogues(own.root)
+    write_catalogs(own.root)
     release(own, own.sources()[0])
     return own.exercises()[0]
 
@@ -382,15 +382,15 @@ def test_a_language_may_be_said_in_several_ways(exercise, language):
 def test_chinese_and_latin_letters_stand_apart(tmp_path, monkeypatch):
     folder = tmp_path / "zh_CN" / "LC_MESSAGES"
     folder.mkdir(parents=True)
-    catalogue = Catalog(locale="zh_CN")
+    catalog = Catalog(locale="zh_CN")
     for text, said in {
         "{what} is {found}.": "{what}是{found}。",
         "Read:": "请读：",
         "{left}; {right}": "{left}；{right}",
     }.items():
-        catalogue.add(text, said)
+        catalog.add(text, said)
     with (folder / "checking.mo").open("wb") as file:
-        write_mo(file, catalogue)
+        write_mo(file, catalog)
     with words.use("zh_CN", tmp_path):
         assert str(Message("{what} is {found}.", what="K", found="`x`")) == "K 是 `x`。"
         assert str(Message("{what} is {found}.", what="结果", found="（2）")) == "结果是（2）。"
@@ -651,7 +651,7 @@ def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
     own = toy_course(tmp_path / "course", settings="\nc.Run.sandbox = False\n")
     text = own.sources()[0].text
     text.write_text(TITLE + text.read_text(encoding="utf-8"), encoding="utf-8")
-    write_catalogues(own.root)
+    write_catalogs(own.root)
     release(own, own.sources()[0])
     (toy,) = own.exercises()
     zh, en = toy.edition("zh_CN"), toy.notebook
@@ -682,10 +682,10 @@ def test_nbgraders_own_commands_grade_one_notebook_in_its_language(tmp_path):
     }
 
 
-# The catalogues of this course.
+# The catalogs of this course.
 
 
-CATALOGUES = list(catalogues.files(ROOT))
+CATALOGUES = list(catalogs.files(ROOT))
 
 
 SEVERAL = {"context", "memory", "value"}
@@ -693,7 +693,7 @@ SEVERAL = {"context", "memory", "value"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", catalogues.languages(ROOT))
+@pytest.mark.parametrize("language", catalogs.languages(ROOT))
 def test_one_thing_has_one_term(language):
     """Where English has a term in words, its translation has the one of terms.toml, but for
     turns of phrase.
@@ -755,7 +755,7 @@ def test_a_sentence_that_cannot_be_translated_is_found(code, lines):
 @pytest.mark.slow
 def test_a_text_is_in_one_catalogue():
     found = translations.texts(ROOT)
-    for kind in (catalogues.EXERCISES, catalogues.FEEDBACK):
+    for kind in (catalogs.EXERCISES, catalogs.FEEDBACK):
         texts = [text for name, given in found.items() if name.startswith(kind) for text in given]
         assert len(texts) == len(set(texts)) and len(texts) > 100
 

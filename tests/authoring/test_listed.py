@@ -45,10 +45,10 @@ def test_the_record_of_each_exercise_holds(folder):
 
 def test_whoever_verifies_writes_down_what_the_book_shows(folder):
     assert not verified.holds(folder)
-    tried = answer_trials.of(folder)
+    tried = answer_trials.results(folder)
     assert not verified.holds(folder), "the book tries, and does not verify"
     assert verify.fault(folder) == ""
-    kept = answer_trials.of(folder)
+    kept = answer_trials.results(folder)
     assert [own.subject for own in kept] == ["add", "twice"]
     wrong = {own.name: own for own in kept[0].wrong}
     assert wrong["subtracts"].recognised and not wrong["subtracts"].passes
@@ -59,7 +59,7 @@ def test_whoever_verifies_writes_down_what_the_book_shows(folder):
 def test_what_is_recorded_is_not_tried_again(folder, monkeypatch):
     verify.fault(folder)
     monkeypatch.setattr(answer_trials, "tried", lambda *arguments: pytest.fail("tried again"))
-    assert [own.subject for own in answer_trials.of(folder)] == ["add", "twice"]
+    assert [own.subject for own in answer_trials.results(folder)] == ["add", "twice"]
 
 
 def test_the_same_sources_make_the_same_bytes(folder):
@@ -82,7 +82,7 @@ def test_another_text_is_verified_anew(folder, name):
     assert not verified.holds(folder)
 
 
-@pytest.mark.parametrize("name", ["01-toy.ipynb", "checking.zip", "equal.toml", ".checks.py.swp"])
+@pytest.mark.parametrize("name", ["01-toy.ipynb", "checking.zip", ".checks.py.swp"])
 def test_what_is_made_from_it_or_decides_nothing_is_no_part_of_it(folder, name):
     verify.fault(folder)
     (folder / name).write_text("# of another time\n", encoding="utf-8")
@@ -186,7 +186,7 @@ def test_what_is_refused_is_not_recorded(folder):
     )
     assert "passes every check of add (seed 1)" in verify.fault(folder)
     assert not (folder / verified.NAME).exists()
-    wrong = {own.name: own for own in answer_trials.of(folder)[0].wrong}
+    wrong = {own.name: own for own in answer_trials.results(folder)[0].wrong}
     assert wrong["subtracts"].passes == list(answer_trials.SEEDS) and not wrong["subtracts"].failed
 
 

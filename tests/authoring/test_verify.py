@@ -6,13 +6,13 @@ import re
 import shutil
 
 import pytest
+from hostile import TOY
 from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import verify
 from autograder.checking import machine
-from autograder.corpus import TOY
 
 TEXT, CHECKS, LISTED = "01-toy.py", "checks.py", "misconceptions.py"
 RIGHT = '@right("add")\ndef other(a, b):\n    return {}\n'

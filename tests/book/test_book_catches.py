@@ -91,7 +91,7 @@ def test_what_became_of_the_mutants_stands_there(page):
         rows = functions.values()
         kinds = ("examined", "killed", "told", "advice", "equal")
         examined, killed, told, advice, equal = (sum(row[kind] for row in rows) for kind in kinds)
-        counts = (examined, killed, told, advice, equal, examined - killed - equal)
+        counts = (examined, killed, told, advice, equal)
         assert table[name] == [str(count) for count in counts]
         assert examined == killed + equal
     assert {folder.name for folder in loader.FOLDERS} <= set(table)

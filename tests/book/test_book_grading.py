@@ -1,6 +1,4 @@
-"""The instructor's pages: made of the corpus, the recording, the limits and the benchmarks as
-they are.
-"""
+"""The pages for instructors: made of the recorded counts, the limits and the benchmarks."""
 
 import dataclasses
 import html as entities
@@ -15,22 +13,13 @@ from benchmark_tools import MEASURED
 from book_pages import visit, watch
 from sphinx.testing.util import SphinxTestApp
 
-from autograder.corpus import CASES, GROUPS, recorded
 from autograder.course.config import ROOT
 from autograder.course.limits import Limits
 from autograder.grades.results import Kind
 
 KINDS = [kind for kind in Kind if kind != Kind.RIGHT]
 EXTENSIONS = ROOT / "book" / "_ext"
-STOCK = recorded()
-UNEARNED = {
-    case.name
-    for case in CASES
-    if any(
-        (STOCK["cases"][case.name]["points"][name] or 0) > earned
-        for name, earned in case.points.items()
-    )
-}
+COUNTS = json.loads((ROOT / "book" / "data" / "hostile.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +31,7 @@ def built(tmp_path_factory):
         patch.setattr(sys, "path", [str(EXTENSIONS), *sys.path])
         grading = importlib.import_module("grading")
 
-        def build(results=None, more=""):
+        def build(results=None):
             root = tmp_path_factory.mktemp("pages")
             (root / "book").mkdir()
             (root / "exercises" / "99-new").mkdir(parents=True)
@@ -66,7 +55,6 @@ def built(tmp_path_factory):
                 )
             for name in linked.difference(own):  # pages that need more than this to be built
                 (root / "book" / f"{name}.md").write_text(f"---\norphan: true\n---\n\n# {name}\n")
-            (root / "book" / "hostile.md").open("a").write(more)
             patch.setattr(grading, "BENCHMARKS", root / "benchmarks")
             shutil.copytree(
                 ROOT / "benchmarks", root / "benchmarks", ignore=shutil.ignore_patterns("*.json")
@@ -109,50 +97,21 @@ def test_nothing_is_warned_of(pages):
     assert not pages[2]
 
 
-def test_every_case_has_its_row(pages):
+def test_the_tables_have_the_recorded_counts(pages):
     _, page, _ = pages
-    assert len(re.findall(r"<details class=\"abh-cases\"", page)) == len(GROUPS)
-    assert page.count("<td><p>") >= len(CASES)
-    shown = re.findall(r'<table class="[^"]*abh-corpus.*?</table>', page, re.DOTALL)
-    names = [
-        name
-        for part in shown
-        for name in re.findall(r"<code[^>]*><span " r'class="pre">([^<]+)</span></code>', part)
-    ]
-    assert sorted(names) == sorted(case.name for case in CASES)
-    assert sum(len(re.findall("<tr", part.partition("<tbody>")[2])) for part in shown) == len(CASES)
-
-
-def test_a_row_says_what_a_case_must_get_and_what_was_recorded(pages):
-    _, page, _ = pages
-    first = rows(page, "abh-corpus")
-    by_name = {case.name: case for case in CASES}
-    for number, does, here, there in first:
-        case = by_name[does.split()[-1]]
-        assert number == str(case.row) and case.does[1:] in does
-        assert here.startswith(f"{sum(case.points.values()):g} of 6 {case.kind}")
-        own = STOCK["cases"][case.name]
-        got = sum(points or 0 for points in own["points"].values())
-        assert there.startswith("no grade" if own["ungraded"] else f"{got:g} of 6")
-        assert ("more than earned" in there) == (case.name in UNEARNED)
-        same = not own["ungraded"] and own["points"] == case.points
-        harmed = own["altered"] or own["left_behind"] or own["no_page"]
-        assert there.endswith("the same") == bool(same and not harmed)
-
-
-def test_the_summary_counts_what_the_rows_say(pages):
-    _, page, _ = pages
-    counts = rows(page, "abh-summed")
-    assert counts[-1][1] == str(len(CASES))
-    for row, cases in zip(counts, GROUPS.values(), strict=False):
-        kinds = [
-            str(sum(case.kind == kind for case in cases) or "–")
-            for kind in (Kind.RIGHT, *KINDS[:4])
-        ]
-        assert row[1:] == [str(len(cases)), *kinds]
-    assert f"Recorded until {STOCK['date']} with nbgrader {STOCK['nbgrader']}" in text(page)
-    assert f"more points than earned {len(UNEARNED)}" in text(page)
-    assert f"no grade {sum(own['ungraded'] for own in STOCK['cases'].values())}" in text(page)
+    groups, stock = COUNTS["groups"], COUNTS["stock"]
+    *by_group, total = rows(page, "abh-summed")
+    columns = ["cases", Kind.RIGHT, *KINDS[:4]]
+    for row in by_group:
+        assert sum(int(cell) for cell in row[2:] if cell != "–") == int(row[1])
+    assert {tuple(row[1:]) for row in by_group} == {
+        tuple(str(counts.get(column, "–")) for column in columns) for counts in groups.values()
+    }
+    cases = sum(counts["cases"] for counts in groups.values())
+    assert total[1] == str(cases) and f"The same {cases} submissions" in text(page)
+    assert f"Recorded until {stock['date']} with nbgrader {stock['nbgrader']}" in text(page)
+    for outcome, words in (("more", "more points than earned"), ("ungraded", "no grade")):
+        assert f"{words} {stock['outcomes'][outcome]}" in text(page)
 
 
 def test_the_limits_are_those_of_the_engine(pages):
@@ -180,7 +139,7 @@ def test_every_kind_is_explained(pages):
 
 
 def test_what_the_page_quotes_is_what_is_said(pages):
-    engine = [path for path in (ROOT / "autograder").rglob("*.py") if "corpus" not in path.parts]
+    engine = (ROOT / "autograder").rglob("*.py")
     source = " ".join("".join(path.read_text() for path in engine).split())
     for words in (
         "Submissions cannot be isolated on this machine",
@@ -199,13 +158,9 @@ def test_benchmarks_are_shown_where_there_are_any(built, pages):
     assert "Not measured yet: 99-new." in text(page)
 
 
-def test_an_unknown_group_is_warned_of(built):
-    assert "no group 'nobody'" in built(more="\n```{corpus} nobody\n```\n")[2]
-
-
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_pages_are_in_the_book_and_unfold_without_network(page, site):
+def test_the_pages_are_in_the_book(page, site):
     trouble = watch(page, site)
     visit(page, site, "index")
     for name, title in (("grading", "Grading a class"), ("hostile", "What submissions were tried")):
@@ -214,33 +169,5 @@ def test_the_pages_are_in_the_book_and_unfold_without_network(page, site):
         assert page.locator("article.bd-article h1").inner_text().startswith(title)
     page.set_viewport_size({"width": 360, "height": 740})
     visit(page, site, "hostile")
-    assert page.locator(".abh-corpus tbody tr").count() == len(CASES)
-    for details in page.locator("details.abh-cases").all():
-        summary, row = details.locator("summary"), details.locator("tbody tr").first
-        assert not row.is_visible()
-        summary.focus()
-        page.keyboard.press("Enter")
-        assert row.is_visible()
-        frame = details.locator("table").locator("..")
-        assert frame.evaluate("e => e.scrollWidth > e.clientWidth && e.tabIndex === 0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not trouble
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_the_cases_can_be_narrowed_down(page, site):
-    visit(page, site, "hostile")
-    seen = page.locator(".abh-corpus tbody tr:visible")
-    assert seen.count() == 0
-    page.get_by_label("Kind here").select_option("limit")
-    limits = sum("limit" in (case.kind, case.may) for case in CASES)
-    assert (
-        seen.count() == limits
-        and f"{limits} of {len(CASES)}" in page.locator(".abh-filter output").inner_text()
-    )
-    page.get_by_label("Text", exact=True).fill(CASES[0].name)
-    page.get_by_label("Kind here").select_option("")
-    assert CASES[0].name in seen.first.inner_text()
-    page.get_by_label("Text", exact=True).fill("")
-    assert seen.count() == 0

@@ -375,7 +375,7 @@ def test_a_relation_is_kept_and_shown(suite):
 def test_most_wrong_answers_that_are_not_listed_are_told_something():
     """Each listed wrong answer, taken off the list; in exercise 1, as an example."""
     exercise = loader.load(loader.FOLDERS[0])
-    told = {own.name: (own.said, own.words) for own in hints(exercise, "weighted_sum")}
+    told = {own.name: (own.kind, own.words) for own in hints(exercise, "weighted_sum")}
     assert len(told) == len(exercise.suite.listed("wrong_for", "weighted_sum"))
     assert told["weighted_sum_columns"] == ("relation", "The transpose of the result is right.")
     assert told["weighted_sum_works_for_two_axes_only"][0] in ("error", "cause")

@@ -2,13 +2,13 @@
 
 import nbformat
 import pytest
+from hostile.case import Case
 from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import doctor
-from autograder.corpus.case import Case
 from autograder.course import seeds
 from autograder.course.config import ROOT, Course, Exercise, Settings, UserError
 from autograder.course.limits import Limits

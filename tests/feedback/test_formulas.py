@@ -8,10 +8,10 @@ import time
 import jupytext
 import pytest
 from bs4 import BeautifulSoup
+from hostile.case import live
 from hostile_markup import ACTING, ONLY_IN_MARKDOWN, SECONDS
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from autograder.corpus.case import live
 from autograder.course.config import Course
 from autograder.feedback import formulas
 from autograder.sanitize import code, markdown, markup

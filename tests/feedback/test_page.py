@@ -16,6 +16,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from browser_tools import AXE, VIOLATIONS
 from bs4 import BeautifulSoup
+from hostile.case import RIGHT, live
 from hostile_markup import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.apps import NbGraderAPI
@@ -26,7 +27,6 @@ from autograder.authoring.release import release
 from autograder.checking import MIME, Report, Result
 from autograder.checking import words as translations
 from autograder.checking.words import Message
-from autograder.corpus.case import RIGHT, live
 from autograder.course.config import ROOT
 from autograder.feedback import outcome_cell
 from autograder.feedback import page as feedback_page

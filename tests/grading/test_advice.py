@@ -10,6 +10,7 @@ import math
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from hostile.case import RIGHT
 from report_tools import rows_of
 from toy_course import toy_course
 from typer.testing import CliRunner
@@ -18,7 +19,6 @@ from autograder import cli
 from autograder.authoring import answer_trials, hint_coverage, loader, mutants, verify
 from autograder.authoring.release import release
 from autograder.checking import Report, Status, Suite, diagnosis, expect, show
-from autograder.corpus.case import RIGHT
 from autograder.course.config import Course, Exercise
 from autograder.grades import reasons
 from autograder.grades.records import from_text, to_text
@@ -251,7 +251,7 @@ def test_its_words_are_translated(folder, monkeypatch):
 
 def test_listed_answers_are_held_to_it(folder):
     assert verify.fault(folder) == ""
-    own, _twice = answer_trials.of(folder)
+    own, _twice = answer_trials.results(folder)
     assert [(right.name, right.lost) for right in own.right] == [
         ("add_natural", ""),
         ("add_strict", ""),
@@ -265,7 +265,7 @@ def test_listed_answers_are_held_to_it(folder):
         and [name for name, _ in told.failed] == ["refuses"]
     )
     assert not by_name["subtracts"].advice
-    said = [told.said for told in hint_coverage.hints(loader.load(folder), "add")]
+    said = [answer.kind for answer in hint_coverage.hints(loader.load(folder), "add")]
     assert len(said) == 2  # and the one that only advice tells is among them
 
 

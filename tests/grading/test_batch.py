@@ -14,11 +14,11 @@ import time
 import nbformat
 import psutil
 import pytest
+from hostile.case import RIGHT, WRONG
 from nbgrader.api import Gradebook
 from toy_course import toy_course
 
 from autograder.authoring.release import release
-from autograder.corpus.case import RIGHT, WRONG
 from autograder.course import cores
 from autograder.course.config import Course
 from autograder.grades import gradebook, reasons

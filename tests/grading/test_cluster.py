@@ -22,12 +22,12 @@ from collections import deque
 import nbformat
 import psutil
 import pytest
+from hostile.case import RIGHT, WRONG
 from toy_course import toy_course
 
 from autograder.authoring.release import release
 from autograder.checking import Result, Status
 from autograder.checking.words import Message
-from autograder.corpus.case import RIGHT, WRONG
 from autograder.course.config import ROOT, Course
 from autograder.course.limits import Limits
 from autograder.grades.results import CellResult, Kind, Outcome

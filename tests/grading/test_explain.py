@@ -9,13 +9,13 @@ import re
 import nbformat
 import numpy as np
 import pytest
+from hostile.case import Case
 from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring import loader
 from autograder.authoring.release import release
-from autograder.corpus.case import Case
 from autograder.grades.results import Kind
 from autograder.grading import explain
 from autograder.sandbox import bubblewrap

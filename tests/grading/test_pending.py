@@ -8,6 +8,7 @@ from types import ModuleType
 
 import nbformat
 import pytest
+from hostile.case import RIGHT, WRONG
 from nbgrader.api import Gradebook
 from report_tools import rows_of
 from toy_course import toy_course
@@ -26,7 +27,6 @@ from autograder.checking import (
 )
 from autograder.checking.answers import answers_in
 from autograder.commands import doctor, instructor
-from autograder.corpus.case import RIGHT, WRONG
 from autograder.course.config import UserError
 from autograder.grades import reasons, report
 from autograder.grades.records import SCHEMA, from_text, rows, to_text

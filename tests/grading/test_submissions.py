@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile.naming import LATIN, LATIN_SHOWN, nested
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.corpus.naming import LATIN, LATIN_SHOWN, nested
 from autograder.course import seeds
 from autograder.course.config import Course, Exercise
 from autograder.course.limits import Limits

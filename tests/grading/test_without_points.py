@@ -15,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
+from hostile.case import RIGHT
 from nbgrader.api import Gradebook
 from toy_course import toy_course
 from typer.testing import CliRunner
@@ -24,7 +25,6 @@ from autograder.authoring import loader, verify
 from autograder.authoring.release import release
 from autograder.checking import Failed, Message, expect_by_hand, show
 from autograder.checking.expect import as_numbers
-from autograder.corpus.case import RIGHT
 from autograder.course.config import ROOT, Course
 from autograder.grades import reasons
 from autograder.grades.report import costs

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from hostile import TOY
 from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
 from autograder.commands import console
-from autograder.corpus import TOY
 from autograder.course.config import ROOT, Course, UserError
 
 RIGHT = {"add": "def add(a, b):\n    return b + a", "twice": "def twice(a):\n    return a + a"}

@@ -13,11 +13,11 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from hostile.case import RIGHT, WRONG, ZERO
 from nbgrader.api import Gradebook
 from toy_course import toy_course
 
 from autograder.authoring.release import release
-from autograder.corpus.case import RIGHT, WRONG, ZERO
 from autograder.course.config import ROOT, Course
 
 CLASS = {

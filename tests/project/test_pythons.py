@@ -57,7 +57,9 @@ def test_pyenvs_pythons_are_looked_at_the_newest_first(tmp_path, monkeypatch):
         (tmp_path / "versions" / name / "bin").mkdir(parents=True)
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     monkeypatch.setenv("PATH", "/usr/bin::relative")
-    found = [path.parent.name if isinstance(path, Path) else path for path in ci.places()]
+    found = [
+        path.parent.name if isinstance(path, Path) else path for path in ci.folders_of_pythons()
+    ]
     assert found[0] == "/usr/bin" and found.index("3.12.10") < found.index("3.12.9") < found.index(
         "3.9.1"
     )

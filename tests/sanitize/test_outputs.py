@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import nbformat
 import pytest
+from hostile.case import live
 from hostile_markup import ACTING, LIMITS, ONLY_IN_MARKDOWN, SECONDS, SLOW
 from nbconvert.filters import markdown2html as stock_markdown
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from autograder.corpus.case import live
 from autograder.sanitize import markdown, markup, outputs
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()

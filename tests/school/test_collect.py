@@ -31,7 +31,7 @@ from autograder.sanitize import text
 from autograder.school import archives, hand_ins, roster
 from autograder.school.archives import opened
 from autograder.school.hand_ins import STAGE, Collector, Fate
-from autograder.school.layouts import Exercises, whose
+from autograder.school.layouts import Exercises, student_of
 from autograder.school.roster import Clues
 
 
@@ -112,7 +112,7 @@ def collect(course):
             known = roster.read(course.root / "students.csv")
         exercises = Exercises(course.exercises())
         collector = Collector(exercises, known, only, course.submitted, Limits())
-        sources = [opened(path, whose(exercises)) for path in paths]
+        sources = [opened(path, student_of(exercises)) for path in paths]
         plan = collector.plan([source.__enter__() for source in sources])
         if write:
             collector.write(plan.to_write)
@@ -1212,7 +1212,7 @@ def test_one_student_with_many_packed_files_takes_the_room_of_nobody(
         "lovelaceada_1_99_01-qkv.ipynb": QKV,
         "zbabbagecharles_2_7_work.zip": zipped({NAME: QKV}),
     }
-    with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
+    with opened(zip_of(tmp_path / "all.zip", files), student_of(Exercises([]))) as source:
         refused = dict(source.refused)
         assert len(source.files) == 7  # five of hers, and two notebooks
     assert len(refused) == 4 and all(reason in line for line in refused.values())
@@ -1233,7 +1233,7 @@ def test_one_student_with_many_packed_files_takes_the_room_of_nobody(
     ],
 )
 def test_one_student_has_one_room(course, paths, rooms):
-    assert set(map(whose(Exercises(course.exercises()))(paths), paths)) == rooms
+    assert set(map(student_of(Exercises(course.exercises()))(paths), paths)) == rooms
 
 
 def test_packed_files_that_are_refused_are_counted_too(tmp_path, monkeypatch):
@@ -1243,7 +1243,7 @@ def test_packed_files_that_are_refused_are_counted_too(tmp_path, monkeypatch):
     files = {f"lovelaceada_1_{n}_work.zip": inner for n in range(9)} | {
         "babbagecharles_2_7_01-qkv.ipynb": QKV
     }
-    with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
+    with opened(zip_of(tmp_path / "all.zip", files), student_of(Exercises([]))) as source:
         assert [reason for _, reason in source.refused].count("has more than 2 files") == 3
         assert len(source.refused) == 9 and len(source.files) == 1
 
@@ -1278,7 +1278,7 @@ def in_tar(description):
     ids=["digits", "many", "global", "comment"],
 )
 def test_what_describes_the_files_of_a_tar_is_limited(monkeypatch, data, reason):
-    monkeypatch.setattr(archives._Headers, "left", 4096)
+    monkeypatch.setattr(archives._Headers, "remaining", 4096)
     if reason:
         with pytest.raises(archives.Refused, match=reason):
             archives._of_tar(data)
@@ -1362,7 +1362,7 @@ def test_what_an_archive_unpacks_to_is_limited_in_all(tmp_path, monkeypatch):
         f"al{n}_work.zip": zipped({NAME: bytes(600_000)}, compress_type=zipfile.ZIP_DEFLATED)
         for n in range(3)
     }
-    with opened(zip_of(tmp_path / "all.zip", files), whose(Exercises([]))) as source:
+    with opened(zip_of(tmp_path / "all.zip", files), student_of(Exercises([]))) as source:
         assert [path for path, _ in source.refused] == ["al1_work.zip", "al2_work.zip"]
         assert (
             all("collect it separately" in reason for _, reason in source.refused)

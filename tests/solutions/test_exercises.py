@@ -253,7 +253,7 @@ def recorded(folder):
     """Return what `release` found of an exercise's listed answers, function by function; found
     now if it changed.
     """
-    return {own.subject: own for own in answer_trials.of(folder)}
+    return {own.subject: own for own in answer_trials.results(folder)}
 
 
 @each_subject

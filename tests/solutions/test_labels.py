@@ -13,7 +13,7 @@ from exercise_tools import loaded
 from autograder.authoring import answer_trials, loader
 
 SMALL_COURSES = [
-    loader.ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy",
+    loader.ROOT / "tests" / "hostile" / "toy" / "solutions" / "01-toy",
 ]
 FEWEST_CHARACTERS, MOST_CHARACTERS = 2, 60
 FEWEST_WORDS, MOST_WORDS = 2, 7

@@ -24,7 +24,7 @@ from autograder.course import archive
 from autograder.course.config import ROOT, Exercise
 
 TEMPLATE = ROOT / "autograder" / "authoring" / "templates" / "exercise"
-TOY = ROOT / "autograder" / "corpus" / "toy" / "solutions" / "01-toy"
+TOY = ROOT / "tests" / "hostile" / "toy" / "solutions" / "01-toy"
 each_exercise = pytest.mark.parametrize("folder", loader.FOLDERS, ids=lambda folder: folder.name)
 
 

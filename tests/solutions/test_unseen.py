@@ -67,7 +67,7 @@ def faults(monkeypatch):
 def test_what_the_checks_make_of_them_is_what_is_recorded(folder, faults):
     """Of all right ones, and of every second wrong one; `benchmarks/unseen.py` looks at all."""
     row = unseen.recorded()[folder.name]
-    for told in unseen.told(folder, every=2):
+    for told in unseen.results(folder, every=2):
         about = f"{told.answer.subject}: {told.answer.about}"
         if told.answer.kind == "right":
             assert (told.lost > 0) == (about in row["rejected"]), told
@@ -87,7 +87,7 @@ def test_a_parameter_that_is_filled_from_another_one_is_told_so(faults, monkeypa
     ]
     monkeypatch.setattr(unseen, "answers", lambda name: some)
     (folder,) = (folder for folder in WRITTEN if folder.name == "06-multi-head")
-    assert [told.words for told in unseen.told(folder) if told.answer.subject == "fuse"] == [
+    assert [told.words for told in unseen.results(folder) if told.answer.subject == "fuse"] == [
         "The transpose of W_o.weight is right.",
         "The values of W_k.weight are those expected for W_q.weight.",
     ]

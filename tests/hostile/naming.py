@@ -11,8 +11,8 @@ import sys
 
 import nbformat
 
-from autograder.corpus.case import ALL, LEFT, NONE, RIGHT, TWICE, Case, code, extra, save
 from autograder.grades.results import Kind
+from hostile.case import ALL, LEFT, NONE, RIGHT, TWICE, Case, code, extra, save
 
 # A file name as Windows packs it into a zip: Latin 1, which is no UTF-8.
 LATIN = os.fsdecode("Müller".encode("latin-1"))

@@ -1,6 +1,7 @@
 """Submissions that try to read or write what is not theirs, or to send it away (rows 18 to 21)."""
 
-from autograder.corpus.case import (
+from autograder.grades.results import Kind
+from hostile.case import (
     ALL,
     NEIGHBOUR,
     NONE,
@@ -15,7 +16,6 @@ from autograder.corpus.case import (
     extra,
     find,
 )
-from autograder.grades.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 

@@ -10,8 +10,8 @@ import zipfile
 import nbformat
 from nbgrader.utils import compute_checksum
 
-from autograder.corpus.case import ALL, LIVE, NONE, RIGHT, TWICE, WORK, ZERO, Case, find, save
 from autograder.grades.results import Kind
+from hostile.case import ALL, LIVE, NONE, RIGHT, TWICE, WORK, ZERO, Case, find, save
 
 
 def instead(data):

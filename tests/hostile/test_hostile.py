@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.authoring.release import release
-from autograder.corpus import CASES
-from autograder.corpus import case as cases
 from autograder.course.config import ROOT, Course
 from autograder.grades import reasons, records
 from autograder.grades.results import Kind
 from autograder.grading import batch
 from autograder.sandbox import bubblewrap
+from hostile import CASES
+from hostile import case as cases
 
 HERE = Path(__file__).parent
 QUICK = """

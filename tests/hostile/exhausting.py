@@ -6,8 +6,8 @@ import textwrap
 
 import nbformat
 
-from autograder.corpus.case import ALL, NONE, RIGHT, TWICE, ZERO, Case, code, find
 from autograder.grades.results import Kind
+from hostile.case import ALL, NONE, RIGHT, TWICE, ZERO, Case, code, find
 
 # How a cell finds its guest's end of the wire.
 WIRE = code(

@@ -1,7 +1,7 @@
 """Submissions that die, hang, flood or stay (rows 22 to 28)."""
 
-from autograder.corpus.case import ADD, ALL, NONE, RIGHT, TWICE, ZERO, Case, code, extra
 from autograder.grades.results import Kind
+from hostile.case import ADD, ALL, NONE, RIGHT, TWICE, ZERO, Case, code, extra
 
 HONEST = "\n\n" + RIGHT["add"]
 

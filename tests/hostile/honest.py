@@ -2,7 +2,8 @@
 
 import nbformat
 
-from autograder.corpus.case import (
+from autograder.grades.results import Kind
+from hostile.case import (
     ADD,
     ALL,
     LEFT,
@@ -16,7 +17,6 @@ from autograder.corpus.case import (
     extra,
     files,
 )
-from autograder.grades.results import Kind
 
 FIRST = RIGHT["add"] + "\n\n"
 

@@ -6,7 +6,8 @@ fails.
 
 import nbformat
 
-from autograder.corpus.case import (
+from autograder.grades.results import Kind
+from hostile.case import (
     ALL,
     LEFT,
     LIVE,
@@ -20,7 +21,6 @@ from autograder.corpus.case import (
     extra,
     find,
 )
-from autograder.grades.results import Kind
 
 
 def forged(name, row, does, text, points=NONE, kind=Kind.WRONG, twice=ZERO["twice"], **more):

@@ -6,8 +6,8 @@ import base64
 
 import nbformat
 
-from autograder.corpus.case import ALL, LIVE, RIGHT, Case, code, find
 from autograder.grades.results import Kind
+from hostile.case import ALL, LIVE, RIGHT, Case, code, find
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
