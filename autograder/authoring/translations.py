@@ -47,7 +47,7 @@ NOT_SHOWN = (
 CHECK = "commands/student.py"
 GRADERS = ("commands/instructor.py", "grades/changes.py", "grades/report.py")
 """The parts whose texts graders read in their own language; they also read what students do."""
-PASSED_OVER = re.compile(r"Error$|^Suite$|^compile$")
+PASSED_OVER = re.compile(r"Error$|^Suite$|^StandardChecks$|^compile$")
 """Functions whose texts are not part of feedback, or are found in another way."""
 NOTEBOOK = "NOTEBOOK.ipynb"
 """Replaces the notebook's own name in a text, so that all exercises share the sentence."""

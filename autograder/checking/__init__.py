@@ -8,7 +8,7 @@ Needs numpy alone; shows drawn feedback in Jupyter and plain text elsewhere.
 import sys
 
 from . import answer_parts, diagnosis, kernels, machine, relations, show, subject, suite, words  # noqa: F401
-from .answers import COMMON, families, misconception, right
+from .answers import COMMON, families, misconception, misconception_of_each, right
 from .draw import Draw, noncontiguous, read_only
 from .expect import (
     REPEATED,
@@ -32,6 +32,7 @@ from .memory import expect_held
 from .module_state import left_as_it_was
 from .modules import CUTS, Module, backward, expect_gradients, expect_module, expect_parameters
 from .report import MIME, Report, Result, Status
+from .standard import StandardChecks
 from .subject import Subject
 from .suite import Suite, use_host
 from .sums import as_sum, counts_in
@@ -70,6 +71,7 @@ __all__ = [
     "Module",
     "Report",
     "Result",
+    "StandardChecks",
     "Status",
     "Subject",
     "Suite",
@@ -97,6 +99,7 @@ __all__ = [
     "kernels",
     "left_as_it_was",
     "misconception",
+    "misconception_of_each",
     "noncontiguous",
     "read_only",
     "right",

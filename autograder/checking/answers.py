@@ -44,6 +44,26 @@ def misconception(
     return declare
 
 
+def misconception_of_each(*kinds: type) -> Callable[..., Callable[[type], type]]:
+    """Return a decorator like `misconception` for a class whose methods are a mistake that each of
+    these right classes can have: a subclass of both is listed for each of them.
+    """
+
+    def decorator(label: str, hint: str) -> Callable[[type], type]:
+        def declare(mistake: Any) -> type:
+            mistake.families = [
+                misconception(kind.__name__, label, hint)(
+                    type(f"{kind.__name__}_{mistake.__name__}", (mistake, kind), {})
+                )
+                for kind in kinds
+            ]
+            return mistake  # type: ignore[no-any-return]
+
+        return declare
+
+    return decorator
+
+
 def right(subject: str) -> Callable[[Any], Any]:
     """Declare a right answer for `subject` that is written differently from ours."""
 

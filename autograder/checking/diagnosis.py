@@ -965,10 +965,11 @@ def _same_values(a: Any, b: Any) -> bool:
 def _sizes(failure: Failed, check: Check) -> dict[str, int]:
     """Return the sizes that a check drew, by the names that it gave them: whole numbers from 2."""
     step = failure.__traceback__
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = dict(failure.sizes)
+    file = inspect.unwrap(check).__code__.co_filename
     while step is not None:
         # the check, and helpers in the same file
-        if step.tb_frame.f_code.co_filename == check.__code__.co_filename:
+        if step.tb_frame.f_code.co_filename == file:
             names = {**step.tb_frame.f_locals, **names}
         step = step.tb_next
     return {name: value for name, value in names.items() if type(value) is int and value > 1}

@@ -68,13 +68,14 @@ class Failed(AssertionError):
         self.held = list(held)
         self.expected, self.got, self.wrong, self.unit = expected, got, wrong, unit
         # For relations: the arrays that were compared though their shapes differ, the shapes or the
-        # dtypes that do, all parts of an expected tuple by name, and the name of an argument that
-        # was changed in place.
+        # dtypes that do, all parts of an expected tuple by name, the name of an argument that was
+        # changed in place, and sizes by name that are no local variables of the check.
         self.compared = (expected, got)
         self.shapes: tuple[Any, ...] | None = None
         self.dtypes: tuple[Any, ...] | None = None
         self.parts: list[tuple[str | Message, Any]] = []
         self.changed = ""
+        self.sizes: dict[str, int] = {}
         self.raised, self.explained = raised, explained
         self.relation: str | Message = ""  # found by the check itself
 

@@ -296,19 +296,24 @@ class Suite:
         return declare
 
     def check_each(
-        self, *subjects: str, weight: float = 1, needs: Sequence[str] = (), measured: bool = False
+        self,
+        *subjects: str,
+        weight: float = 1,
+        needs: Sequence[str | Callable[..., Any]] = (),
+        measured: bool = False,
     ) -> Callable[[Any], Any]:
         """Declare a check of each of these functions: `values` of the function NAME is the check
         `NAME_values`.
 
-        `needs` are names of checks that were declared in the same way before, without the
+        `needs` are checks that were declared in the same way before, or their names without the
         function's.
         """
 
         def declare(body: Any) -> Any:
             for subject in subjects:
-                needed = [f"{subject}_{need}" for need in needs]
-                self.check(weight, needed, measured=measured)(_check_of(subject, body))
+                needed = [f"{subject}_{getattr(need, '__name__', need)}" for need in needs]
+                check = check_of(subject, f"{subject}_{body.__name__}", body.__doc__, body)
+                self.check(weight, needed, measured=measured)(check)
             return body
 
         return declare
@@ -702,7 +707,7 @@ class _Examination:
         return (check.on, reason) if reason else None
 
 
-def _check_of(subject: str, body: Any) -> Any:
+def check_of(subject: str, name: str, title: str | None, body: Callable[[Any, Any], object]) -> Any:
     """Return a function of `subject` and `draw` that does what the body does, as a check of that
     function.
     """
@@ -710,11 +715,11 @@ def _check_of(subject: str, body: Any) -> Any:
     def check(function: Any, draw: Any) -> None:
         body(function, draw)
 
-    check.__name__ = f"{subject}_{body.__name__}"
-    check.__doc__ = body.__doc__
+    check.__name__, check.__doc__ = name, title
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in (subject, "draw")]
     check.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    check.__wrapped__ = body  # type: ignore[attr-defined]
     return check
 
 
