@@ -386,7 +386,8 @@ def test_exercise(name):
     )
     if name not in known:
         raise Refused(f"There is no exercise {name}; there are: {', '.join(known) or 'none'}")
-    files = [f"tests/test_{part}.py" for part in ("exercises", "labels", "source")]
+    files = [f"tests/solutions/test_{part}.py" for part in ("exercises", "labels")]
+    files.append("tests/authoring/test_source.py")
     pytest("--dist", "load", "-q", "-m", "not (long and slow)", "-k", name, *files)
 
 
@@ -545,7 +546,7 @@ def run_tests(target):
     why = left_out("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/student.py", "exercises", "solutions", failure="Some exercises fail here")
+        run("tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here")
     else:
         pytest(*TESTS[target])
 

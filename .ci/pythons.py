@@ -3,7 +3,7 @@
     .venv/bin/python .ci/pythons.py [--list] [TURN]
 
 The newest Python runs `python course.py` in a fresh clone, with LANG=C, in a folder with an odd
-name. Each Python but .venv's own solves the exercises, as tests/student.py does: one that is old
+name. Each Python but .venv's own solves the exercises, as tests/helpers/student.py does: one that is old
 enough with the least versions that pyproject.toml allows (.venv's, if no other is), the others with
 the newest that pip finds. For a Python that is promised and not here, each pin needs a wheel. Each
 part has a folder of its own, up to 10 GB, until it ends. What fails is shown with its log's end;
@@ -146,7 +146,7 @@ def as_student(python, constraints, what, place):
             "constraints.txt",
             *PROJECT["dependencies"],
         ],
-        [own, "course/tests/student.py", "course/exercises", "course/solutions"],
+        [own, "course/tests/helpers/student.py", "course/exercises", "course/solutions"],
     )
 
 

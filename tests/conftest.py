@@ -8,49 +8,31 @@ leaves running.
 tab of it.
 """
 
-import contextlib
 import functools
 import http.server
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from browser_tools import CHROMIUM, QUIET
 from filelock import FileLock
+from processes import STARTED_BY, assert_nothing_left, still_running
 
 from autograder.course import cores, startup
 from autograder.sandbox import bubblewrap
 
 startup.begin()  # seconds less in each of pytest's processes
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# A fresh profile would otherwise phone home, which is noise in a test that asserts that nothing
-# does.
-QUIET = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-domain-reliability",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-pings",
-]
-
 
 # Fixtures that take the built book, or start guests: tests with them are slow.
 COSTLY = {"html", "isolated", "guests"}
-LEFT_SECONDS = 15  # for what a test started to end by itself, on a busy machine
-# What a test starts inherits its environment, wherever in the tree of processes it ends up.
-STARTED_BY = "TESTS_OF_PROCESS"
 os.environ[STARTED_BY] = str(os.getpid())
 # A run in the background ignores SIGINT, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -87,42 +69,6 @@ LONGEST = [
 ]
 
 
-def absent(reason):
-    """Leave a test out, and say why."""
-    print(reason)
-    pytest.skip(reason)
-
-
-@functools.cache
-def loaded(folder):
-    """Return an exercise of this course, loaded once in each process: no test changes it."""
-    from autograder.authoring import loader  # after `startup.begin`
-
-    return loader.load(folder)
-
-
-def subjects_of(folder):
-    """Return the functions that an exercise's notebook checks, in order, without loading it:
-    pytest asks for them.
-    """
-    return re.findall(
-        r'^checks\.run\("(\w+)"', (folder / f"{folder.name}.py").read_text(encoding="utf-8"), re.M
-    )
-
-
-def toy_course(root, settings=""):
-    """Write the toy course of the corpus below `root`, with these lines behind our
-    nbgrader_config.py; return it.
-    """
-    from autograder.corpus import TOY
-    from autograder.course.config import Course
-
-    shutil.copytree(TOY, root, dirs_exist_ok=True)
-    text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
-    (root / "nbgrader_config.py").write_text(text + settings, encoding="utf-8")
-    return Course(root=root)
-
-
 def pytest_configure(config):
     """Leave out warnings that are none; named in pyproject.toml, their modules would load before
     `startup.begin`.
@@ -152,59 +98,6 @@ def pytest_collection_modifyitems(items):
     )
 
 
-def still_running():
-    """Return the sandboxes and workers that tests of this process started and that go on: by
-    process, which test.
-    """
-    mine, found = set(psutil.Process().children(recursive=True)), {}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.status() == psutil.STATUS_ZOMBIE or not (
-                process.name() == "bwrap" or _is_worker(process)
-            ):
-                continue
-            try:
-                environment = process.environ()
-            except psutil.AccessDenied:  # an ordinary user may not look into a process in a sandbox
-                environment = {}
-            if process in mine or environment.get(STARTED_BY) == os.environ[STARTED_BY]:
-                found[process] = environment.get("PYTEST_CURRENT_TEST", "")
-    return found
-
-
-def _is_worker(process):
-    """Tell whether a process was forked by a fork server; the server itself lives as long as who
-    started it.
-    """
-    if not process.name().startswith("python"):
-        return False
-    return all(
-        "multiprocessing.forkserver" in " ".join(one.cmdline())
-        for one in (process, process.parent())
-        if one
-    )
-
-
-def assert_nothing_left(before, seconds=LEFT_SECONDS):
-    """Wait for what was started since `before` to end; end what does not, and fail with the
-    names of its tests.
-    """
-    deadline = time.monotonic() + seconds
-    left = {process: test for process, test in still_running().items() if process not in before}
-    while left and time.monotonic() < deadline:
-        time.sleep(0.1)
-        left = {process: test for process, test in still_running().items() if process not in before}
-    said = [
-        f"process {process.pid} ({process.name()}), started in {test}"
-        for process, test in left.items()
-    ]
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    if said:
-        pytest.fail(f"still running after {seconds} s: {'; '.join(said)}", pytrace=False)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def nothing_outlives_its_module():
     """No sandbox and no worker that a module's tests or fixtures started goes on after it.
@@ -227,6 +120,14 @@ def the_default_dtype_stays():
         left = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         pytest.fail(f"torch's default dtype is left at {left}", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The toy course, released in a folder whose name has a space."""
+    from toy_course import released  # after `startup.begin`
+
+    return released(tmp_path_factory.mktemp("a course"))
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

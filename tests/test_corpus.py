@@ -7,9 +7,9 @@ import re
 from collections import Counter
 
 import pytest
-from conftest import ROOT
 
 from autograder.corpus import CASES, GROUPS, recorded
+from autograder.course.config import ROOT
 
 FIT_FOR_A_FOLDER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MOST_NAME = 60

@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from conftest import toy_course
 from nbgrader.api import Gradebook
+from toy_course import toy_course
 from typer.testing import CliRunner
 
 from autograder import cli

@@ -12,7 +12,7 @@ Beside this, only `racing/laps_in_guest.py` reaches into Triton, which counts fo
 | 3.8    | 2.14             | the same, without A |
 
 A: an index is made by `int()` of an array with one axis, which NumPy 2.5 refuses.
-`tests/test_kernels.py` runs all of this with each version that can be installed. With any other
+`tests/checking/test_kernels.py` runs all of this with each version that can be installed. With any other
 version, `trial` tells whether it works.
 
 Functions that take a student's function run where that lives. They go there as the text of this

@@ -1,0 +1,207 @@
+"""A machine for a hub: accounts, homes, /srv and the hub itself, in namespaces of mounts and processes.
+
+Nothing of the real machine changes: /etc is a copy, /home and /srv are empty folders, and all
+processes end with the first one. Needs root, as a hub with accounts does.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "01-qkv"
+COURSE = "/home/grace/attention"
+EXCHANGE = "/srv/nbgrader/exchange"
+SETTINGS = """
+address = "http://127.0.0.1:{port}"
+course = "{course}"
+instructor = "grace"
+group = "students"
+exchange = "{exchange}"
+state = "/srv/state"
+"""
+PORTS = """
+load_subconfig("jupyterhub_config.py")
+c.JupyterHub.hub_port = {hub}
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy}"
+"""
+COURSE_SETTINGS = """
+c.Exchange.root = {exchange!r}
+"""
+
+
+def free_ports(count):
+    """Return ports that nobody uses at the moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def private_ancestor(path):
+    """Return the first folder above a path that others cannot enter, or None."""
+    for folder in reversed(Path(path).parents):
+        if not folder.stat().st_mode & 0o001:
+            return folder
+    return None
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *map(str, arguments)], check=True)
+
+
+def enter(folder):
+    """Make the mounts, in namespaces that are already new: everything below `folder` replaces what is here."""
+    for name in ("etc", "home", "srv"):
+        mount("--bind", folder / name, f"/{name}")
+    # An environment in somebody's home stays where it is, but everybody can reach it.
+    needed = [path for path in {sys.prefix, sys.base_prefix} if private_ancestor(path)]
+    for number, path in enumerate(needed):
+        (folder / f"kept{number}").mkdir()
+        mount("--bind", path, folder / f"kept{number}")
+    for path in needed:
+        while (private := private_ancestor(path)) and private != Path(path):
+            mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", private)
+            Path(path).mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(needed):
+        Path(path).mkdir(parents=True, exist_ok=True)
+        mount("--bind", folder / f"kept{number}", path)
+
+
+class Machine:
+    """A running machine: `run` runs commands as one of its people, `passwords` has theirs by name."""
+
+    def __init__(self, folder, students, settings="", lti=""):
+        folder.chmod(0o755)
+        self.folder, self.students, self.passwords = folder, students, {}
+        self.port, self.hub_port, self.proxy_port = free_ports(3)
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.log = folder / "hub.log"
+        shutil.copytree("/etc", folder / "etc", symlinks=True, ignore_dangling_symlinks=True)
+        (folder / "home").mkdir()
+        (folder / "srv").mkdir()
+        shutil.copytree(ROOT / "hub", folder / "srv" / "hub", symlinks=True)
+        texts = {
+            "settings.toml": SETTINGS.format(port=self.port, course=COURSE, exchange=EXCHANGE) + lti,
+            "test_config.py": PORTS.format(hub=self.hub_port, proxy=self.proxy_port),
+        }
+        for name, text in texts.items():
+            (folder / "srv" / "hub" / name).write_text(text, encoding="utf-8")
+        self.first = self._begin()
+        self._make_accounts()
+        self._make_course(settings)
+        self.hub = None
+
+    def _begin(self):
+        """Start the first process of the namespaces, which waits; return it as seen from outside."""
+        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command += [sys.executable, __file__, str(self.folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            raise RuntimeError("the machine did not start")
+        (first,) = psutil.Process(self.process.pid).children()
+        return first
+
+    def command(self, user, *command, folder="/"):
+        """Return a command that runs one inside, as one of its people."""
+        inside = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid", f"--wd={self.first_path(folder)}"]
+        return [*inside, "runuser", "-u", user, "--", *map(str, command)]
+
+    def first_path(self, folder):
+        return f"/proc/{self.first.pid}/root{folder}"
+
+    def run(self, user, *command, folder="/", check=True, text=None):
+        """Run a command as one of its people; return the completed process."""
+        home = "/root" if user == "root" else f"/home/{user}"
+        environment = {
+            "HOME": home,
+            "USER": user,
+            "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "OMP_NUM_THREADS": "1",
+        }
+        if user != "root":
+            environment["PYTHONPATH"] = f"{home}/attention" if user == "grace" else ""
+        done = subprocess.run(
+            self.command(user, *command, folder=folder), env=environment, input=text, capture_output=True, text=True
+        )
+        assert not check or done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+        return done
+
+    def _make_accounts(self):
+        said = self.run("root", sys.executable, "/srv/hub/make_users.py", *self.students).stdout
+        self.passwords = dict(line.split() for line in said.splitlines())
+
+    def _make_course(self, settings):
+        course = self.folder / "home" / "grace" / "attention"
+        for name in ("autograder", "locale"):
+            shutil.copytree(ROOT / name, course / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "exercises" / NAME, course / "exercises" / NAME)
+        text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
+        text += COURSE_SETTINGS.format(exchange=EXCHANGE) + settings
+        (course / "nbgrader_config.py").write_text(text, encoding="utf-8")
+        self.run("root", "chown", "-R", "grace:grace", COURSE)
+        self.run("grace", sys.executable, "-m", "nbgrader", "release_assignment", NAME, folder=COURSE)
+
+    def start(self, seconds=60):
+        """Start the hub, and wait until it answers."""
+        config = "/srv/hub/test_config.py"
+        with self.log.open("ab") as log:
+            self.hub = subprocess.Popen(
+                self.command("root", sys.executable, "-m", "jupyterhub", "--config", config, folder="/srv/hub"),
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
+            )
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.hub.poll() is None, self.log.read_text(errors="replace")[-3000:]
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{self.address}/hub/login", timeout=5).read()
+                return
+            time.sleep(0.2)
+        raise TimeoutError(self.log.read_text(errors="replace")[-3000:])
+
+    def processes(self, words):
+        """Return the processes inside whose command has these words, as seen from outside."""
+        found = []
+        for process in self.first.children(recursive=True) + (
+            psutil.Process(self.hub.pid).children(recursive=True) if self.hub else []
+        ):
+            with contextlib.suppress(psutil.Error):
+                if words in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def stop(self):
+        """End everything inside."""
+        if self.hub and self.hub.poll() is None:
+            self.hub.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.hub.wait(20)
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def main(folder):
+    """Be the first process of the namespaces: make the mounts, then wait for children that nobody waits for."""
+    enter(folder)
+    print("ready", flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
