@@ -6,10 +6,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from demonstration import FOLDER, PEOPLE, ROOT  # noqa: E402 (it is next to this file)
+from demonstration import FOLDER, HUB, PEOPLE, ROOT  # noqa: E402 (it is next to this file)
 
 c = get_config()  # noqa: F821 (traitlets puts it here)
-load_subconfig("jupyterhub_config.py")  # noqa: F821 (it too)
+load_subconfig(str(HUB / "jupyterhub_config.py"))  # noqa: F821 (traitlets puts it here)
 
 # One password, and one user of the system, for all.
 c.JupyterHub.authenticator_class = "shared-password"
