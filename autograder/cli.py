@@ -30,6 +30,7 @@ from autograder.commands.console import (
     status_of,
 )
 from autograder.commands.race import race
+from autograder.commands.watch import watch
 from autograder.course import startup
 from autograder.course.config import ROOT, UserError
 
@@ -104,6 +105,7 @@ COMMANDS = {
         instructor.commit,
         instructor.collect,
         instructor.grade,
+        watch,
         instructor.extend,
         instructor.reveal,
         instructor.report,
