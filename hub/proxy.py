@@ -51,7 +51,7 @@ def command():
     """Return the command that starts the proxy; end with one line if it is not there."""
     if not is_fetched():
         sys.exit(f"The hub's proxy is missing. Run: {sys.executable} {Path(__file__).resolve()}")
-    return [str(node()), str(SCRIPT)]
+    return [str(node()), str(SCRIPT), "--log-level", "warn"]
 
 
 if __name__ == "__main__":

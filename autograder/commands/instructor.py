@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
 
+LTI = "lti"
+GRADE_FIRST = "Grade first: python -m autograder grade"
+
 
 def collect(
     archives: Annotated[
@@ -662,7 +665,8 @@ def report(
 def export(
     exercises: Names = None,
     system: Annotated[
-        str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")
+        str,
+        typer.Option("--for", help="csv, moodle, canvas or gradescope; lti sends scores at once."),
     ] = "csv",
     sheet: Annotated[
         Path | None,
@@ -700,13 +704,19 @@ def export(
     platform.
 
     Moodle and Canvas import only a file that they exported, with the grades filled in: name it with
-    --sheet.
+    --sheet. With `--for lti`, no file is written: the learning platform gets the scores that it
+    does not have yet.
     """
     from autograder.grades import records
     from autograder.school import exporting
     from autograder.school.exporting import System
 
     where = course_at(course, into, db)
+    if system == LTI:
+        if sheet or since or feedback or to or anonymous:
+            raise UserError("--for lti writes no file. Leave out the options for files and names.")
+        _send_scores(where, exercises or ())
+        return
     if system not in list(System):
         raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
     if feedback and anonymous:
@@ -717,7 +727,7 @@ def export(
         )
     if not where.has_gradebook:
         raise UserError(
-            f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade"
+            f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}"
         )
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     _check_places(path, sheet, since, feedback)
@@ -764,6 +774,32 @@ def export(
             f"{pending} of these grades may still rise: they need a manual grade, or have "
             "pending points."
         )
+
+
+def _send_scores(where: Course, exercises: Sequence[str]) -> None:
+    """Send the learning platform the scores that it does not have yet, and say what became of them.
+
+    Raises
+    ------
+    UserError
+        If the platform has not taken all of them.
+    """
+    from autograder.school import lti
+
+    where.exercises(exercises)
+    if not where.has_gradebook:
+        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
+    sent = lti.send(where, exercises)
+    for line in sent.lines():
+        say(line)
+    if sent.hidden:
+        say(f"{sent.hidden} scores are not sent yet: c.Watch.shows hides them from students.")
+    for student in sent.unknown:
+        warn(f"{student} has never logged in through the learning platform, so no score was sent.")
+    if not sent.lines():
+        say("The learning platform has all scores.")
+    if sent.refused:
+        raise UserError("The learning platform has not taken all scores (see above).")
 
 
 def _check_places(
