@@ -241,13 +241,11 @@ class Watch:
         waiting = self.hand_ins.in_state(State.WAITING)
         if not waiting:
             return False
-        batch: list[Row] = []
         with self._trouble("gradebook"):
             self.publisher.read_dates()
             batch = self._chosen(waiting)
             if not batch:
                 return False
-            self._failed.update(row.name for row in batch)
             self._grade_rows(batch)
             self._failed.clear()
             self._pause = FIRST_PAUSE
@@ -326,6 +324,7 @@ class Watch:
         rows = {row.work: row for row in batch}
         with gradebook.opened(self.course, _refuse_busy):
             pass
+        self._failed.update(row.name for row in batch)
         session = Session(
             self.course,
             self.course.exercises(sorted({row.exercise for row in batch})),
@@ -356,7 +355,9 @@ class Watch:
             self._log("failed", row, reason=str(record.reason))
             self._retry_at = time.monotonic() + FIRST_PAUSE
             return self.hand_ins.keep(replace(row, tries=row.tries + 1))
-        row = self.hand_ins.keep(replace(row, state=State.GRADED, graded=time.time()))
+        attempt = row.attempt and record.kind != Kind.INFRASTRUCTURE
+        row = replace(row, state=State.GRADED, graded=time.time(), attempt=attempt)
+        self.hand_ins.keep(row)
         self._log("graded", row, score=record.score, max_score=record.max_score)
         return row
 
