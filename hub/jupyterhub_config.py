@@ -37,17 +37,27 @@ c.Authenticator.allowed_users = {settings["instructor"]}
 c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.default_url = "/lab"
+# Seconds for a server to start: when a lesson begins, all of them start at once.
+c.Spawner.start_timeout = 300
+c.Spawner.http_timeout = 300
 
 
-def settings_of(name):
+def settings_of(spawner):
     """Return the folder with the Jupyter settings of a person."""
-    return HUB / ("instructors" if name == settings["instructor"] else "students")
+    is_instructor = spawner.user.name == settings["instructor"]
+    return str(HUB / ("instructors" if is_instructor else "students"))
+
+
+def packages_of(spawner):
+    """Return the folder of packages for a person: formgrader uses those of the course."""
+    return settings["course"] if spawner.user.name == settings["instructor"] else ""
 
 
 # `students/` and `instructors/` have nbgrader's settings and JupyterLab's; these are the values.
 c.Spawner.environment = {
     "PATH": programs,
-    "JUPYTER_CONFIG_PATH": lambda spawner: str(settings_of(spawner.user.name)),
+    "PYTHONPATH": packages_of,
+    "JUPYTER_CONFIG_PATH": settings_of,
     "NBGRADER_EXCHANGE": settings["exchange"],
     "NBGRADER_COURSE": settings["course"],
 }

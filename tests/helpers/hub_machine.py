@@ -5,6 +5,8 @@ processes end with the first one. Needs root, as a hub with accounts does.
 """
 
 import contextlib
+import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -37,6 +39,19 @@ c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy}"
 COURSE_SETTINGS = """
 c.Exchange.root = {exchange!r}
 """
+PROGRAMS = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def lacking():
+    """Return in a line why no machine can be made here, or an empty string."""
+    if os.geteuid() != 0:
+        return "a hub with accounts needs root: `make_users.py` makes them"
+    missing = [name for name in ("unshare", "nsenter", "runuser", "useradd") if not shutil.which(name)]
+    if missing:
+        return f"{missing[0]} is not installed (Debian: apt-get install util-linux passwd)"
+    if subprocess.run(["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]).returncode:
+        return "this kernel or container forbids namespaces"
+    return "" if importlib.util.find_spec("jupyterhub") else "jupyterhub: pip install -r requirements-hub.txt"
 
 
 def free_ports(count):
@@ -90,6 +105,7 @@ class Machine:
         shutil.copytree("/etc", folder / "etc", symlinks=True, ignore_dangling_symlinks=True)
         (folder / "home").mkdir()
         (folder / "srv").mkdir()
+        subprocess.run([sys.executable, ROOT / "hub" / "proxy.py"], check=True)
         shutil.copytree(ROOT / "hub", folder / "srv" / "hub", symlinks=True)
         texts = {
             "settings.toml": SETTINGS.format(port=self.port, course=COURSE, exchange=EXCHANGE) + lti,
@@ -114,32 +130,59 @@ class Machine:
 
     def command(self, user, *command, folder="/"):
         """Return a command that runs one inside, as one of its people."""
-        inside = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid", f"--wd={self.first_path(folder)}"]
+        inside = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid", f"--wd={self.path(folder)}"]
         return [*inside, "runuser", "-u", user, "--", *map(str, command)]
 
-    def first_path(self, folder):
-        return f"/proc/{self.first.pid}/root{folder}"
+    def path(self, place):
+        """Return the path of a place inside, as seen from outside."""
+        return Path(f"/proc/{self.first.pid}/root{place}")
 
-    def run(self, user, *command, folder="/", check=True, text=None):
-        """Run a command as one of its people; return the completed process."""
+    def begin(self, user, *command, folder="/", **options):
+        """Start a command as one of its people; return the process."""
         home = "/root" if user == "root" else f"/home/{user}"
         environment = {
             "HOME": home,
             "USER": user,
-            "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": PROGRAMS,
+            "PYTHONPATH": COURSE if user == "grace" else "",
             "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": "1",
+            "JUPYTER_CONFIG_PATH": "/srv/hub/students",
+            "JUPYTERHUB_USER": user,
+            "NBGRADER_EXCHANGE": EXCHANGE,
         }
-        if user != "root":
-            environment["PYTHONPATH"] = f"{home}/attention" if user == "grace" else ""
-        done = subprocess.run(
-            self.command(user, *command, folder=folder), env=environment, input=text, capture_output=True, text=True
+        inside = self.command(user, *command, folder=folder)
+        return subprocess.Popen(inside, env=environment, text=True, **options)
+
+    def run(self, user, *command, folder="/"):
+        """Run a command as one of its people; return what it printed."""
+        process = self.begin(
+            user, *command, folder=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        assert not check or done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
-        return done
+        printed, _ = process.communicate()
+        assert process.returncode == 0, (command, printed[-3000:])
+        return printed
+
+    def events(self, **values):
+        """Return the events that `watch` has logged with these values, the oldest first."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            if line.startswith('{"time"'):
+                event = json.loads(line)
+                if all(event.get(name) == value for name, value in values.items()):
+                    found.append(event)
+        return found
+
+    def wait_for(self, count=1, seconds=300, **values):
+        """Wait for so many events with these values; return the last one."""
+        deadline = time.monotonic() + seconds
+        while len(found := self.events(**values)) < count:
+            assert time.monotonic() < deadline, (values, self.log.read_text(errors="replace")[-3000:])
+            time.sleep(0.2)
+        return found[count - 1]
 
     def _make_accounts(self):
-        said = self.run("root", sys.executable, "/srv/hub/make_users.py", *self.students).stdout
+        said = self.run("root", sys.executable, "/srv/hub/make_users.py", *self.students)
         self.passwords = dict(line.split() for line in said.splitlines())
 
     def _make_course(self, settings):
@@ -153,7 +196,7 @@ class Machine:
         self.run("root", "chown", "-R", "grace:grace", COURSE)
         self.run("grace", sys.executable, "-m", "nbgrader", "release_assignment", NAME, folder=COURSE)
 
-    def start(self, seconds=60):
+    def start(self, seconds=180):
         """Start the hub, and wait until it answers."""
         config = "/srv/hub/test_config.py"
         with self.log.open("ab") as log:
@@ -161,7 +204,7 @@ class Machine:
                 self.command("root", sys.executable, "-m", "jupyterhub", "--config", config, folder="/srv/hub"),
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
+                env={**os.environ, "PATH": PROGRAMS},
             )
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -173,11 +216,9 @@ class Machine:
         raise TimeoutError(self.log.read_text(errors="replace")[-3000:])
 
     def processes(self, words):
-        """Return the processes inside whose command has these words, as seen from outside."""
+        """Return the hub's processes whose command has these words, as seen from outside."""
         found = []
-        for process in self.first.children(recursive=True) + (
-            psutil.Process(self.hub.pid).children(recursive=True) if self.hub else []
-        ):
+        for process in psutil.Process(self.hub.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if words in " ".join(process.cmdline()):
                     found.append(process)
