@@ -22,6 +22,14 @@ FOLDER_MODE, FILE_MODE = 0o750, 0o640
 class LTIAuthenticator(LocalAuthenticator, LTI13Authenticator):
     """People log in through the platform, if they have an account here that may log in."""
 
+    def check_allowed(self, username, authentication=None):
+        """Tell whether somebody may log in: JupyterHub expects that there is an account."""
+        try:
+            pwd.getpwnam(username)
+        except KeyError:
+            return False
+        return super().check_allowed(username, authentication)
+
 
 def log_in(c, settings):
     """Configure the hub for the platform that settings.toml describes."""

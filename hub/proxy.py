@@ -55,4 +55,5 @@ def command():
 
 
 if __name__ == "__main__":
-    fetch()
+    if not is_fetched():
+        fetch()

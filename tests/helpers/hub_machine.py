@@ -18,6 +18,7 @@ import urllib.request
 from pathlib import Path
 
 import psutil
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "01-qkv"
@@ -105,7 +106,9 @@ class Machine:
         shutil.copytree("/etc", folder / "etc", symlinks=True, ignore_dangling_symlinks=True)
         (folder / "home").mkdir()
         (folder / "srv").mkdir()
-        subprocess.run([sys.executable, ROOT / "hub" / "proxy.py"], check=True)
+        (ROOT / "_build").mkdir(exist_ok=True)
+        with FileLock(ROOT / "_build" / "hub-proxy.lock"):  # tests may run in several processes
+            subprocess.run([sys.executable, ROOT / "hub" / "proxy.py"], check=True)
         shutil.copytree(ROOT / "hub", folder / "srv" / "hub", symlinks=True)
         texts = {
             "settings.toml": SETTINGS.format(port=self.port, course=COURSE, exchange=EXCHANGE) + lti,
