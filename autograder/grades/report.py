@@ -7,7 +7,7 @@ import re
 import shlex
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -206,10 +206,26 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class HandedIn:
+    """A submission of today: when, whose, of which exercise, its points, and how often this
+    student's was graded.
+    """
+
+    when: datetime
+    student: str
+    exercise: str
+    link: str
+    score: float
+    max_score: float
+    times: int
+
+
+@dataclass(frozen=True)
 class Page:
     """The report on a class, and the other class that it is compared with, if any.
 
-    `open` counts the submissions graded without a sandbox.
+    `open` counts the submissions graded without a sandbox. `today` has those submitted today, which
+    a report without names only counts.
     """
 
     assignments: list[Assignment]
@@ -219,6 +235,7 @@ class Page:
     kinds: list[tuple[Kind, int]]
     graded_at: str
     beside: Beside | None = None
+    today: list[HandedIn] = field(default_factory=list)
 
 
 def write(course: Course, path: Path, anonymous: bool = False, beside: Path | None = None) -> Page:
@@ -239,16 +256,20 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     UserError
         If nothing is graded yet, or if `beside` has no grades of another class.
     """
-    graded = records.all_of(course)
+    found = records.with_times(course)
+    graded = [record for record, _ in found]
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     other = (beside, _grades_of_another(course, beside)) if beside else None
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    page = _page(course, path, graded, names, other)
+    today = _today(course, path, found)
+    page = _page(course, path, graded, names, other, today)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogues.for_graders(course.root):
         own = (
-            page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
+            page
+            if words.language() == words.ENGLISH
+            else _page(course, path, graded, names, other, today)
         )
         path.write_text(_html(own, base), encoding="utf-8")
     return page
@@ -291,6 +312,7 @@ def _page(
     graded: list[Record],
     names: dict[str, str],
     other: tuple[Path, list[Record]] | None,
+    today: list[HandedIn],
 ) -> Page:
     """Return what a report says, in the language in use."""
     ours, theirs = _by_exercise(graded), _by_exercise(other[1] if other else [])
@@ -310,7 +332,29 @@ def _page(
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
         beside=beside,
+        today=today,
     )
+
+
+def _today(
+    course: Course, path: Path, found: Iterable[tuple[Record, datetime | None]]
+) -> list[HandedIn]:
+    """Return what was submitted since midnight in this machine's time zone, the last one first."""
+    now = datetime.now().astimezone()
+    today = [
+        HandedIn(
+            when.astimezone(),
+            record.student,
+            record.assignment,
+            _link(course.graded(record.student, record.assignment).page, path),
+            record.score,
+            record.max_score,
+            len(record.history) + 1,
+        )
+        for record, when in found
+        if when is not None and when.astimezone().date() == now.date()
+    ]
+    return sorted(today, key=lambda each: each.when, reverse=True)
 
 
 def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:
