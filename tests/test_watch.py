@@ -34,7 +34,7 @@ from autograder.exchange.publishing import Publisher
 from autograder.exchange.state import HandIns, Row, State
 from autograder.exchange.watch import Watch
 from autograder.feedback import notice
-from autograder.grades import gradebook, late, records
+from autograder.grades import gradebook, late, records, report
 from autograder.grades.records import record_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the exchange needs Linux")
@@ -397,6 +397,11 @@ def test_a_hand_in_is_graded_and_its_feedback_published(isolated, school):
         record_of(school.course, name, "01-toy").seconds_late for name in ("ada", "ben", "cai")
     }
     assert stamp == 0
+    path = school.course.into / "report.html"
+    assert len(report.write(school.course, path).today) == 3
+    assert "Handed in today: 3 submissions" in text_of(path.read_text())
+    anonymous = report.write(school.course, path, anonymous=True)
+    assert len(anonymous.today) == 3 and "ada" not in path.read_text()
     # Nothing is done twice, and a hand-in without a secret leaves none of an earlier one.
     school.events.clear()
     school.submit("ada", secret="")

@@ -4,7 +4,6 @@ import contextlib
 import json
 import random
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -150,16 +149,6 @@ def all_of(course: Course) -> list[Record]:
     """
     found = _joined(course) if course.has_gradebook else []
     return [record for _, record in found if record]
-
-
-def with_times(course: Course) -> list[tuple[Record, datetime | None]]:
-    """Return what `all_of` returns, each with the time at which it was submitted (UTC), if known."""
-    found = _joined(course) if course.has_gradebook else []
-    return [
-        (record, row["timestamp"].replace(tzinfo=UTC) if row["timestamp"] else None)
-        for row, record in found
-        if record
-    ]
 
 
 def _joined(course: Course) -> list[tuple[dict[str, Any], Record | None]]:

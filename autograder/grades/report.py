@@ -9,7 +9,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -256,13 +256,12 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
     UserError
         If nothing is graded yet, or if `beside` has no grades of another class.
     """
-    found = records.with_times(course)
-    graded = [record for record, _ in found]
+    graded = records.all_of(course)
     if not graded:
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     other = (beside, _grades_of_another(course, beside)) if beside else None
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    today = _today(course, path, found)
+    today = _today(course, path, graded)
     page = _page(course, path, graded, names, other, today)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogues.for_graders(course.root):
@@ -336,25 +335,40 @@ def _page(
     )
 
 
-def _today(
-    course: Course, path: Path, found: Iterable[tuple[Record, datetime | None]]
-) -> list[HandedIn]:
+def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedIn]:
     """Return what was submitted since midnight in this machine's time zone, the last one first."""
-    now = datetime.now().astimezone()
-    today = [
-        HandedIn(
-            when.astimezone(),
-            record.student,
-            record.assignment,
-            _link(course.graded(record.student, record.assignment).page, path),
-            record.score,
-            record.max_score,
-            len(record.history) + 1,
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    for record in graded:
+        if datetime.fromisoformat(record.graded_at) < midnight:
+            continue
+        place = course.graded(record.student, record.assignment)
+        when = _submitted(place.stamp)
+        if when is None or when < midnight:
+            continue
+        found.append(
+            HandedIn(
+                when.astimezone(),
+                record.student,
+                record.assignment,
+                _link(place.page, path),
+                record.score,
+                record.max_score,
+                len(record.history) + 1,
+            )
         )
-        for record, when in found
-        if when is not None and when.astimezone().date() == now.date()
-    ]
-    return sorted(today, key=lambda each: each.when, reverse=True)
+    return sorted(found, key=lambda each: each.when, reverse=True)
+
+
+def _submitted(stamp: Path) -> datetime | None:
+    """Return the time in a `timestamp.txt`; None if there is none."""
+    from nbgrader.utils import parse_utc
+
+    try:
+        time: datetime = parse_utc(text.line(stamp.read_text(encoding="utf-8"), 100))
+        return time.replace(tzinfo=UTC)
+    except Exception:  # dateutil has many ways to fail on a text that is not a date
+        return None
 
 
 def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:
