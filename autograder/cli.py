@@ -79,19 +79,25 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
         made.update(documents.of_findings(found))
         if not as_json:
             _show_findings(found)
-        needed = sum(finding.state == "missing" for finding in found)
-        if needed:
-            raise UserError(
-                f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last "
-                "column says what to do."
-            )
+        for state in ("missing", "unsafe"):
+            count = sum(finding.state == state for finding in found)
+            if count:
+                raise UserError(
+                    f"{count} {'required ' * (state == 'missing')}item"
+                    f"{'s are' if count > 1 else ' is'} {state}; the last column says what to do."
+                )
 
 
 def _show_findings(found: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
     for name in ("", "Item", "Found", "Purpose, or how to fix it"):
         table.add_column(name)
-    marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
+    marks = {
+        "ok": "[green]ok[/]",
+        "missing": "[red]missing[/]",
+        "unsafe": "[red]unsafe[/]",
+        "optional": "[yellow]absent[/]",
+    }
     for finding in found:
         table.add_row(
             marks[finding.state], finding.what, escape(finding.found), escape(finding.note)

@@ -24,6 +24,7 @@ from autograder.commands.console import (
     course_at,
     document,
     err,
+    keep_private,
     out,
     progress_of,
     say,
@@ -44,13 +45,17 @@ if TYPE_CHECKING:
 
 LTI = "lti"
 GRADE_FIRST = "Grade first: python -m autograder grade"
+EXCHANGE = "exchange"
+"""What `collect` is given in place of an archive; a folder of this name needs its full path."""
 
 
 def collect(
     archives: Annotated[
         list[Path],
         typer.Argument(
-            help="Zip files or folders from your learning platform.", show_default=False
+            help="Zip files or folders from your learning platform; or the word exchange, for "
+            "nbgrader's.",
+            show_default=False,
         ),
     ],
     roster: Annotated[
@@ -92,6 +97,10 @@ def collect(
     from autograder.school.layouts import Exercises, whose
 
     where = course_at(course, into, db)
+    keep_private(where)
+    if archives == [Path(EXCHANGE)]:
+        _collect_exchange(where, exercise, submitted or where.submitted, roster, anonymous)
+        return
     known = where.exercises()
     where.exercises([exercise] if exercise else [])
     people = rosters.read(roster) if roster else None
@@ -121,6 +130,27 @@ def collect(
     if enrolled:
         done += f", {enrolled} students entered in {short(where.database, where)}"
     say(f"{done}, {len(plan.unplaced)} files not assigned.")
+
+
+def _collect_exchange(
+    where: Course, exercise: str, submitted: Path, roster: Path | None, anonymous: bool
+) -> None:
+    """Take the newest hand-in of each student from nbgrader's exchange."""
+    from autograder.commands.watch import exchange_of
+    from autograder.exchange.collecting import collect
+    from autograder.sanitize import text
+
+    if roster:
+        raise UserError(
+            "In an exchange, students have the names of system users: leave out --roster."
+        )
+    found = collect(where, exchange_of(where, None), submitted, exercise)
+    for name, reason in () if anonymous else found.refused:
+        warn(f"{text.line(text.name(name), 200)}: {reason}.")
+    say(
+        f"{len(found.written)} written to {short(submitted, where)}, {found.unchanged} left "
+        f"unchanged, {len(found.refused)} refused."
+    )
 
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
@@ -252,6 +282,7 @@ def grade(
     from autograder.grading.session import Pending, Session
 
     where = course_at(course, into, db)
+    keep_private(where)
     with document("grade", as_json) as made, ExitStack() as stack:
         if dry_run and log:
             raise UserError(
@@ -506,6 +537,7 @@ def extend(
     from autograder.sanitize import text
 
     where = course_at(course, into, db)
+    keep_private(where)
     if not student:
         _list_extensions(where)
         return
@@ -553,6 +585,7 @@ def commit(into: Into = None, course: Root = ROOT) -> None:
     from autograder.course.seeds import Seeds
 
     where = course_at(course, into)
+    keep_private(where)
     names = sorted({exercise.name for exercise in [*where.released(), *where.sources()]})
     if not names:
         where.exercises()
@@ -593,6 +626,7 @@ def reveal(
     from autograder.grading import recompute
 
     where = course_at(course, into, db)
+    keep_private(where)
     (found,) = where.exercises([exercise])
     done = recompute.reveal(where, found, submitted or where.submitted, without_due_date, warn)
     say(f"{exercise} key {done.key}")
@@ -640,6 +674,7 @@ def report(
     from autograder.grades.report import write
 
     where = course_at(course, into, db)
+    keep_private(where)
     with document("report", as_json) as made:
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
@@ -712,6 +747,7 @@ def export(
     from autograder.school.exporting import System
 
     where = course_at(course, into, db)
+    keep_private(where)
     if system == LTI:
         if sheet or since or feedback or to or anonymous:
             raise UserError("--for lti writes no file. Leave out the options for files and names.")

@@ -60,6 +60,7 @@ def watch(
     It runs until you stop it: Ctrl-C or SIGTERM ends it after the running batch. You can kill it
     at any time; the next one continues. Its settings are `c.Watch` in nbgrader_config.py.
     """
+    from autograder.exchange import permissions
     from autograder.exchange.watch import Watch
     from autograder.sandbox import bubblewrap
 
@@ -76,6 +77,8 @@ def watch(
         try:
             with _ended_by_signals(watching), _shown(watching, as_json):
                 watching.say("watching", note=str(folder))
+                for fault in permissions.faults(where):
+                    watching.say("note", note=f"{fault.path}: {fault.found}. Fix: {fault.fix}")
                 watching.run(once)
         except KeyboardInterrupt:
             raise typer.Exit(Status.STOPPED) from None

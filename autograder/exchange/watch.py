@@ -284,7 +284,7 @@ class Watch:
         for row in choice.limited:
             self._leave(row, State.LIMITED)
         for row in choice.later:
-            self._publish(row)
+            self._publish_now(row)
         batch = []
         for row in self._batch_of(choice.grade):
             arrived = datetime.fromtimestamp(row.arrived, UTC)
@@ -344,11 +344,11 @@ class Watch:
                     done += 1
                     rows[row.work] = self._graded(row, record)
                 elif row:
-                    rows[row.work] = self._publish(row)
+                    rows[row.work] = self._publish_now(row)
                 self.progress(f"{record.student} {record.assignment}", done, len(rows))
                 self._look_again()
         for row in rows.values():  # of those whose page was right already, nothing is yielded
-            self._publish(row)
+            self._publish_now(row)
 
     def _graded(self, row: Row, record: Record) -> Row:
         if record.kind == Kind.INFRASTRUCTURE and row.tries + 1 < TRIES:
@@ -366,24 +366,34 @@ class Watch:
     def answer(self) -> None:
         """Publish what is not published yet and, now and then, pages that have changed."""
         with self._trouble("feedback"):
-            for row in self.hand_ins.unanswered():
-                self._publish(row)
+            rows = self.hand_ins.unanswered()
             if time.monotonic() >= self._pages_at:
                 self._pages_at = time.monotonic() + PAGES_EVERY
                 self.publisher.read_dates()
-                for row in self.hand_ins.newest_graded():
+                rows += self.hand_ins.newest_graded()
+            errors = []
+            for row in rows:  # one that fails keeps no other from being published
+                try:
                     self._publish(row)
+                except TROUBLES as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+
+    def _publish_now(self, row: Row) -> Row:
+        """Publish the answer to a hand-in if that is possible; otherwise `answer` does it later."""
+        with contextlib.suppress(*TROUBLES):
+            return self._publish(row)
+        return row
 
     def _publish(self, row: Row) -> Row:
         """Publish the answer to a hand-in if there is a new one; return its row."""
         if row.state == State.WAITING and row.tries:  # our own fault: it is tried again
             return row
-        with self._trouble("feedback"):
-            answered = self.publisher.publish(row)
-            if answered != row and row.state == State.GRADED:
-                self._log("published", row)
-            return answered
-        return row
+        answered = self.publisher.publish(row)
+        if answered is not row and row.state == State.GRADED:
+            self._log("published", row)
+        return answered
 
     def send_scores(self, now: bool) -> None:
         """Send scores to the learning platform if the course wants that: now, or once a minute."""
