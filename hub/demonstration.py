@@ -4,6 +4,7 @@ Everything is in _build/hub, which each start makes again. All three people are 
 the system here, so nothing is protected: README.md says how a school's hub differs.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -21,14 +22,13 @@ PEOPLE = ("ada", "boris", "grace")
 INSTRUCTOR = "grace"
 EXERCISE = "01-qkv"
 ADDRESS, PORT = "127.0.0.1", 8000
-USED = {PORT: "the hub's address", 8001: "the proxy", 8081: "the hub"}
-SETTINGS = f"""\
-address = "http://{ADDRESS}:{PORT}"
-course = '{FOLDER}/course'
-instructor = "{INSTRUCTOR}"
+SETTINGS = """\
+address = "http://{address}:{port}"
+course = '{folder}/course'
+instructor = "{instructor}"
 group = "students"
-exchange = '{FOLDER}/exchange'
-state = '{FOLDER}/state'
+exchange = '{folder}/exchange'
+state = '{folder}/state'
 """
 OF_THE_COURSE = f"""
 c.Exchange.root = {str(FOLDER / "exchange")!r}
@@ -36,15 +36,23 @@ c.Watch.check_owner = False  # one user of the system for all: only for a look
 """
 
 
-def is_free(port):
-    """Tell whether no program uses a port."""
+def free_ports(count):
+    """Return ports that no program uses."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((ADDRESS, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def check_port():
+    """End with one line if another program uses the hub's port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((ADDRESS, port))
+            probe.bind((ADDRESS, PORT))
         except OSError:
-            return False
-    return True
+            sys.exit(f"Port {PORT} is used by another program. Stop it first.")
 
 
 def make_course():
@@ -57,7 +65,8 @@ def make_course():
     shutil.copytree(ROOT / "exercises" / EXERCISE, course / "exercises" / EXERCISE)
     text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
     (course / "nbgrader_config.py").write_text(text + OF_THE_COURSE, encoding="utf-8")
-    (FOLDER / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    settings = SETTINGS.format(address=ADDRESS, port=PORT, folder=FOLDER, instructor=INSTRUCTOR)
+    (FOLDER / "settings.toml").write_text(settings, encoding="utf-8")
     release = [sys.executable, "-m", "nbgrader", "release_assignment", EXERCISE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(release, cwd=course, env=environment, capture_output=True, text=True)
@@ -67,9 +76,7 @@ def make_course():
 
 def main():
     """Make the course, say who can log in, and become the hub, which Ctrl-C stops."""
-    for port, user in USED.items():
-        if not is_free(port):
-            sys.exit(f"Port {port}, for {user}, is used by another program. Stop it first.")
+    check_port()
     if not proxy.is_fetched():
         proxy.fetch()
     make_course()
@@ -80,8 +87,14 @@ def main():
         print(f"  {person:<6} password {password}  ({role})")
     print("This is only for a look: all people are one user of the system, which protects nobody.")
     sys.stdout.flush()
-    settings = FOLDER / "settings.toml"
-    environment = {**os.environ, "HUB_SETTINGS": str(settings), "HUB_PASSWORD": password}
+    hub_port, proxy_port = free_ports(2)
+    environment = {
+        **os.environ,
+        "HUB_SETTINGS": str(FOLDER / "settings.toml"),
+        "HUB_PASSWORD": password,
+        "HUB_PORT": str(hub_port),
+        "HUB_PROXY_PORT": str(proxy_port),
+    }
     config = HUB / "demonstration_config.py"
     command = [sys.executable, "-m", "jupyterhub", "--config", str(config), "--log-level", "WARN"]
     os.chdir(FOLDER)

@@ -11,6 +11,8 @@ from demonstration import FOLDER, HUB, PEOPLE, ROOT  # noqa: E402 (it is next to
 c = get_config()  # noqa: F821 (traitlets puts it here)
 load_subconfig(str(HUB / "jupyterhub_config.py"))  # noqa: F821 (traitlets puts it here)
 
+c.JupyterHub.hub_port = int(os.environ.pop("HUB_PORT"))
+c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{os.environ.pop('HUB_PROXY_PORT')}"
 # One password, and one user of the system, for all.
 c.JupyterHub.authenticator_class = "shared-password"
 c.SharedPasswordAuthenticator.user_password = os.environ.pop("HUB_PASSWORD")

@@ -47,7 +47,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="the students' account names")
     names = parser.parse_args().names
-    settings = tomllib.loads((HUB / "settings.toml").read_text(encoding="utf-8"))
+    path = HUB / "settings.toml"
+    if not path.exists():
+        sys.exit(f"{path} is missing. Copy settings-example.toml, and change what differs for you.")
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))
     strange = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9._-]{0,30}", name)]
     if strange:
         sys.exit(
