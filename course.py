@@ -357,7 +357,8 @@ def hub():
     install("hub")
     release()
     # A program that waits for another one would kill it at Ctrl-C, before it ends its own.
-    os.execv(str(python()), [str(python()), str(ROOT / "hub" / "demonstration.py")])
+    command = [str(python()), str(ROOT / "hub" / "demonstration.py")]
+    os.execv(command[0], command)  # noqa: S606 (a command of ours)
 
 
 def pytest(*options):
@@ -546,7 +547,9 @@ def run_tests(target):
     why = left_out("test", sys.platform)
     if why:
         print(why, flush=True)
-        run("tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here")
+        run(
+            "tests/helpers/student.py", "exercises", "solutions", failure="Some exercises fail here"
+        )
     else:
         pytest(*TESTS[target])
 

@@ -4,8 +4,8 @@
     python .ci/lock.py --upgrade-package NAME     # this one may be newer; --upgrade: all
 
 requirements.txt has what the course uses, requirements-hub.txt what a hub uses beyond that, and
-requirements-test.txt what tests and linters use beyond both. uv resolves both for all systems and Pythons; `[tool.uv]` in pyproject.toml has what it
-must know besides.
+requirements-test.txt what tests and linters use beyond both. uv resolves all of them for all
+systems and Pythons; `[tool.uv]` in pyproject.toml has what it must know besides.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""A hub for a look on this machine: `python course.py hub`. Two students, an instructor, exercise 1.
+"""A hub for a look on this machine, with two students and an instructor: `python course.py hub`.
 
 Everything is in _build/hub, which each start makes again. All three people are the same user of
 the system here, so nothing is protected: README.md says how a school's hub differs.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from demonstration import FOLDER, HUB, PEOPLE, ROOT  # noqa: E402 (it is next to this file)
+from demonstration import FOLDER, HUB, PEOPLE, ROOT
 
 c = get_config()  # noqa: F821 (traitlets puts it here)
 load_subconfig(str(HUB / "jupyterhub_config.py"))  # noqa: F821 (traitlets puts it here)

@@ -1,4 +1,4 @@
-"""JupyterHub's configuration for a class: accounts of the machine, nbgrader, and the watch that grades.
+"""JupyterHub's configuration for a class: accounts of the machine, nbgrader, and what grades.
 
     sudo /opt/attention/bin/jupyterhub --config /srv/hub/jupyterhub_config.py
 

@@ -749,22 +749,11 @@ def export(
     where = course_at(course, into, db)
     keep_private(where)
     if system == LTI:
-        if sheet or since or feedback or to or anonymous:
-            raise UserError("--for lti writes no file. Leave out the options for files and names.")
-        _send_scores(where, exercises or ())
+        _send_scores(where, exercises or (), to_file=bool(sheet or since or feedback or to))
         return
-    if system not in list(System):
-        raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
-    if feedback and anonymous:
-        raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
-    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
-        raise UserError(
-            "Without names, changed grades cannot be found. Leave out --since or --anonymous."
-        )
+    _check_export(system, feedback, since, anonymous)
     if not where.has_gradebook:
-        raise UserError(
-            f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}"
-        )
+        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     _check_places(path, sheet, since, feedback)
     grades = records.rows(where)
@@ -812,16 +801,34 @@ def export(
         )
 
 
-def _send_scores(where: Course, exercises: Sequence[str]) -> None:
+def _check_export(system: str, feedback: Path | None, since: Path | None, anonymous: bool) -> None:
+    """Raise `UserError` for a format that does not exist, or options that contradict each other."""
+    from autograder.school.exporting import System
+
+    if system not in list(System):
+        raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
+    if feedback and anonymous:
+        raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
+    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
+        raise UserError(
+            "Without names, changed grades cannot be found. Leave out --since or --anonymous."
+        )
+
+
+def _send_scores(where: Course, exercises: Sequence[str], to_file: bool) -> None:
     """Send the learning platform the scores that it does not have yet, and say what became of them.
 
     Raises
     ------
     UserError
-        If the platform has not taken all of them.
+        If the platform has not taken all of them, or an option is about a file.
     """
     from autograder.school import lti
 
+    if to_file:
+        raise UserError(
+            "--for lti writes no file. Leave out --sheet, --since, --feedback and --to."
+        )
     where.exercises(exercises)
     if not where.has_gradebook:
         raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")

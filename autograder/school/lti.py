@@ -189,9 +189,7 @@ def send_pending(course: Course) -> list[str]:
     return send(course, seconds=SECONDS_OF_WATCH).lines()
 
 
-def send(
-    course: Course, exercises: Collection[str] = (), seconds: float = math.inf
-) -> Sent:
+def send(course: Course, exercises: Collection[str] = (), seconds: float = math.inf) -> Sent:
     """Send the scores of a course, or of some exercises, that the platform does not have yet.
 
     Raises

@@ -47,12 +47,18 @@ def lacking():
     """Return in a line why no machine can be made here, or an empty string."""
     if os.geteuid() != 0:
         return "a hub with accounts needs root: `make_users.py` makes them"
-    missing = [name for name in ("unshare", "nsenter", "runuser", "useradd") if not shutil.which(name)]
+    missing = [
+        name for name in ("unshare", "nsenter", "runuser", "useradd") if not shutil.which(name)
+    ]
     if missing:
         return f"{missing[0]} is not installed (Debian: apt-get install util-linux passwd)"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]).returncode:
         return "this kernel or container forbids namespaces"
-    return "" if importlib.util.find_spec("jupyterhub") else "jupyterhub: pip install -r requirements-hub.txt"
+    return (
+        ""
+        if importlib.util.find_spec("jupyterhub")
+        else "jupyterhub: pip install -r requirements-hub.txt"
+    )
 
 
 def free_ports(count):
@@ -111,7 +117,8 @@ class Machine:
             subprocess.run([sys.executable, ROOT / "hub" / "proxy.py"], check=True)
         shutil.copytree(ROOT / "hub", folder / "srv" / "hub", symlinks=True)
         texts = {
-            "settings.toml": SETTINGS.format(port=self.port, course=COURSE, exchange=EXCHANGE) + lti,
+            "settings.toml": SETTINGS.format(port=self.port, course=COURSE, exchange=EXCHANGE)
+            + lti,
             "test_config.py": PORTS.format(hub=self.hub_port, proxy=self.proxy_port),
         }
         for name, text in texts.items():
@@ -133,12 +140,13 @@ class Machine:
 
     def command(self, user, *command, folder="/"):
         """Return a command that runs one inside, as one of its people."""
-        inside = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid", f"--wd={self.path(folder)}"]
+        inside = ["nsenter", "--target", str(self.first.pid), "--mount", "--pid"]
+        inside.append(f"--wd=/proc/{self.first.pid}/root{folder}")
         return [*inside, "runuser", "-u", user, "--", *map(str, command)]
 
     def path(self, place):
-        """Return the path of a place inside, as seen from outside."""
-        return Path(f"/proc/{self.first.pid}/root{place}")
+        """Return the path of a place in /home, /srv or /etc inside, as seen from outside."""
+        return self.folder / place.lstrip("/")
 
     def begin(self, user, *command, folder="/", **options):
         """Start a command as one of its people; return the process."""
@@ -180,7 +188,10 @@ class Machine:
         """Wait for so many events with these values; return the last one."""
         deadline = time.monotonic() + seconds
         while len(found := self.events(**values)) < count:
-            assert time.monotonic() < deadline, (values, self.log.read_text(errors="replace")[-3000:])
+            assert time.monotonic() < deadline, (
+                values,
+                self.log.read_text(errors="replace")[-3000:],
+            )
             time.sleep(0.2)
         return found[count - 1]
 
@@ -191,20 +202,32 @@ class Machine:
     def _make_course(self, settings):
         course = self.folder / "home" / "grace" / "attention"
         for name in ("autograder", "locale"):
-            shutil.copytree(ROOT / name, course / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, course / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         shutil.copytree(ROOT / "exercises" / NAME, course / "exercises" / NAME)
         text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
         text += COURSE_SETTINGS.format(exchange=EXCHANGE) + settings
         (course / "nbgrader_config.py").write_text(text, encoding="utf-8")
         self.run("root", "chown", "-R", "grace:grace", COURSE)
-        self.run("grace", sys.executable, "-m", "nbgrader", "release_assignment", NAME, folder=COURSE)
+        self.run(
+            "grace", sys.executable, "-m", "nbgrader", "release_assignment", NAME, folder=COURSE
+        )
 
     def start(self, seconds=180):
         """Start the hub, and wait until it answers."""
         config = "/srv/hub/test_config.py"
         with self.log.open("ab") as log:
             self.hub = subprocess.Popen(
-                self.command("root", sys.executable, "-m", "jupyterhub", "--config", config, folder="/srv/hub"),
+                self.command(
+                    "root",
+                    sys.executable,
+                    "-m",
+                    "jupyterhub",
+                    "--config",
+                    config,
+                    folder="/srv/hub",
+                ),
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PATH": PROGRAMS},

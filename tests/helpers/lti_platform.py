@@ -76,7 +76,9 @@ class Platform:
             return self.token(parse_qs(body))
         self.check(request)
         if path == "/lineitems":
-            self.columns.append({**json.loads(body), "id": f"{self.address}/lineitems/{len(self.columns)}"})
+            self.columns.append(
+                {**json.loads(body), "id": f"{self.address}/lineitems/{len(self.columns)}"}
+            )
             return 201, self.columns[-1]
         score = json.loads(body)
         status = self.refusals.pop(0)(score) if self.refusals else 200

@@ -43,7 +43,9 @@ def machine(isolated):
 def points(machine, student):
     """Return the points of a student in the course's gradebook, or None."""
     with Gradebook(f"sqlite:///{machine.path(COURSE)}/gradebook.db", "attention-by-hand") as book:
-        found = [each for each in book.find_assignment(NAME).submissions if each.student.id == student]
+        found = [
+            each for each in book.find_assignment(NAME).submissions if each.student.id == student
+        ]
         return found[0].score if found else None
 
 
@@ -51,7 +53,9 @@ def submit(machine, student, answer):
     """Write an answer into a student's notebook, and submit it as nbgrader's button does."""
     path = machine.path(f"/home/{student}/{NAME}/{NAME}.ipynb")
     if not path.exists():
-        machine.run(student, "python", "-m", "nbgrader", "fetch_assignment", NAME, folder=f"/home/{student}")
+        machine.run(
+            student, "python", "-m", "nbgrader", "fetch_assignment", NAME, folder=f"/home/{student}"
+        )
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("grade_id") == "project":
@@ -62,7 +66,9 @@ def submit(machine, student, answer):
 
 def pages(machine, student):
     """Fetch a student's feedback; return the pages, the oldest first."""
-    machine.run(student, "python", "-m", "nbgrader", "fetch_feedback", NAME, folder=f"/home/{student}")
+    machine.run(
+        student, "python", "-m", "nbgrader", "fetch_feedback", NAME, folder=f"/home/{student}"
+    )
     found = sorted(machine.path(f"/home/{student}/{NAME}/feedback").glob(f"*/{NAME}.html"))
     return [page.read_text(encoding="utf-8") for page in found]
 
@@ -133,7 +139,9 @@ def test_another_students_attacks_change_nothing_and_delay_by_less_than_a_minute
         for path in machine.path(f"{COURSE}/{folder}/boris").rglob("*"):
             assert not path.is_symlink()
             assert path.is_dir() or b"ada alone" not in path.read_bytes()
-    refused = " ".join(event.get("note", "") + str(event) for event in machine.events(event="refused"))
+    refused = " ".join(
+        event.get("note", "") + str(event) for event in machine.events(event="refused")
+    )
     for reason in ("link", "ada"):
         assert reason in refused
 

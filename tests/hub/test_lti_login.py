@@ -61,7 +61,9 @@ class Browser:
             "iss": platform.address, "login_hint": "x", "client_id": CLIENT,
             "target_link_uri": self.hub,
         }  # fmt: skip
-        answer = self.session.post(f"{self.hub}/lti13/oauth_login", data=form, allow_redirects=False)
+        answer = self.session.post(
+            f"{self.hub}/lti13/oauth_login", data=form, allow_redirects=False
+        )
         asked = urlsplit(answer.headers["Location"])
         assert f"{asked.scheme}://{asked.netloc}{asked.path}" == f"{platform.address}/auth"
         query = {name: value for name, (value,) in parse_qs(asked.query).items()}
@@ -111,7 +113,7 @@ def test_a_replay_is_refused(machine, platform):
     assert thief.log_in(token, victim.state).status_code in (400, 401, 403)
     without = requests.post(
         f"{thief.hub}/lti13/oauth_callback", data={"id_token": token, "state": victim.state},
-        allow_redirects=False,
+        allow_redirects=False, timeout=60,
     )  # fmt: skip
     assert without.status_code in (400, 401, 403) and not thief.is_in
 

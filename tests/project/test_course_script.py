@@ -34,7 +34,12 @@ def done(monkeypatch, tmp_path):
         course, "run", lambda *command, failure: commands.append(" ".join(map(str, command)))
     )
     monkeypatch.setattr(course, "has", lambda what: True)
-    for name in ("requirements.txt", "requirements-hub.txt", "requirements-test.txt", "pyproject.toml"):
+    for name in (
+        "requirements.txt",
+        "requirements-hub.txt",
+        "requirements-test.txt",
+        "pyproject.toml",
+    ):
         (tmp_path / name).touch()
     course.python().parent.mkdir(parents=True)
     course.python().touch()
