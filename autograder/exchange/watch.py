@@ -27,6 +27,7 @@ from autograder.exchange.hand_in_folders import HandInFolders
 from autograder.exchange.inbound import Entry, Refused, Unfinished
 from autograder.exchange.publishing import HOUR, Publisher
 from autograder.exchange.state import FILE, HandIns, Row, State
+from autograder.exchange.warm import WarmExecutor
 from autograder.grades.records import record_of
 from autograder.grades.results import Kind, Record
 from autograder.grading.batch import is_same_work
@@ -39,6 +40,8 @@ NAP = 0.1
 """Seconds between two looks at whether the watch is told to end."""
 PAGES_EVERY, SCORES_EVERY = 10.0, 60.0
 """Seconds between two looks for pages that have changed, and for scores to send."""
+WARM_SECONDS = 600.0
+"""Seconds after a batch for which its workers stay."""
 PATIENCE = 600.0
 """Seconds that a hand-in may stay unfinished."""
 MOST_AT_ONCE = 5
@@ -94,7 +97,8 @@ class Watch:
         jobs: int = 0,
         owner_of: Callable[[int], str] = inbound.user_name,
     ):
-        self.course, self.exchange, self.say, self.jobs = course, exchange, say, jobs
+        self.course, self.exchange, self.say = course, exchange, say
+        self.jobs, self.executor = jobs, WarmExecutor(jobs)
         self.settings = WatchSettings.configured(course.config)
         self.owner_of = owner_of if self.settings.check_owner else None
         self.limits = Limits.configured(course.config)
@@ -105,7 +109,7 @@ class Watch:
         self._troubles: dict[str, str] = {}
         self._notes: set[str] = set()
         self._failed: set[str] = set()
-        self._turn = 0
+        self._turn, self._is_warm = 0, True
         self._retry_at, self._pause = 0.0, FIRST_PAUSE
         self._looked_at = self._pages_at = self._scores_at = 0.0
         self._open = contextlib.ExitStack()
@@ -118,6 +122,7 @@ class Watch:
             self.folders = HandInFolders(self.submitted)
             waiting = self.hand_ins.in_state(State.WAITING)
             self.folders.remove_others(row.name for row in waiting)
+            self._open.callback(self.executor.release)
             feedback = self.exchange / "feedback"
             self.publisher = Publisher(self.course, feedback, self.settings, self.hand_ins)
         except BaseException:
@@ -141,6 +146,8 @@ class Watch:
             has_graded = self.grade()
             self.answer()
             self.send_scores(now=has_graded)
+            if time.monotonic() > self.executor.used_at + WARM_SECONDS:
+                self.executor.release()
             if once and not (has_taken or has_graded):
                 break
             while not once and not self.stopping and time.monotonic() < began + EVERY:
@@ -331,12 +338,13 @@ class Watch:
             self.submitted,
             self.jobs,
             hide=[self.course.into],
+            executor=self.executor,
             only=rows.keys(),
             early=True,
         )
         session.isolate(wanted=True, fall_back=False, warn=self._note)
         session.warn = _refuse_busy
-        done = 0
+        done, self._is_warm = 0, True
         with session:
             for step, record, _kept in session.run():
                 row = rows.get((record.student, record.assignment))
@@ -347,12 +355,15 @@ class Watch:
                     rows[row.work] = self._publish_now(row)
                 self.progress(f"{record.student} {record.assignment}", done, len(rows))
                 self._look_again()
+        if not self._is_warm:  # the next try gets other workers
+            self.executor.release()
         for row in rows.values():  # of those whose page was right already, nothing is yielded
             self._publish_now(row)
 
     def _graded(self, row: Row, record: Record) -> Row:
         if record.kind == Kind.INFRASTRUCTURE and row.tries + 1 < TRIES:
             self._log("failed", row, reason=str(record.reason))
+            self._is_warm = False
             self._retry_at = time.monotonic() + FIRST_PAUSE
             return self.hand_ins.keep(replace(row, tries=row.tries + 1))
         attempt = row.attempt and record.kind != Kind.INFRASTRUCTURE
