@@ -40,7 +40,7 @@ class Student:
         self.page.locator("button.btn", has_text=re.compile("^Submit$")).first.wait_for()
 
     def submitted(self):
-        """Look again, and return the lines of the list of what was submitted, the newest first."""
+        """Look again, and return the lines of the list of what was submitted, the newest last."""
         with self.page.expect_response(re.compile("/assignments\\?")):
             self.page.locator("#refresh_assignments_list").click()
         self.page.locator("#submitted_assignments_list_loading").wait_for(state="hidden")

@@ -55,8 +55,8 @@ def links():
 
 def hard_links():
     folder = begin()
-    shutil.copy(GIVEN / NOTEBOOK, "again.ipynb")
-    os.link("again.ipynb", folder / NOTEBOOK)
+    shutil.copy(GIVEN / NOTEBOOK, folder / "again.txt")
+    os.link(folder / "again.txt", folder / NOTEBOOK)
     end(folder)
 
 

@@ -76,11 +76,11 @@ def pages(machine, student):
 def read_within_a_minute(student, count):
     """Wait until the list offers the newest feedback, and fetch it; fail after a minute."""
     deadline = time.monotonic() + MINUTE
-    while "feedback available" not in (rows := student.submitted())[0] or len(rows) < count:
+    while "feedback available" not in (rows := student.submitted())[-1] or len(rows) < count:
         assert time.monotonic() < deadline, rows
         time.sleep(1)
     student.press("Fetch Feedback")
-    while "view feedback" not in student.submitted()[0]:
+    while "view feedback" not in student.submitted()[-1]:
         assert time.monotonic() < deadline
         time.sleep(1)
 
@@ -128,7 +128,6 @@ def test_another_students_attacks_change_nothing_and_delay_by_less_than_a_minute
     assert seconds < usual + MINUTE
     assert attacks.wait() == 0
     submit(machine, "boris", WRONG)
-    machine.wait_for(event="graded", student="boris", score=0.0)
     settle(machine)
     assert (points(machine, "ada"), points(machine, "boris")) == (before, 0)
     assert all((known / name).read_bytes() == page for name, page in pages_before.items())
@@ -139,11 +138,9 @@ def test_another_students_attacks_change_nothing_and_delay_by_less_than_a_minute
         for path in machine.path(f"{COURSE}/{folder}/boris").rglob("*"):
             assert not path.is_symlink()
             assert path.is_dir() or b"ada alone" not in path.read_bytes()
-    refused = " ".join(
-        event.get("note", "") + str(event) for event in machine.events(event="refused")
-    )
-    for reason in ("link", "ada"):
-        assert reason in refused
+    reasons = " ".join(event["reason"] for event in machine.events(event="refused"))
+    for part in ("a link", "a hard link", "belongs to boris, not to ada", "more than", "pipe"):
+        assert part in reasons
 
 
 def settle(machine, seconds=120):
