@@ -205,7 +205,8 @@ class Machine:
             shutil.copytree(
                 ROOT / name, course / name, ignore=shutil.ignore_patterns("__pycache__")
             )
-        shutil.copytree(ROOT / "exercises" / NAME, course / "exercises" / NAME)
+        for name in ("exercises", "solutions"):
+            shutil.copytree(ROOT / name / NAME, course / name / NAME)
         text = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
         text += COURSE_SETTINGS.format(exchange=EXCHANGE) + settings
         (course / "nbgrader_config.py").write_text(text, encoding="utf-8")

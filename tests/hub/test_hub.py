@@ -111,6 +111,16 @@ def test_a_student_reads_feedback_within_a_minute_and_hands_in_again(machine, pa
 
 
 @pytest.mark.long
+def test_the_instructor_has_formgrader_in_a_tab(machine, page):
+    Student(page, machine.address, "grace", machine.passwords["grace"])
+    page.goto(f"{machine.address}/user/grace/formgrader")
+    row = page.locator("tr", has_text=NAME)
+    assert "released" in row.first.inner_text()
+    with pytest.raises(AssertionError, match="Permission denied"):
+        machine.run("boris", "ls", f"{COURSE}/solutions")
+
+
+@pytest.mark.long
 def test_another_students_attacks_change_nothing_and_delay_by_less_than_a_minute(machine):
     submit(machine, "ada", RIGHT + "# ada alone has written this\n")
     usual = machine.wait_for(event="published", student="ada")["seconds"]
