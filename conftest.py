@@ -50,6 +50,7 @@ if not Path("/dev/nvidiactl").exists():
 # Modules that take minutes begin first, so that no worker is left with one at the end.
 LONGEST = [
     "test_hostile",
+    "test_hub",
     "test_exercises",
     "test_cluster",
     "test_translations",

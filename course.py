@@ -34,6 +34,7 @@ libraries.
 """
 ELSEWHERE = {
     "sample": "The sample class is not graded here: the grading sandbox needs Linux.",
+    "hub": "The hub needs Linux: its service grades in the sandbox.",
     "test": "Tests of the engine need Linux. Here, each exercise is solved in a Jupyter kernel, "
     "as students do.",
 }
@@ -66,6 +67,7 @@ TESTS = {
 TARGETS = {
     "course": "install, release the exercises, build the book, grade the sample class",
     "serve": f"serve the book at http://{ADDRESS}:{PORT}",
+    "hub": f"start a JupyterHub at http://{ADDRESS}:{PORT}, for a look; needs Linux",
     "release": "verify and build the exercises: solutions/ -> exercises/",
     "book": "release, and build the book",
     "sample": "release, and make and grade the sample class",
@@ -78,7 +80,7 @@ TARGETS = {
     "lint": "check style, types, JavaScript and English; report what is not translated",
     "translations": "update locale/ from the English text, and list what to translate",
     "lists": "update the lists of chapters from book/NN-name/entries.md",
-    "lock": "update requirements.txt and requirements-test.txt from pyproject.toml",
+    "lock": "update requirements*.txt from pyproject.toml",
     "changes": "show the changes since the last release",
     "install": "install the dependencies for reading, solving, grading and building",
     "install-all": "also install those of the tests and linters",
@@ -239,11 +241,12 @@ def run(*command, failure):
         raise Refused(f"{failure} (status {status}).")
 
 
-def install(tests=False):
-    """Create .venv and install the dependencies; with `tests`, also those of tests and linters."""
+def install(*groups):
+    """Create .venv and install the dependencies; also those of groups, such as "hub" or "test"."""
     files, stamp = ["requirements.txt"], VENV / ".installed"
-    if tests:
-        files, stamp = [*files, "requirements-test.txt"], VENV / ".installed-test"
+    if groups:
+        files += [f"requirements-{group}.txt" for group in groups]
+        stamp = VENV / f".installed-{groups[-1]}"
     sources = [ROOT / name for name in (*files, "pyproject.toml")]
     if not python().exists():
         make_environment()
@@ -335,6 +338,18 @@ def serve():
         raise Refused(
             f"The book is not served: another program may be using port {PORT}. Stop it first."
         )
+
+
+def hub():
+    """Become a hub for a look, until Ctrl-C."""
+    why = skipped("hub", sys.platform)
+    if why:
+        raise Refused(why)
+    install("hub")
+    release()
+    # A program that waits for another one would kill it at Ctrl-C, before it ends its own.
+    command = [str(python()), str(ROOT / "hub" / "demonstration.py")]
+    os.execv(command[0], command)  # noqa: S606 (a command of ours)
 
 
 def pytest(*options):
@@ -473,7 +488,10 @@ def do(target, name=""):
     if target in STEPS:
         run_steps(target)
         return
-    install(tests=target != "lists")
+    if target == "hub":
+        hub()
+        return
+    install(*(() if target == "lists" else ("hub", "test")))
     if target in TESTS:
         run_tests(target)
     elif target == "test-exercise":

@@ -3,9 +3,9 @@
     python .ci/lock.py                # pinned versions stay, as far as pyproject.toml allows them
     python .ci/lock.py --upgrade-package NAME     # this one may be newer; --upgrade: all
 
-requirements.txt has what the course uses, requirements-test.txt what its tests and linters use
-beyond that. uv resolves both for all systems and Pythons; `[tool.uv]` in pyproject.toml has what it
-must know besides.
+requirements.txt has what the course uses, requirements-hub.txt what a hub uses beyond that, and
+requirements-test.txt what tests and linters use beyond both. uv resolves all of them for all
+systems and Pythons; `[tool.uv]` in pyproject.toml has what it must know besides.
 """
 
 import subprocess
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COURSE, TEST = ROOT / "requirements.txt", ROOT / "requirements-test.txt"
+COURSE = ROOT / "requirements.txt"
+BEYOND = {"hub": ROOT / "requirements-hub.txt", "test": ROOT / "requirements-test.txt"}
 COMPILE = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--universal"]
 COMPILE += ["--annotation-style", "line", "--custom-compile-command", "make lock"]
 
@@ -28,9 +29,17 @@ def compiled(group, lock, *options):
     return lock.read_text(encoding="utf-8").splitlines(keepends=True)
 
 
+def names(lines):
+    """Return the packages that lines pin."""
+    return {line.partition("==")[0] for line in lines if "==" in line}
+
+
 if __name__ == "__main__":
-    course = {line.partition("==")[0] for line in compiled("book", COURSE) if "==" in line}
-    every = compiled("test", TEST, "--constraint", COURSE.name)
-    TEST.write_text(
-        "".join(line for line in every if line.partition("==")[0] not in course), encoding="utf-8"
-    )
+    locks, pinned = [COURSE], names(compiled("book", COURSE))
+    for group, lock in BEYOND.items():
+        constraints = [part for earlier in locks for part in ("--constraint", earlier.name)]
+        every = compiled(group, lock, *constraints)
+        new = [line for line in every if line.partition("==")[0] not in pinned]
+        lock.write_text("".join(new), encoding="utf-8")
+        locks.append(lock)
+        pinned |= names(new)

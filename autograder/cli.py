@@ -30,6 +30,7 @@ from autograder.commands.console import (
     status_of,
 )
 from autograder.commands.race import race
+from autograder.commands.watch import watch
 from autograder.course import startup
 from autograder.course.config import ROOT, UserError
 
@@ -78,19 +79,24 @@ def doctor(as_json: Json = False, course: Root = ROOT) -> None:
         result.update(documents.of_findings(found_items))
         if not as_json:
             _show_findings(found_items)
-        needed = sum(finding.state == "missing" for finding in found_items)
-        if needed:
-            raise UserError(
-                f"{needed} required item{'s are' if needed > 1 else ' is'} missing; the last "
-                "column says what to do."
-            )
+        for state in ("missing", "unsafe"):
+            count = sum(finding.state == state for finding in found_items)
+            if count:
+                kind = "required item" if state == "missing" else "item"
+                items = f"{count} {kind}s are" if count > 1 else f"{count} {kind} is"
+                raise UserError(f"{items} {state}; the last column says what to do.")
 
 
 def _show_findings(items: "list[Finding]") -> None:
     table = Table(show_edge=False, header_style="bold")
     for name in ("", "Item", "Found", "Purpose, or how to fix it"):
         table.add_column(name)
-    marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "optional": "[yellow]absent[/]"}
+    marks = {
+        "ok": "[green]ok[/]",
+        "missing": "[red]missing[/]",
+        "unsafe": "[red]unsafe[/]",
+        "optional": "[yellow]absent[/]",
+    }
     for finding in items:
         table.add_row(
             marks[finding.state], finding.what, escape(finding.found), escape(finding.note)
@@ -104,6 +110,7 @@ COMMANDS = {
         instructor.commit,
         instructor.collect,
         instructor.grade,
+        watch,
         instructor.extend,
         instructor.reveal,
         instructor.report,

@@ -182,6 +182,14 @@ def course_at(root: Path, into: Path | None = None, db: str = "") -> Course:
     return Course(root=root, into=into.resolve() if into else root, db=db)
 
 
+def keep_private(course: Course) -> None:
+    """Let all that this process writes be readable for its user alone, if students are users of
+    this machine.
+    """
+    if course.exchange:
+        os.umask(0o077)
+
+
 def warn_of_gpus(exercises: Sequence[Exercise]) -> None:
     """Warn about exercises that need a GPU, if there is none."""
     if any(exercise.settings.gpu for exercise in exercises):

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from autograder.checking import machine
 from autograder.course import imports
 from autograder.course.config import CONFIG, ROOT, Course, Exercise, UserError
+from autograder.course.watch_settings import WatchSettings
 
 PACKAGE = "attention-by-hand"
 PIN = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
@@ -33,8 +34,8 @@ USES = (
 
 @dataclass
 class Finding:
-    """One item: `state` is ok, missing (it is needed) or optional (it is absent, but only some
-    work needs it).
+    """One item: `state` is ok, missing (it is needed), unsafe (other users could read or change
+    it) or optional (it is absent, but only some work needs it).
     """
 
     what: str
@@ -45,7 +46,13 @@ class Finding:
 
 def findings(root: Path = ROOT) -> list[Finding]:
     """Return all findings, the needed items first; `root` is the course's folder."""
-    course = [_exercises(root), *_configuration(root), *_packages_of_course(root), _writable(root)]
+    course = [
+        _exercises(root),
+        *_configuration(root),
+        *_packages_of_course(root),
+        _writable(root),
+        *_shared(root),
+    ]
     return [
         *_python(),
         *packages(),
@@ -233,7 +240,7 @@ def _configuration(root: Path) -> Iterator[Finding]:
     """Yield what is wrong with the course's configuration, if it has one."""
     try:
         if (root / CONFIG).exists():
-            _ = Course(root).config
+            WatchSettings.configured(Course(root).config)
     except UserError as error:
         yield Finding("Configuration", "missing", f"an error in {CONFIG}", str(error))
 
@@ -271,6 +278,22 @@ def _writable(root: Path) -> Finding:
         "read-only",
         f"make {root} writable, or grade elsewhere with --into",
     )
+
+
+def _shared(root: Path) -> Iterator[Finding]:
+    """Yield what other users could read or change, if students are users of this machine."""
+    course = Course(root)
+    with contextlib.suppress(UserError):  # `_configuration` reports it
+        if sys.platform != "linux" or course.exchange is None:
+            return
+        from autograder.exchange import permissions
+
+        found = list(permissions.faults(course))
+        for fault in found:
+            yield Finding("Shared machine", "unsafe", f"{fault.path}: {fault.found}", fault.fix)
+        if not found:
+            note = "homes, exchange, gradebook and submissions are closed to other users"
+            yield Finding("Shared machine", "ok", str(course.exchange), note)
 
 
 def _tools() -> Iterator[Finding]:

@@ -95,6 +95,7 @@ def of_report(page: "Page", path: Path) -> dict[str, Any]:
         "graded_at": page.graded_at,
         "kinds": {str(kind): count for kind, count in page.kinds},
         "beside": _beside(page.beside) if page.beside else None,
+        "handed_in_today": len(page.today),
         "exercises": [_exercise(assignment) for assignment in page.assignments],
     }
 

@@ -24,6 +24,7 @@ from autograder.commands.console import (
     course_at,
     document,
     err,
+    keep_private,
     out,
     progress_of,
     say,
@@ -42,12 +43,19 @@ if TYPE_CHECKING:
     from autograder.school.exporting import Exported, System
     from autograder.school.hand_ins import Plan
 
+LTI = "lti"
+GRADE_FIRST = "Grade first: python -m autograder grade"
+EXCHANGE = "exchange"
+"""What `collect` is given in place of an archive; a folder of this name needs its full path."""
+
 
 def collect(
     archives: Annotated[
         list[Path],
         typer.Argument(
-            help="Zip files or folders from your learning platform.", show_default=False
+            help="Zip files or folders from your learning platform; or the word exchange, for "
+            "nbgrader's.",
+            show_default=False,
         ),
     ],
     roster: Annotated[
@@ -89,6 +97,10 @@ def collect(
     from autograder.school.layouts import Exercises, student_of
 
     where = course_at(course, into, db)
+    keep_private(where)
+    if archives == [Path(EXCHANGE)]:
+        _collect_exchange(where, exercise, submitted or where.submitted, roster, anonymous)
+        return
     known = where.exercises()
     where.exercises([exercise] if exercise else [])
     people = rosters.read(roster) if roster else None
@@ -119,6 +131,27 @@ def collect(
     if enrolled:
         summary += f", {enrolled} students entered in {short(where.database, where)}"
     say(f"{summary}, {len(plan.unplaced)} files not assigned.")
+
+
+def _collect_exchange(
+    where: Course, exercise: str, submitted: Path, roster: Path | None, anonymous: bool
+) -> None:
+    """Take the newest hand-in of each student from nbgrader's exchange."""
+    from autograder.commands.watch import exchange_of
+    from autograder.exchange.collecting import collect
+    from autograder.sanitize import text
+
+    if roster:
+        raise UserError(
+            "In an exchange, students have the names of system users: leave out --roster."
+        )
+    found = collect(where, exchange_of(where, None), submitted, exercise)
+    for name, reason in () if anonymous else found.refused:
+        warn(f"{text.line(text.name(name), 200)}: {reason}.")
+    say(
+        f"{len(found.written)} written to {short(submitted, where)}, {found.unchanged} left "
+        f"unchanged, {len(found.refused)} refused."
+    )
 
 
 def _show_plan(plan: "Plan", anonymous: bool) -> None:
@@ -252,6 +285,7 @@ def grade(
     from autograder.grading.session import Pending, Session
 
     where = course_at(course, into, db)
+    keep_private(where)
     with document("grade", as_json) as result, ExitStack() as stack:
         if dry_run and log:
             raise UserError(
@@ -511,6 +545,7 @@ def extend(
     from autograder.sanitize import text
 
     where = course_at(course, into, db)
+    keep_private(where)
     if not student:
         _list_extensions(where)
         return
@@ -560,6 +595,7 @@ def commit(into: Into = None, course: Root = ROOT) -> None:
     from autograder.course.seeds import Seeds
 
     where = course_at(course, into)
+    keep_private(where)
     names = sorted({exercise.name for exercise in [*where.released(), *where.sources()]})
     if not names:
         where.exercises()
@@ -600,6 +636,7 @@ def reveal(
     from autograder.grading import recompute
 
     where = course_at(course, into, db)
+    keep_private(where)
     (chosen,) = where.exercises([exercise])
     revealed = recompute.reveal(where, chosen, submitted or where.submitted, without_due_date, warn)
     say(f"{exercise} key {revealed.key}")
@@ -647,6 +684,7 @@ def report(
     from autograder.grades.report import write
 
     where = course_at(course, into, db)
+    keep_private(where)
     with document("report", as_json) as result:
         path = to or where.into / ("report-anonymous.html" if anonymous else "report.html")
         if to:
@@ -669,7 +707,8 @@ def report(
 def export(
     exercises: Names = None,
     system: Annotated[
-        str, typer.Option("--for", help="csv, moodle, canvas or gradescope.")
+        str,
+        typer.Option("--for", help="csv, moodle, canvas or gradescope; lti sends scores at once."),
     ] = "csv",
     sheet: Annotated[
         Path | None,
@@ -707,25 +746,21 @@ def export(
     platform.
 
     Moodle and Canvas import only a file that they exported, with the grades filled in: name it with
-    --sheet.
+    --sheet. With `--for lti`, no file is written: the learning platform gets the scores that it
+    does not have yet.
     """
     from autograder.grades import records
     from autograder.school import exporting
     from autograder.school.exporting import System
 
     where = course_at(course, into, db)
-    if system not in list(System):
-        raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
-    if feedback and anonymous:
-        raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
-    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
-        raise UserError(
-            "Without names, changed grades cannot be found. Leave out --since or --anonymous."
-        )
+    keep_private(where)
+    if system == LTI:
+        _send_scores(where, exercises or (), to_file=bool(sheet or since or feedback or to))
+        return
+    _check_export(system, feedback, since, anonymous)
     if not where.has_gradebook:
-        raise UserError(
-            f"There is no gradebook at {where.gradebook}. Grade first: python -m autograder grade"
-        )
+        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
     path = to or where.into / ("grades.csv" if system == System.CSV else f"grades-{system}.csv")
     _check_places(path, sheet, since, feedback)
     grades = records.rows(where)
@@ -771,6 +806,50 @@ def export(
             f"{pending} of these grades may still rise: they need a manual grade, or have "
             "pending points."
         )
+
+
+def _check_export(system: str, feedback: Path | None, since: Path | None, anonymous: bool) -> None:
+    """Raise `UserError` for a format that does not exist, or options that contradict each other."""
+    from autograder.school.exporting import System
+
+    if system not in list(System):
+        raise UserError(f"There is no format {system!r}. Use one of {', '.join(System)}.")
+    if feedback and anonymous:
+        raise UserError("Feedback pages name their students. Leave out --feedback or --anonymous.")
+    if since and anonymous and system in (System.CSV, System.GRADESCOPE):
+        raise UserError(
+            "Without names, changed grades cannot be found. Leave out --since or --anonymous."
+        )
+
+
+def _send_scores(where: Course, exercises: Sequence[str], to_file: bool) -> None:
+    """Send the learning platform the scores that it does not have yet, and say what became of them.
+
+    Raises
+    ------
+    UserError
+        If the platform has not taken all of them, or an option is about a file.
+    """
+    from autograder.school import lti
+
+    if to_file:
+        raise UserError(
+            "--for lti writes no file. Leave out --sheet, --since, --feedback and --to."
+        )
+    where.exercises(exercises)
+    if not where.has_gradebook:
+        raise UserError(f"There is no gradebook at {where.gradebook}. {GRADE_FIRST}")
+    sent = lti.send(where, exercises)
+    for line in sent.lines():
+        say(line)
+    if sent.hidden:
+        say(f"{sent.hidden} scores are not sent yet: c.Watch.shows hides them from students.")
+    for student in sent.unknown:
+        warn(f"{student} has never logged in through the learning platform, so no score was sent.")
+    if not sent.lines():
+        say("The learning platform has all scores.")
+    if sent.refused:
+        raise UserError("The learning platform has not taken all scores (see above).")
 
 
 def _check_places(

@@ -448,6 +448,14 @@ class Course:
         return config
 
     @cached_property
+    def exchange(self) -> Path | None:
+        """This course's folder in nbgrader's exchange, if the configuration names an exchange: its
+        students are users of this machine then.
+        """
+        root = self._configured.Exchange.get("root") if (self.root / CONFIG).exists() else None
+        return Path(root).expanduser() / self.course_id if root else None
+
+    @cached_property
     def packages(self) -> list[str]:
         """The packages that notebooks of this course may import, besides those that it needs
         itself.

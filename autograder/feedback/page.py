@@ -136,6 +136,11 @@ def _page(notebook: Notebook, saved: Saved, assignment: str, student: str) -> st
     return _environment().get_template("page.html.j2").render(vars(page))
 
 
+def from_template(name: str, **values: Any) -> str:
+    """Return a page made from another template, with the style of feedback pages."""
+    return _environment().get_template(name).render(style=_style(), **values)
+
+
 def prepare() -> None:
     """Load what the first page would wait for."""
     _environment().get_template("page.html.j2")

@@ -7,9 +7,9 @@ import re
 import shlex
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -206,10 +206,26 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class HandedIn:
+    """A submission of today: when, whose, of which exercise, its points, and how often this
+    student's was graded.
+    """
+
+    when: datetime
+    student: str
+    exercise: str
+    link: str
+    score: float
+    max_score: float
+    times: int
+
+
+@dataclass(frozen=True)
 class Page:
     """The report on a class, and the other class that it is compared with, if any.
 
-    `open` counts the submissions graded without a sandbox.
+    `open` counts the submissions graded without a sandbox. `today` has those submitted today, which
+    a report without names only counts.
     """
 
     assignments: list[Assignment]
@@ -219,6 +235,7 @@ class Page:
     kinds: list[tuple[Kind, int]]
     graded_at: str
     beside: Beside | None = None
+    today: list[HandedIn] = field(default_factory=list)
 
 
 def write(course: Course, path: Path, anonymous: bool = False, beside: Path | None = None) -> Page:
@@ -244,11 +261,14 @@ def write(course: Course, path: Path, anonymous: bool = False, beside: Path | No
         raise UserError(f"Nothing is graded in {course.into} yet. Run: python -m autograder grade")
     other = (beside, _grades_of_another(course, beside)) if beside else None
     names = records.numbered(record.student for record in graded) if anonymous else {}
-    page = _page(course, path, graded, names, other)
+    today = _today(course, path, graded)
+    page = _page(course, path, graded, names, other, today)
     base = "" if anonymous else f"{_link(course.feedback, path)}/"
     with catalogs.for_graders(course.root):
         own = (
-            page if words.language() == words.ENGLISH else _page(course, path, graded, names, other)
+            page
+            if words.language() == words.ENGLISH
+            else _page(course, path, graded, names, other, today)
         )
         path.write_text(_html(own, base), encoding="utf-8")
     return page
@@ -291,6 +311,7 @@ def _page(
     graded: list[Record],
     names: dict[str, str],
     other: tuple[Path, list[Record]] | None,
+    today: list[HandedIn],
 ) -> Page:
     """Return what a report says, in the language in use."""
     ours, theirs = _by_exercise(graded), _by_exercise(other[1] if other else [])
@@ -310,7 +331,44 @@ def _page(
         kinds=Counter(record.kind for record in graded).most_common(),
         graded_at=max(record.graded_at for record in graded),
         beside=beside,
+        today=today,
     )
+
+
+def _today(course: Course, path: Path, graded: Iterable[Record]) -> list[HandedIn]:
+    """Return what was submitted since midnight in this machine's time zone, the last one first."""
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    for record in graded:
+        if datetime.fromisoformat(record.graded_at) < midnight:
+            continue
+        place = course.graded(record.student, record.assignment)
+        when = _submitted(place.stamp)
+        if when is None or when < midnight:
+            continue
+        found.append(
+            HandedIn(
+                when.astimezone(),
+                record.student,
+                record.assignment,
+                _link(place.page, path),
+                record.score,
+                record.max_score,
+                len(record.history) + 1,
+            )
+        )
+    return sorted(found, key=lambda each: each.when, reverse=True)
+
+
+def _submitted(stamp: Path) -> datetime | None:
+    """Return the time in a `timestamp.txt`; None if there is none."""
+    from nbgrader.utils import parse_utc
+
+    try:
+        time: datetime = parse_utc(text.line(stamp.read_text(encoding="utf-8"), 100))
+        return time.replace(tzinfo=UTC)
+    except Exception:  # dateutil has many ways to fail on a text that is not a date
+        return None
 
 
 def _by_exercise(graded: list[Record]) -> dict[str, list[Record]]:

@@ -29,7 +29,7 @@ from autograder.checking import files
 from autograder.checking.words import Message
 from autograder.course import archive, seeds
 from autograder.course.cells import grade_id
-from autograder.course.config import STAMP, Course, Exercise, UserError
+from autograder.course.config import Course, Exercise, UserError
 from autograder.feedback.bare_page import bare_page, made_of
 from autograder.grades import gradebook, reasons, records, requests
 from autograder.grades.records import record_of
@@ -40,7 +40,7 @@ from autograder.grading.log import Log
 from autograder.grading.phase_timer import PhaseTimer
 from autograder.grading.recent import read_stamp
 from autograder.grading.recompute import Fingerprints, disclosure, fingerprints
-from autograder.grading.submissions import Submission, Unit, digest_of
+from autograder.grading.submissions import SECRET, Submission, Unit, digest_of
 from autograder.grading.worker_config import WorkerConfig
 from autograder.sanitize import text
 
@@ -51,8 +51,6 @@ REFUSED = "our own fault: the gradebook does not accept this submission ({reason
 MOST_REASON = 200
 MOST_HEAD = 1000
 """The first characters of a page, which say what it was made from."""
-EXCHANGED = "submission_secret.txt"
-"""The name by which nbgrader's exchange gives feedback only to its own student."""
 PAGE_DIED = "the process that made the page crashed"
 
 
@@ -65,11 +63,15 @@ class Options:
     force: bool = False
     redraw: bool = False
     pages: bool = True
+    early: bool = False
 
 
 @dataclass
 class _Task:
-    """One submission on its way through the two passes."""
+    """One submission on its way through the two passes.
+
+    `submitted` is the time in its own `timestamp.txt`; `unit.stamp` is the time that counts.
+    """
 
     submission: Submission
     unit: Unit
@@ -79,15 +81,14 @@ class _Task:
     tries: int = 0
     overran: bool = False
     prints: Fingerprints | None = None
+    submitted: str = ""
 
     def lighten(self) -> None:
         """Free what only grading needs: the notebooks and files of a class would fill the
         memory.
         """
         self.unit.data = None
-        self.unit.files = {
-            name: data for name, data in self.unit.files.items() if name == EXCHANGED
-        }
+        self.unit.files = {}
 
 
 @dataclass
@@ -142,6 +143,8 @@ class Batch:
                 tasks.append(task)
                 assert task.record is not None
                 yield "graded", task.record, task.kept
+                if self.options.early and self._has_early_page(task):
+                    yield "page", task.record, task.kept
             self._reread(tasks)
             for task in self._with_pages(tasks) if self.options.pages else ():
                 assert task.record is not None
@@ -196,8 +199,8 @@ class Batch:
         """Read a submission; its grade is kept if it is still valid."""
         with self.timer("read"):
             unit = submission.read(self.setting.limits_of(submission.exercise.name))
-        self._keep_time(unit)
-        task = _Task(submission, unit)
+        task = _Task(submission, unit, submitted=unit.stamp or "")
+        self._keep_work(unit)
         if not (self.options.force or self.options.redraw):
             task.record, task.saved = self._current(submission, unit)
             task.kept = task.record is not None
@@ -210,25 +213,16 @@ class Batch:
             task.prints = fingerprints(unit)
         return task
 
-    def _keep_time(self, unit: Unit) -> None:
-        """Let a submission that only adds a regrade request to the graded one keep the time at
-        which that was made.
+    def _keep_work(self, unit: Unit) -> None:
+        """Let the graded work that comes again keep its time and its digest: to ask for a regrade
+        is no new work, and to submit the same notebook again through nbgrader's exchange is none.
 
         Students ask after they have read their feedback, which is after the due date.
         """
         record = record_of(self.course, unit.student, unit.assignment)
-        if record is None or record.submission == unit.digest or not unit.request.strip():
-            return
-        try:
-            stamp = self.course.graded(unit.student, unit.assignment).stamp.read_text(
-                encoding="utf-8"
-            )
-        except (OSError, ValueError):
-            return
-        graded, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
-        is_later = graded is not None and now is not None and graded < now
-        if is_later and digest_of(unit.data, stamp.encode(), unit.files) == record.submission:
-            unit.stamp, unit.digest = stamp, record.submission
+        if record is not None and is_same_work(self.course, unit, record.submission):
+            unit.stamp = read_text(self.course.graded(unit.student, unit.assignment).stamp)
+            unit.digest = record.submission
 
     def state(self, submission: Submission) -> tuple[bool, bool]:
         """Return whether a submission's seed is decided, and whether it would keep its grade."""
@@ -307,11 +301,10 @@ class Batch:
             paths.page.unlink(missing_ok=True)
             if unit.stamp is not None:
                 files.write(paths.stamp, unit.stamp)
+            else:
+                paths.stamp.unlink(missing_ok=True)
             # for nbgrader's generate_feedback, which copies it from here
-            if EXCHANGED in unit.files:
-                files.write(
-                    paths.folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace")
-                )
+            keep_text(paths.folder / SECRET, unit.secret)
             files.write(paths.notebook, outcome.notebook)
             files.write(paths.record, records.to_text(task.record))
         self._log(task, outcome)
@@ -382,6 +375,8 @@ class Batch:
         for task in tasks:
             if task.saved and task.record and task.prints:
                 task.saved.disclosure = disclosure(self.seeds, task.record, task.prints)
+        for task in tasks:
+            self._for_exchange(task)
         waiting = deque(
             task for task in tasks if task.saved and not self._is_current(task, task.saved)
         )
@@ -409,17 +404,34 @@ class Batch:
             with self.timer("files"):
                 self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
                 files.write(self._paths(task).page, answer)
-                self._for_exchange(task)
             yield task
 
-    def _for_exchange(self, task: _Task) -> None:
-        """Put the files for nbgrader's `release_feedback` next to a page, if the submission came
-        by its exchange.
+    def _has_early_page(self, task: _Task) -> bool:
+        """Make a page in this process, before other submissions have a grade; tell whether there is
+        one now. The second pass makes those that fail here.
         """
-        folder, unit = self._paths(task).page.parent, task.unit
-        if EXCHANGED in unit.files:
-            files.write(folder / EXCHANGED, unit.files[EXCHANGED].decode("utf-8", "replace"))
-            files.write(folder / STAMP, unit.stamp or "")
+        self._for_exchange(task)
+        if task.saved is None or task.prints or self._is_current(task, task.saved):
+            return False
+        try:
+            notebook = self._paths(task).notebook.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return False
+        page = self._page_here(task.submission.exercise, task.unit, notebook, task.saved)
+        if isinstance(page, Exception):
+            return False
+        self._paths(task).page.parent.mkdir(parents=True, exist_ok=True)
+        files.write(self._paths(task).page, page)
+        return True
+
+    def _for_exchange(self, task: _Task) -> None:
+        """Put the files for nbgrader's `release_feedback` where a page is, if the submission came
+        by its exchange; remove those of an earlier one otherwise.
+        """
+        graded, secret = self._paths(task), task.unit.secret
+        keep_text(graded.folder / SECRET, secret)
+        keep_text(graded.pages / SECRET, secret)
+        keep_text(graded.pages / graded.stamp.name, task.submitted if secret else "")
 
     def _is_current(self, task: _Task, saved: Saved) -> bool:
         """Tell whether a submission has a page that agrees with the gradebook."""
@@ -544,3 +556,45 @@ def prepare(
             f"Cannot write to {error.filename}: {error.strerror}. Grades are written below "
             f"{course.into}; make it writable, or name another folder with --into."
         ) from error
+
+
+def is_same_work(course: Course, unit: Unit, graded: str) -> bool:
+    """Tell whether a submission is the graded work again, submitted later.
+
+    Parameters
+    ----------
+    course : Course
+    unit : Unit
+        Only one with a regrade request, or one that came through nbgrader's exchange, may be.
+    graded : str
+        The digest of the graded submission. Up to version 0.2, it included the secret of an
+        exchange.
+    """
+    if graded == unit.digest or not (unit.request.strip() or unit.secret):
+        return False
+    graded_paths = course.graded(unit.student, unit.assignment)
+    stamp = read_text(graded_paths.stamp)
+    secret = read_text(graded_paths.folder / SECRET)
+    before, now = read_stamp(stamp)[0], read_stamp(unit.stamp)[0]
+    if stamp is None or before is None or now is None or now < before:
+        return False
+    with_secret = {**unit.files, SECRET: (secret or "").encode()}
+    digests = [digest_of(unit.data, stamp.encode(), files) for files in (unit.files, with_secret)]
+    return graded in digests
+
+
+def read_text(path: Path) -> str | None:
+    """Return the text of a file; None if there is none that can be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def keep_text(path: Path, content: str) -> None:
+    """Let a file have this content, all or nothing; remove it if the content is ""."""
+    if not content:
+        path.unlink(missing_ok=True)
+    elif read_text(path) != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, content)

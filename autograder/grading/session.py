@@ -4,7 +4,7 @@ results.
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,10 @@ class Session:
         A file to which a line is added as each submission is graded.
     executor : Executor, optional
         Where to grade; by default on this machine.
+    only : collection of (str, str), optional
+        The students and exercises to grade; by default all that are found.
+    early : bool
+        Whether to make each page as soon as its submission has a grade.
 
     Attributes
     ----------
@@ -132,17 +136,24 @@ class Session:
         since: datetime | None = None,
         log: Path | None = None,
         executor: Executor | None = None,
+        only: Collection[tuple[str, str]] | None = None,
+        early: bool = False,
     ):
         self.timer = PhaseTimer()
         submissions.expect_folder(submitted)
         self.course, self.exercises, self.jobs = course, exercises, jobs
         self.submitted = submitted.resolve()
         self.force, self.redraw, self.pages = force or pending, redraw, pages
+        self.early = early
         # What takes long to load begins now, in other processes: workers here, guests when it is
         # known how they run.
         self.executor = executor or LocalExecutor()
         self.executor.begin(course.root, [exercise.name for exercise in exercises])
         self.submissions = submissions.find(exercises, self.submitted)
+        if only is not None:
+            self.submissions = [
+                item for item in self.submissions if (item.student, item.exercise.name) in only
+            ]
         self.pending = Pending([], self.executor)
         self.left_out, self.log = 0, log
         if since:
@@ -150,7 +161,7 @@ class Session:
         if pending:
             self._leave_pending()
         self.used = list({item.exercise.name: item.exercise for item in self.submissions}.values())
-        self.strays = list(submissions.strays(course, self.submitted))
+        self.strays = list(submissions.strays(course, self.submitted)) if only is None else []
         limits = Limits.configured(course.config)
         self.setting = WorkerConfig.for_course(
             course,
@@ -231,7 +242,7 @@ class Session:
             writer,
             lambda: self.executor.backend(jobs),
             self.setting,
-            batch.Options(self.force, self.redraw, self.pages),
+            batch.Options(self.force, self.redraw, self.pages, self.early),
             self.timer,
             log,
         )

@@ -32,6 +32,8 @@ OURS = (
 """Files next to a notebook that belong to the course, even in a submission; the last two did
 before version 0.2.
 """
+SECRET = "submission_secret.txt"  # noqa: S105 (a file's name)
+"""The file by which nbgrader's exchange gives feedback only to its own student."""
 
 NOTEBOOK = re.compile(r"\.ipynb(?:\.txt|\.json)?$", re.IGNORECASE)
 """The ending of a notebook's name; browsers and Windows add one of their own."""
@@ -73,6 +75,9 @@ class Unit:
         A fingerprint of all that decides the grade: see `digest_of`.
     request : str
         The text of the notebook's cell for regrade requests, which decides none.
+    secret : str
+        The text of its `submission_secret.txt`, if nbgrader's exchange brought it; "" otherwise.
+        Each hand-in has another one, so that it is no part of the digest.
     seed, guest_seed : int
         The seeds of the checks' draws and of the student's random numbers.
     """
@@ -87,6 +92,7 @@ class Unit:
     notes: list[Message] = field(default_factory=list)
     digest: str = ""
     request: str = ""
+    secret: str = ""
     seed: int = 0
     guest_seed: int = 0
 
@@ -128,6 +134,7 @@ class Submission:
         path, data, problem, both = self._notebook(limits.notebook_mb)
         raw_stamp, _ = read_file(self.folder / STAMP, STAMP_MB)
         files, notes = beside(self.folder, limits.beside_mb)
+        secret = files.pop(SECRET, b"")
         name = text.name(path.name)
         another = of_another(self.exercise, data, name) if data else None
         if both:
@@ -142,6 +149,7 @@ class Submission:
         unit.stamp = raw_stamp.decode("utf-8", "replace") if raw_stamp is not None else None
         unit.digest = digest_of(data, raw_stamp, files)
         unit.request = split(data)[1]
+        unit.secret = secret.decode("utf-8", "replace")
         return unit
 
     def _notebook(self, most_mb: float) -> tuple[Path, bytes | None, Message, Message | None]:

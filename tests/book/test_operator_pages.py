@@ -25,7 +25,7 @@ from autograder.course.config import ROOT
 
 BOOK = ROOT / "book"
 PREFIX = ".venv/bin/python -m "
-RUN = ("grading", "operating", "collecting", "classroom")
+RUN = ("grading", "operating", "collecting", "classroom", "hub")
 OPERATOR = (*RUN, "changing-grades", "database", "cluster")
 BLOCK = re.compile(r"^( *)```bash\n(.*?)^ *```$", re.M | re.S)
 NAME = "01-qkv"
@@ -42,7 +42,13 @@ ELSEWHERE = {
     "docker run": "Docker is not where the tests run",
     "sysctl": "changes the machine, as root",
     ".venv/bin/python -m nbgrader release_assignment": "an exchange and students: test_exchange.py",
-    ".venv/bin/python -m nbgrader collect": "an exchange and students: test_exchange.py",
+    ".venv/bin/python -m autograder collect exchange": "an exchange and students: test_watch.py",
+    ".venv/bin/python -m autograder watch": "an exchange and students: test_watch.py",
+    ".venv/bin/python -m autograder release\n.venv": "a hub: test_hub.py",
+    ".venv/bin/python -m autograder export --for lti": "a learning platform: test_lti.py",
+    "python course.py hub": "a hub that runs until it is stopped: test_demonstration.py",
+    "openssl": "a key for a learning platform: test_lti.py makes one",
+    "sudo": "changes the machine, as root: test_hub.py does it in namespaces",
     "make course": "installs and builds all, and pip downloads: test_bundle.py",
     "PIP_INDEX_URL=": "pip downloads: test_bundle.py",
     "python3.11 -m venv .venv": "installs from the folder that `bundle` makes: test_bundle.py",
@@ -309,6 +315,11 @@ AS_PRINTED = {
         at_home,
         {},
         lambda course, output: "Same points and same results" in output,
+    ),
+    ("hub", f"{PREFIX}autograder doctor"): (
+        None,
+        {},
+        lambda course, said: "Isolation" in said,
     ),
     ("operating", "#!/bin/bash"): (
         away("autograded/hana"),

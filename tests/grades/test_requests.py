@@ -3,6 +3,7 @@ and answered.
 """
 
 import json
+import secrets
 
 import nbformat
 import pytest
@@ -219,7 +220,8 @@ c.PerDay.percent = 10
 
 
 @pytest.mark.slow
-def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
+@pytest.mark.parametrize("exchange", [False, True])
+def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path, exchange):
     toy = toy_course(tmp_path / "course", LATE)
     course = Course(root=toy.root, into=toy.root)
     deadlines.path_of(course).write_text("[due]\n01-toy = 2026-01-10T00:00:00Z\n", encoding="utf-8")
@@ -236,6 +238,9 @@ def test_to_ask_after_the_due_date_is_no_late_work(isolated, tmp_path):
 
         stamp = f"2026-01-{day:02d} 12:00:00 UTC"
         hand_in(course.submitted, "ada", answers, change=change, stamp=stamp, toy=course)
+        if exchange:  # each hand-in has another one
+            secret = course.submitted / "ada" / "01-toy" / submissions.SECRET
+            secret.write_text(secrets.token_hex(64))
 
     def grade(*options):
         output = run(course, "grade", "--into", course.into, *options)

@@ -30,6 +30,11 @@ c.CourseDirectory.student_id = {student!r}
 PROJECT = "import numpy as np\n\ndef project(X, W):\n    return X @ W\n"
 
 
+WATCH = """
+c.Watch.check_owner = False  # both are one system user here
+"""
+
+
 def run(folder, *command):
     """Run a command in somebody's folder, which is also their home."""
     variables = {
@@ -99,3 +104,42 @@ def test_the_exchange_delivers_exercises_and_feedback(isolated, places):
         assert page.parent.name == stamps[folder.name]
         text = page.read_text(encoding="utf-8")
         assert f"<title>{NAME}: {folder.name}</title>" in text and f": {other}</title>" not in text
+
+
+def write_answer(folder, source):
+    """Write an answer into the notebook in a student's folder."""
+    path = folder / NAME / f"{NAME}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "project":
+            cell.source = source
+    nbformat.write(notebook, path)
+
+
+@pytest.mark.long
+def test_what_nbgrader_submits_the_watch_grades_and_nbgrader_fetches(isolated, places):
+    """Without nbgrader's collect and release_feedback; each notebook of a hand-in has its page."""
+    course, ada, bob = places
+    with (course / "nbgrader_config.py").open("a", encoding="utf-8") as file:
+        file.write(WATCH)
+    run(course, "nbgrader", "release_assignment", NAME)
+    run(ada, "nbgrader", "fetch_assignment", NAME)
+    shutil.copytree(ada / NAME, bob / NAME)
+    write_answer(ada, PROJECT)
+    for folder in (ada, bob):
+        run(folder, "nbgrader", "submit", NAME)
+    run(course, "autograder", "watch", "--once", "--course", str(course), "--jobs", "1")
+    write_answer(ada, PROJECT.replace("X @ W", "W @ X"))
+    run(ada, "nbgrader", "submit", NAME)
+    run(course, "autograder", "watch", "--once", "--course", str(course), "--jobs", "1")
+    for folder, other, count in ((ada, "bob", 2), (bob, "ada", 1)):
+        run(folder, "nbgrader", "fetch_feedback", NAME)
+        pages = sorted(folder.glob(f"{NAME}/feedback/*/*.html"))
+        notebooks = sorted(path.stem for path in (folder / NAME).glob("*.ipynb"))
+        assert len(notebooks) == 2 and [page.stem for page in pages] == notebooks * count
+        for page in pages:
+            text = page.read_text(encoding="utf-8")
+            assert f"<title>{NAME}: {folder.name}</title>" in text
+            assert f": {other}</title>" not in text
+    pages = [path.read_text() for path in sorted(ada.glob(f"{NAME}/feedback/*/{NAME}.html"))]
+    assert pages[0] != pages[1] and "Likely cause" in pages[1]

@@ -34,7 +34,12 @@ def commands(monkeypatch, tmp_path):
         course, "run", lambda *command, failure: commands.append(" ".join(map(str, command)))
     )
     monkeypatch.setattr(course, "has", lambda program: True)
-    for name in ("requirements.txt", "requirements-test.txt", "pyproject.toml"):
+    for name in (
+        "requirements.txt",
+        "requirements-hub.txt",
+        "requirements-test.txt",
+        "pyproject.toml",
+    ):
         (tmp_path / name).touch()
     course.python().parent.mkdir(parents=True)
     course.python().touch()
@@ -207,8 +212,9 @@ def test_it_installs_what_is_used_and_for_tests_the_rest(commands, monkeypatch):
     commands.clear()
     course.install()
     assert not commands, "once is enough"
-    course.install(tests=True)
-    assert commands[0] == "-m pip install -r requirements.txt -r requirements-test.txt"
+    course.install("hub", "test")
+    lists = "-r requirements.txt -r requirements-hub.txt -r requirements-test.txt"
+    assert commands[0] == f"-m pip install {lists}"
     commands.clear()
     later = course.VENV.joinpath(".installed").stat().st_mtime + 5
     os.utime(course.ROOT / "requirements.txt", (later, later))
@@ -218,6 +224,17 @@ def test_it_installs_what_is_used_and_for_tests_the_rest(commands, monkeypatch):
     (course.VENV / ".installed").unlink()
     course.install()
     assert commands[2] == "-m pip install --no-compile -r requirements.txt"
+
+
+def test_a_hub_is_installed_and_started_on_linux_alone(commands, monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr(course.os, "execv", lambda path, command: started.append(command))
+    monkeypatch.setattr(course.sys, "platform", "linux")
+    assert course.main(["hub"]) == 0
+    assert any("-r requirements-hub.txt" in line for line in commands)
+    assert started[0][1].endswith("demonstration.py")
+    monkeypatch.setattr(course.sys, "platform", "darwin")
+    assert course.main(["hub"]) == 1 and "needs Linux" in capsys.readouterr().err
 
 
 def test_what_failed_is_not_taken_for_installed(commands, monkeypatch, capsys):

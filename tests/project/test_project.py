@@ -33,6 +33,7 @@ USES = {
     "exercises": "triton",
     "autograder": "grade",
     "book": "book",
+    "hub": "hub",
     "benchmarks": "test",
     # README's pictures; the sample class itself is made with what `grade` brings
     "examples": "test",
@@ -40,7 +41,7 @@ USES = {
     ".ci": "test",
 }
 # What else code of a folder may import, where whoever runs it has asked for that.
-IF_ASKED = {"autograder": ("cluster", "triton"), "book": ("test",)}
+IF_ASKED = {"autograder": ("cluster", "hub", "triton"), "book": ("test",)}
 # What is no code of the folder that it lies in: generated, or to be copied elsewhere.
 FOREIGN = {"_build", "__pycache__", "node_modules", "templates"}
 
@@ -110,7 +111,7 @@ def test_what_is_imported_is_declared(folder):
     assert not undeclared, f"to be declared in pyproject.toml, group {USES[folder]}: {undeclared}"
 
 
-LOCKS = ("requirements.txt", "requirements-test.txt")
+LOCKS = ("requirements.txt", "requirements-hub.txt", "requirements-test.txt")
 
 
 def pins(*locks):
@@ -146,8 +147,9 @@ def test_a_group_has_all_requirements_of_its_use_and_no_more():
 
 def test_what_the_course_installs_is_what_it_uses():
     """Tools of tests and linters are pinned by themselves, and nothing is pinned twice."""
-    course, beyond = pins("requirements.txt"), pins("requirements-test.txt")
+    course, hub, beyond = (pins(lock) for lock in LOCKS)
     assert declared("book") <= set(course) | {normal(PROJECT["name"])}
+    assert "jupyterhub" in hub and not set(hub) & {*course, *beyond}
     assert {"pytest", "mypy", "ruff", "playwright", "hypothesis"} <= set(beyond) and not set(
         course
     ) & set(beyond)

@@ -1,0 +1,1 @@
+"""nbgrader's exchange: hand-ins are taken from it safely, graded at once, and answered."""

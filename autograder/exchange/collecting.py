@@ -1,0 +1,110 @@
+"""`collect exchange`: takes the newest hand-in of each student safely, without grading it."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autograder.course import locks
+from autograder.course.config import Course, UserError
+from autograder.course.limits import Limits
+from autograder.course.watch_settings import WatchSettings
+from autograder.exchange import inbound
+from autograder.exchange.hand_in_folders import HandInFolders
+from autograder.exchange.inbound import Entry, HandIn, Refused, Unfinished
+from autograder.exchange.watch import LOCK
+from autograder.grading.batch import read_text
+from autograder.grading.submissions import SECRET
+
+
+@dataclass
+class Collected:
+    """What became of the hand-ins in an exchange.
+
+    `written` has those that are in `submitted/` now, `unchanged` counts students and exercises of
+    which that was there or a newer one is, and `refused` has the name and the reason of each that
+    was not taken.
+    """
+
+    written: list[Entry] = field(default_factory=list)
+    unchanged: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def collect(course: Course, exchange: Path, submitted: Path, exercise: str = "") -> Collected:
+    """Copy the newest complete hand-in of each student and exercise to `submitted`.
+
+    Parameters
+    ----------
+    course : Course
+    exchange : Path
+        The course's folder in the exchange.
+    submitted : Path
+    exercise : str
+        The only one to collect; "" for all.
+
+    Raises
+    ------
+    UserError
+        If the exchange has no hand-ins, or a watch is running, which takes them itself.
+    """
+    found, folders = Collected(), HandInFolders(submitted)
+    known = {each.name: each for each in course.exercises([exercise] if exercise else [])}
+    limits = Limits.configured(course.config)
+    check_owner = WatchSettings.configured(course.config).check_owner
+    owner_of = inbound.user_name if check_owner else None
+    try:
+        with (
+            locks.lock(course.into / LOCK, _refuse),
+            inbound.opened(exchange / "inbound") as folder,
+        ):
+            for entries in _newest_first(folder, found):
+                wanted = [entry for entry in entries if entry.exercise in known]
+                for entry in wanted:
+                    settings = known[entry.exercise].settings
+                    limit = replace(limits, **settings.limits)
+                    try:
+                        hand_in = inbound.read(folder, entry, limit, owner_of)
+                    except (Refused, Unfinished) as error:
+                        found.refused.append((entry.name, str(error)))
+                        continue
+                    _write(hand_in, folders, found)
+                    break
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no folder {exchange / 'inbound'}. Release an exercise first: nbgrader "
+            "release_assignment; or name another exchange in c.Exchange.root."
+        ) from None
+    return found
+
+
+def _newest_first(folder: int, found: Collected) -> list[list[Entry]]:
+    """Return the complete hand-ins of each student and exercise, those that arrived last first."""
+    by_work: dict[tuple[str, str], list[tuple[float, Entry]]] = defaultdict(list)
+    for name in sorted(inbound.names_in(folder)):
+        try:
+            entry, state = Entry.of(name), inbound.state_of(folder, name)
+        except (Refused, Unfinished) as error:
+            found.refused.append((name, str(error)))
+            continue
+        by_work[entry.student, entry.exercise].append((state.st_ctime, entry))
+    return [
+        [entry for _, entry in sorted(entries, key=lambda each: each[0], reverse=True)]
+        for entries in by_work.values()
+    ]
+
+
+def _write(hand_in: HandIn, folders: HandInFolders, found: Collected) -> None:
+    student, exercise = hand_in.entry.student, hand_in.entry.exercise
+    is_there = hand_in.secret and hand_in.secret == read_text(
+        folders.of(student, exercise) / SECRET
+    )
+    if is_there or folders.is_newer(student, exercise, hand_in.secret, hand_in.submitted):
+        found.unchanged += 1
+        return
+    folders.write(hand_in)
+    folders.place(hand_in.entry.name, student, exercise)
+    found.written.append(hand_in.entry)
+
+
+def _refuse(holder: str) -> None:
+    raise UserError(f"A watch runs for this course, and takes hand-ins by itself: {holder}.")

@@ -1,0 +1,62 @@
+"""Which of the hand-ins that wait are graded next, so that no student delays another."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from autograder.exchange.state import Row
+
+
+@dataclass
+class Choice:
+    """What is done with the hand-ins that wait.
+
+    `grade` has those to grade now, in this order; `superseded` those of which the student has a
+    newer one; `limited` those beyond the student's attempts; `later` those that wait until the
+    hourly limit permits them.
+    """
+
+    grade: list[Row] = field(default_factory=list)
+    superseded: list[Row] = field(default_factory=list)
+    limited: list[Row] = field(default_factory=list)
+    later: list[Row] = field(default_factory=list)
+
+
+def choose(
+    waiting: Iterable[Row],
+    attempts_left: Callable[[Row], float],
+    left_this_hour: Callable[[str], float],
+) -> Choice:
+    """Choose from the hand-ins that wait, in the order of their arrival.
+
+    Parameters
+    ----------
+    waiting : iterable of Row
+    attempts_left : callable
+        Returns how many attempts a hand-in's student has for its exercise, without this one's.
+    left_this_hour : callable
+        Returns how many hand-ins of a student may still be graded in this hour.
+
+    Returns
+    -------
+    Choice
+        Students take turns: the first hand-in of each student comes before the second of anyone.
+    """
+    choice = Choice()
+    newest: dict[tuple[str, str], Row] = {}
+    for row in waiting:
+        if row.work in newest:
+            choice.superseded.append(newest.pop(row.work))
+        newest[row.work] = row
+    turns: dict[int, list[Row]] = defaultdict(list)
+    taken: dict[str, int] = defaultdict(int)
+    for row in newest.values():
+        if attempts_left(row) <= 0:
+            choice.limited.append(row)
+        elif taken[row.student] >= left_this_hour(row.student):
+            choice.later.append(row)
+        else:
+            turns[taken[row.student]].append(row)
+            taken[row.student] += 1
+    choice.grade = [row for turn in sorted(turns) for row in turns[turn]]
+    return choice

@@ -1,0 +1,95 @@
+"""Where hand-ins lie that were copied: first among those that wait, then in `submitted/`."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autograder.course.config import Exercise
+from autograder.exchange.inbound import HandIn
+from autograder.grading.batch import read_text
+from autograder.grading.recent import read_stamp
+from autograder.grading.submissions import SECRET, Submission
+from autograder.school.hand_ins import STAMP, STAMP_FORMAT
+
+WAITING = ".waiting"
+"""A folder in `submitted/`; no student has a name with a dot at its beginning."""
+PART, OLD = ".part", ".old"
+
+
+class HandInFolders:
+    """The folders of hand-ins: `submitted/.waiting/ID/` and `submitted/STUDENT/EXERCISE/`.
+
+    Parameters
+    ----------
+    submitted : Path
+        Made if it does not exist.
+    """
+
+    def __init__(self, submitted: Path):
+        self.submitted, self.waiting = submitted, submitted / WAITING
+        self.waiting.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def of_waiting(self, name: str) -> Path:
+        """Return the folder of a hand-in that waits, by its name in the exchange."""
+        return self.waiting / hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+
+    def of(self, student: str, exercise: str) -> Path:
+        """Return the folder in which `grade` looks for a submission."""
+        return self.submitted / student / exercise
+
+    def write(self, hand_in: HandIn) -> None:
+        """Write a hand-in among those that wait, completely or not at all."""
+        folder = self.of_waiting(hand_in.entry.name)
+        building = folder.with_name(folder.name + PART)
+        for left in (building, folder):  # of a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            hand_in.write(building, STAMP_FORMAT)
+            building.rename(folder)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+
+    def place(self, name: str, student: str, exercise: str) -> None:
+        """Move a hand-in to where `grade` looks for it. It may be there already, if a run was
+        killed.
+        """
+        source, target = self.of_waiting(name), self.of(student, exercise)
+        if not source.exists():
+            return
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        old = source.with_name(source.name + OLD)
+        shutil.rmtree(old, ignore_errors=True)
+        if os.path.lexists(target):
+            target.rename(old)
+        source.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a hand-in that waits and is not needed."""
+        shutil.rmtree(self.of_waiting(name), ignore_errors=True)
+
+    def remove_others(self, names: Iterable[str]) -> None:
+        """Remove what killed runs left: all but the folders of the hand-ins of these names."""
+        kept = {self.of_waiting(name).name for name in names}
+        for folder in self.waiting.iterdir():
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def is_newer(self, student: str, exercise: str, secret: str, arrived: datetime) -> bool:
+        """Tell whether the submission that is there is another one, submitted after `arrived`."""
+        folder = self.of(student, exercise)
+        if secret and read_text(folder / SECRET) == secret:
+            return False
+        time = read_stamp(read_text(folder / STAMP))[0]
+        return time is not None and time.replace(tzinfo=UTC) > arrived
+
+    def submission(self, name: str, student: str, exercise: Exercise) -> Submission:
+        """Return a hand-in that waits, or that was moved already, to be read."""
+        folder = self.of_waiting(name)
+        return Submission(
+            student, exercise, folder if folder.exists() else self.of(student, exercise.name)
+        )

@@ -1,0 +1,105 @@
+"""What other users of a shared machine could read or change, each with how to close it."""
+
+import pwd
+import shlex
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.course.config import Course
+
+OTHERS_READ, OTHERS_WRITE, OTHERS_ENTER = 0o004, 0o002, 0o001
+PRIVATE = (
+    "gradebook.db", "watch.db", ".course-secret", "revealed.json", "deadlines.toml", "report.html",
+    "grades.csv", "lti.pem", "lti.json", "solutions", "submitted", "autograded", "feedback",
+)  # fmt: skip
+"""Files and folders of a course that only graders may read."""
+FIRST_USER, NOBODY = 1000, 65534
+"""The numbers of people's accounts begin and end here."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that others could read or change, what they could do, and the fix: a command."""
+
+    path: Path
+    found: str
+    fix: str
+
+
+def faults(course: Course, homes: Iterable[Path] | None = None) -> Iterator[Fault]:
+    """Yield what is open to other users of this machine.
+
+    Parameters
+    ----------
+    course : Course
+        Nothing is yielded for one without an exchange: its students are no users of this machine.
+    homes : iterable of Path, optional
+        The home folders of all users; by default those that the system names.
+    """
+    if course.exchange is None:
+        return
+    yield from _of_exchange(course.exchange)
+    yield from _of_course(course)
+    for home in people() if homes is None else homes:
+        if _mode(home) & (OTHERS_READ | OTHERS_WRITE | OTHERS_ENTER):
+            yield Fault(home, "other users can look into this home", _command("chmod 700", home))
+
+
+def people() -> list[Path]:
+    """Return the home folders of the accounts of people."""
+    found = (user for user in pwd.getpwall() if FIRST_USER <= user.pw_uid < NOBODY)
+    return sorted({Path(user.pw_dir) for user in found if Path(user.pw_dir) != Path("/")})
+
+
+def _of_exchange(folder: Path) -> Iterator[Fault]:
+    root, inbound, feedback = folder.parent, folder / "inbound", folder / "feedback"
+    if not root.is_dir():
+        yield Fault(root, "there is no such folder", _command("mkdir -p -m 1777", root))
+        return
+    if _mode(root) & OTHERS_WRITE and not _mode(root) & stat.S_ISVTX:
+        found = "any user can rename or remove a course in it"
+        yield Fault(root, found, _command("chmod 1777", root))
+    if _mode(folder) & OTHERS_WRITE:
+        yield Fault(folder, "any user can change it", _command("chmod 755", folder))
+    if inbound.is_dir():
+        if _mode(inbound) & OTHERS_READ:
+            found = "any user can list the hand-ins of others"
+            yield Fault(inbound, found, _command("chmod 2733", inbound))
+        elif _mode(inbound) & 0o003 != 0o003:
+            yield Fault(inbound, "students cannot hand in", _command("chmod 2733", inbound))
+    if feedback.is_dir():
+        if _mode(feedback) & (OTHERS_READ | OTHERS_WRITE):
+            found = "any user can list or change the feedback of others"
+            yield Fault(feedback, found, _command("chmod 711", feedback))
+        elif not _mode(feedback) & OTHERS_ENTER:
+            yield Fault(feedback, "students cannot fetch it", _command("chmod 711", feedback))
+
+
+def _of_course(course: Course) -> Iterator[Fault]:
+    for folder in dict.fromkeys((course.into, course.root)):
+        if not _is_reachable(folder):
+            continue
+        for name in PRIVATE:
+            path = folder / name
+            if _mode(path) & (OTHERS_READ | OTHERS_WRITE):
+                found = "other users can read or change it"
+                yield Fault(path, found, _command("chmod -R go=", path))
+
+
+def _is_reachable(folder: Path) -> bool:
+    """Tell whether others can enter a folder and all folders above it."""
+    return all(_mode(each) & OTHERS_ENTER for each in (folder, *folder.parents))
+
+
+def _mode(path: Path) -> int:
+    """Return a path's permissions; 0 if it does not exist, or this user may not know."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
+
+
+def _command(start: str, path: Path) -> str:
+    return f"{start} {shlex.quote(str(path))}"

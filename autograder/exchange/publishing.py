@@ -1,0 +1,221 @@
+"""Publishes feedback in nbgrader's exchange, where its *Fetch Feedback* looks for it.
+
+nbgrader wants a page for each notebook of a hand-in, and only who knows the hand-in's secret finds
+them: `feedback/` cannot be listed, and a page's name is a hash of the secret.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autograder.checking import words
+from autograder.checking.words import Message, counted
+from autograder.course import archive, deadlines
+from autograder.course.config import Course, Exercise, edition_of
+from autograder.course.deadlines import Deadlines
+from autograder.course.watch_settings import AFTER_DUE_DATE, REASONS, WatchSettings
+from autograder.exchange.state import HandIns, Row, State
+from autograder.grades.reasons import moment
+from autograder.grading.batch import read_text
+from autograder.grading.submissions import SECRET
+
+FOLDER_MODE = 0o711
+"""Of nbgrader's folder of published feedback: no one but its owner can list it."""
+HOUR = 3600
+
+TAKEN = "This is the hand-in of {time}."
+SUPERSEDED = "You handed in a newer one before it was graded. The newer one has the feedback."
+LIMITED = (
+    "It was not graded: only {count} hand-ins of this exercise are graded, and you have used them. "
+    "The last graded one counts."
+)
+REFUSED = "It was not taken: {reason}. Remove the cause, and submit again."
+LATER = "It was graded. You can fetch the feedback after {due}, when the exercise is due."
+NEXT_HOUR = (
+    "It is not graded yet: at most {count} of your hand-ins are graded in an hour. It keeps the "
+    "time at which you handed it in."
+)
+NO_PAGE = (
+    "The page with its feedback could not be made, through our own fault. Ask your instructor."
+)
+PAGE = "The result changes if your course grades it again; then you can fetch it again."
+ANSWERS = {
+    State.WAITING: NEXT_HOUR,
+    State.SUPERSEDED: SUPERSEDED,
+    State.LIMITED: LIMITED,
+    State.REFUSED: REFUSED,
+}
+"""The sentence for each state in which a hand-in has no feedback page."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a student can fetch: a sentence, and with `PAGE` the feedback page.
+
+    `detail` is the date in the sentence, or what the page is made from.
+    """
+
+    text: str
+    detail: str = ""
+
+    @property
+    def version(self) -> str:
+        """A text that differs from that of any other answer to the same hand-in."""
+        return f"{self.text} {self.detail}"
+
+
+class Publisher:
+    """Publishes the answer to each hand-in of a course.
+
+    Parameters
+    ----------
+    course : Course
+    folder : Path
+        The exchange's folder of feedback. It is made if it does not exist, but the exchange's
+        folder of the course is not.
+    settings : WatchSettings
+    hand_ins : HandIns
+    """
+
+    def __init__(self, course: Course, folder: Path, settings: WatchSettings, hand_ins: HandIns):
+        self.course, self.folder = course, folder
+        self.settings, self.hand_ins = settings, hand_ins
+        self.deadlines = Deadlines()
+        self._dates_of = (0, 0)
+
+    def publish(self, row: Row) -> Row:
+        """Publish the answer to a hand-in, unless it is published already; return its row.
+
+        Raises
+        ------
+        OSError
+            If the exchange cannot be written. What was published before is still there then.
+        """
+        answer = self._answer(row) if row.secret else None
+        if answer is None or answer.version == row.published:
+            return row
+        for name in row.notebooks:
+            page = self._page(row, answer, edition_of(f"{name}.ipynb")[1])
+            self._write(feedback_name(row.secret, name), page)
+        return self.hand_ins.keep(replace(row, published=answer.version))
+
+    def read_dates(self) -> None:
+        """Read the due dates and extensions again if their file has changed."""
+        try:
+            state = deadlines.path_of(self.course).stat()
+        except FileNotFoundError:
+            self.deadlines = Deadlines()
+            return
+        if self._dates_of != (state.st_mtime_ns, state.st_size):
+            self.deadlines = deadlines.read(self.course)
+            self._dates_of = (state.st_mtime_ns, state.st_size)
+
+    def may_see(self, student: str, exercise: str) -> bool:
+        """Tell whether a student may see feedback on an exercise now."""
+        due = self._due(student, exercise)
+        return self.settings.shows != AFTER_DUE_DATE or due is None or due < datetime.now(UTC)
+
+    def _due(self, student: str, exercise: str) -> datetime | None:
+        due = self.deadlines.due.get(exercise)
+        more = self.deadlines.extension(student, exercise)
+        return due + more if due and more else due
+
+    def _answer(self, row: Row) -> Answer | None:
+        """Return the answer to a hand-in as it should be now; None if there is none yet."""
+        if row.state != State.GRADED:
+            return Answer(ANSWERS[row.state])
+        place = self.course.graded(row.student, row.exercise)
+        try:
+            state = place.page.stat()
+        except OSError:  # it is being made
+            return None
+        if read_text(place.pages / SECRET) != row.secret:  # the page is of another hand-in
+            return None if row.published else Answer(SUPERSEDED)
+        due = self._due(row.student, row.exercise)
+        if due and not self.may_see(row.student, row.exercise):
+            return Answer(LATER, due.isoformat())
+        return Answer(PAGE, f"{self.settings.shows} {state.st_mtime_ns} {state.st_size}")
+
+    def _page(self, row: Row, answer: Answer, edition: str) -> str:
+        """Return a page; `edition` is the language in the notebook's name, for a short one."""
+        from autograder.feedback import notice  # which takes a second to load
+
+        exercise = Exercise(row.exercise, self.course.root)
+        if answer.text == PAGE:
+            place = self.course.graded(row.student, row.exercise)
+            feedback = place.page.read_text(encoding="utf-8", errors="replace")
+            points = self.settings.shows != REASONS
+            if points or notice.HERE in feedback:
+                with words.use(notice.language_of(feedback), archive.locales(exercise)):
+                    return notice.with_notice(feedback, self._sentences(row, answer), points)
+            answer = Answer(NO_PAGE)
+        with words.use(edition, archive.locales(exercise)):
+            return notice.notice_page(exercise, row.student, self._sentences(row, answer))
+
+    def _sentences(self, row: Row, answer: Answer) -> Iterator[Message]:
+        """Yield what a page says of the hand-in that it answers."""
+        settings = self.settings
+        values: dict[str, dict[str, object]] = {
+            LIMITED: {"count": settings.attempts},
+            REFUSED: {"reason": row.note},
+            LATER: {"due": moment(answer.detail) if answer.text == LATER else ""},
+            NEXT_HOUR: {"count": settings.per_hour},
+        }
+        yield Message(TAKEN, time=self._moment(row.arrived))
+        yield Message(answer.text, **values.get(answer.text, {}))
+        if row.note and row.state == State.GRADED:
+            yield Message(row.note)
+        if row.state == State.GRADED:
+            yield from self._limits(row)
+
+    def _limits(self, row: Row) -> Iterator[Message]:
+        """Yield sentences on the limits of the course, and how much of them is left."""
+        settings = self.settings
+        if settings.attempts:
+            used = self.hand_ins.count_attempts(row.student, row.exercise)
+            yield counted(
+                "{count} of {most} graded hand-ins of this exercise is left.",
+                "{count} of {most} graded hand-ins of this exercise are left.",
+                max(0, settings.attempts - used),
+                most=settings.attempts,
+            )
+        if settings.per_hour:
+            used = self.hand_ins.count_attempts(row.student, since=time.time() - HOUR)
+            yield counted(
+                "At most {most} of your hand-ins are graded in an hour; {count} is left.",
+                "At most {most} of your hand-ins are graded in an hour; {count} are left.",
+                max(0, settings.per_hour - used),
+                most=settings.per_hour,
+            )
+
+    def _moment(self, when: float) -> str:
+        zone = next((date.tzinfo for date in self.deadlines.due.values()), UTC)
+        return moment(datetime.fromtimestamp(when, zone).isoformat(timespec="seconds"))
+
+    def _write(self, name: str, page: str) -> None:
+        """Write a page, all or nothing, which everyone who knows its name can read."""
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir(mode=FOLDER_MODE)
+            self.folder.chmod(FOLDER_MODE)  # whatever the umask is
+        path = self.folder / f"{name}.html"
+        building = self.folder / f"{name}-tmp.html"  # as nbgrader names it
+        try:
+            with building.open("w", encoding="utf-8", errors="replace") as file:
+                file.write(page)
+                os.fchmod(file.fileno(), 0o644)
+            building.replace(path)
+        except OSError:
+            building.unlink(missing_ok=True)
+            raise
+
+
+@functools.lru_cache(1000)
+def feedback_name(secret: str, notebook: str) -> str:
+    """Return the name of a notebook's published feedback, as nbgrader makes it, without `.html`."""
+    return hashlib.md5((secret + notebook).encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,176 @@
+"""What `watch` knows of each hand-in: a database, so that a kill at any moment loses nothing."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from autograder.course.config import UserError
+
+FILE = "watch.db"
+BUSY_SECONDS = 5
+
+
+class State(StrEnum):
+    """How far a hand-in is.
+
+    `WAITING` ones are copied and have no grade yet. `GRADED`, `SUPERSEDED` (a newer one of the same
+    student and exercise was graded), `LIMITED` (the student has no attempts left) and `REFUSED` are
+    final.
+    """
+
+    WAITING = "waiting"
+    GRADED = "graded"
+    SUPERSEDED = "superseded"
+    LIMITED = "limited"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A hand-in.
+
+    Attributes
+    ----------
+    name : str
+        Of its folder in the exchange.
+    student, exercise : str
+    state : State
+    arrived : float
+        When it was complete, in seconds since 1970, as `graded` is.
+    secret : str
+        What its feedback is filed under; "" if nothing can be published.
+    notebooks : list of str
+        For which feedback is published.
+    note : str
+        Why it was refused, or what was left out.
+    tries : int
+        How often the grader itself failed on it.
+    graded : float
+        When; 0 if it is not.
+    attempt : bool
+        Whether it was new work, which counts as an attempt.
+    published : str
+        What the student can fetch now, as `Publisher` names it; "" for nothing yet.
+    """
+
+    name: str
+    student: str = ""
+    exercise: str = ""
+    state: State = State.WAITING
+    arrived: float = 0.0
+    secret: str = ""
+    notebooks: list[str] = field(default_factory=list)
+    note: str = ""
+    tries: int = 0
+    graded: float = 0.0
+    attempt: bool = True
+    published: str = ""
+
+    @property
+    def work(self) -> tuple[str, str]:
+        """Whose hand-in of which exercise it is: the newest of these counts."""
+        return self.student, self.exercise
+
+
+COLUMNS = tuple(Row.__dataclass_fields__)
+TABLE = f"""
+    CREATE TABLE IF NOT EXISTS hand_ins ({", ".join(COLUMNS)}, PRIMARY KEY (name));
+    CREATE INDEX IF NOT EXISTS by_work ON hand_ins (student, exercise, arrived);
+    CREATE INDEX IF NOT EXISTS by_state ON hand_ins (state, published);
+"""
+
+
+class HandIns:
+    """The hand-ins of a course; use it in a `with` block. Each change is on the disk at once.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it does not exist. Only the user of this process can read it: it has secrets.
+
+    Raises
+    ------
+    UserError
+        If the file is no database.
+    """
+
+    def __init__(self, path: Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            self._database.executescript(TABLE)
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            if isinstance(error, sqlite3.OperationalError):  # a full disk, for example
+                raise
+            raise UserError(
+                f"{path} is damaged: {error}. Move it away. Then all hand-ins in the exchange are "
+                "looked at again; those that are graded keep their grades."
+            ) from None
+        self.names = {name for (name,) in self._database.execute("SELECT name FROM hand_ins")}
+
+    def __enter__(self) -> "HandIns":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._database.close()
+
+    def keep(self, row: Row) -> Row:
+        """Write a row in place of the one of its name; return it."""
+        values = [
+            row.name, row.student, row.exercise, row.state.value, row.arrived, row.secret,
+            json.dumps(row.notebooks), row.note, row.tries, row.graded, int(row.attempt),
+            row.published,
+        ]  # fmt: skip
+        marks = ", ".join("?" * len(COLUMNS))
+        self._database.execute(f"INSERT OR REPLACE INTO hand_ins VALUES ({marks})", values)  # noqa: S608
+        self.names.add(row.name)
+        return row
+
+    def forget(self, name: str) -> None:
+        """Remove the row of this name."""
+        self._database.execute("DELETE FROM hand_ins WHERE name = ?", [name])
+        self.names.discard(name)
+
+    def in_state(self, *states: State) -> list[Row]:
+        """Return the hand-ins in these states, in the order of their arrival."""
+        marks = ", ".join("?" * len(states))
+        return self._rows(f"state IN ({marks})", states)
+
+    def unanswered(self) -> list[Row]:
+        """Return the hand-ins in a final state for which nothing is published yet."""
+        return self._rows("published = '' AND secret != '' AND state != ?", [State.WAITING])
+
+    def newest_graded(self) -> list[Row]:
+        """Return the graded hand-in of each student and exercise."""
+        newest = "SELECT max(arrived) FROM hand_ins WHERE state = ? GROUP BY student, exercise"
+        rows = self._rows(f"state = ? AND arrived IN ({newest})", [State.GRADED, State.GRADED])
+        return list({row.work: row for row in rows}.values())
+
+    def count_attempts(self, student: str, exercise: str = "", since: float = 0.0) -> int:
+        """Return how many attempts of a student were graded: of one exercise or all, since then."""
+        asked = "SELECT count(*) FROM hand_ins WHERE state = ? AND attempt AND student = ?"
+        values: list[object] = [State.GRADED, student]
+        if exercise:
+            asked += " AND exercise = ?"
+            values.append(exercise)
+        if since:
+            asked += " AND graded > ?"
+            values.append(since)
+        return int(self._database.execute(asked, values).fetchone()[0])
+
+    def _rows(self, condition: str, values: Iterable[object]) -> list[Row]:
+        columns = ", ".join(COLUMNS)
+        asked = f"SELECT {columns} FROM hand_ins WHERE {condition} ORDER BY arrived, name"  # noqa: S608
+        return [_row(values) for values in self._database.execute(asked, list(values))]
+
+
+def _row(values: tuple[object, ...]) -> Row:
+    row = Row(*values)  # type: ignore[arg-type]
+    notebooks = json.loads(str(row.notebooks))
+    return replace(row, state=State(row.state), notebooks=notebooks, attempt=bool(row.attempt))

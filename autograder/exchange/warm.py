@@ -1,0 +1,124 @@
+"""Keeps workers and guests warm between batches: a student who hands in alone need not wait until
+they have started.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autograder.course import cores
+from autograder.course.config import Exercise
+from autograder.grading.backends import Backend, Job
+from autograder.grading.executors import LocalExecutor
+from autograder.grading.worker_config import WorkerConfig
+
+
+class WarmExecutor(LocalExecutor):
+    """This machine, with workers that stay until `release`.
+
+    They serve all batches of the same exercises, as long as these are not released again.
+
+    Parameters
+    ----------
+    jobs : int
+        How many submissions are graded at a time; 0 for one on each core.
+    """
+
+    def __init__(self, jobs: int = 0):
+        super().__init__()
+        self.jobs = jobs or cores.count()
+        self.used_at = time.monotonic()
+        self._kept: _Kept | None = None
+        self._files: tuple[tuple[str, int, int], ...] = ()
+        self._settled: dict[Any, WorkerConfig] = {}
+
+    def begin(self, root: Path, exercises: Sequence[str]) -> None:
+        """Let the fork server load what workers need."""
+        if self._kept is None:
+            super().begin(root, exercises)
+
+    def settle(
+        self, setting: WorkerConfig, wanted: bool, fall_back: bool, warn: Callable[[str], None]
+    ) -> WorkerConfig:
+        """Return the setting with the sandbox; what was tried once for a setting counts again."""
+        key = setting, _files_of(setting)
+        if key not in self._settled:
+            self._settled = {key: super().settle(setting, wanted, fall_back, warn)}
+        return self._settled[key]
+
+    def open(self, setting: WorkerConfig, soon: bool) -> None:
+        """Make the warm parent, unless there is one that serves this setting as well."""
+        if self.pool and self._files == _files_of(self.setting):
+            if _serves(self.setting, setting):
+                return
+            imports = dict.fromkeys([*self.setting.imports, *setting.imports])
+            setting = replace(setting, imports=tuple(imports))
+        self.release()
+        super().open(setting, soon)
+        self._files = _files_of(setting)
+
+    def backend(self, jobs: int) -> Backend:
+        """Return the workers; as many as there are cores, since more may come in."""
+        if self._kept is None or self._kept.is_closed:
+            self._kept = _Kept(super().backend(self.jobs))
+        return self._kept
+
+    def close(self) -> None:
+        """Keep all for the next batch."""
+        self.used_at = time.monotonic()
+
+    def release(self) -> None:
+        """End the workers and the warm parent."""
+        if self._kept:
+            self._kept.end()
+        self._kept = None
+        super().close()
+        self.pool = None
+
+
+class _Kept:
+    """A backend that stays when a batch closes it, unless jobs of that batch are under way."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self.under_way = 0
+        self.is_closed = False
+
+    def free(self) -> int:
+        return self.backend.free()
+
+    def submit(self, job: Job) -> None:
+        self.under_way += 1
+        self.backend.submit(job)
+
+    def result(self) -> tuple[Job, Any]:
+        found = self.backend.result()
+        self.under_way -= 1
+        return found
+
+    def close(self) -> None:
+        if self.under_way:
+            self.end()
+
+    def end(self) -> None:
+        if not self.is_closed:
+            self.backend.close()
+        self.is_closed = True
+
+
+def _serves(made: WorkerConfig, wanted: WorkerConfig) -> bool:
+    """Tell whether workers that were made for one setting can also work in another one."""
+    has_exercises = set(wanted.exercises) <= set(made.exercises)
+    has_imports = set(wanted.imports) <= set(made.imports)
+    same = replace(made, exercises=wanted.exercises, imports=wanted.imports) == wanted
+    return has_exercises and has_imports and same
+
+
+def _files_of(setting: WorkerConfig) -> tuple[tuple[str, int, int], ...]:
+    """Return what changes when one of a setting's exercises is released again."""
+    exercises = [Exercise(name, Path(setting.root)) for name in setting.exercises]
+    paths = [path for exercise in exercises for path in sorted(exercise.released.rglob("*"))]
+    states = [(str(path), path.stat()) for path in paths if path.is_file()]
+    return tuple((path, state.st_mtime_ns, state.st_size) for path, state in states)

@@ -1,0 +1,464 @@
+"""Watches nbgrader's exchange: takes what students hand in, grades it at once, and publishes.
+
+A hand-in passes through the states of `autograder.exchange.state`. Each step can be repeated, so a
+watch that is killed at any moment continues with the next one: a copy replaces an unfinished copy,
+`grade` keeps the grade that a submission already has, and a page is written again.
+"""
+
+import contextlib
+import importlib
+import sqlite3
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from autograder.course import locks
+from autograder.course.config import Course, Exercise, UserError
+from autograder.course.limits import Limits
+from autograder.course.watch_settings import LTI, WatchSettings
+from autograder.exchange import inbound
+from autograder.exchange.fairness import choose
+from autograder.exchange.hand_in_folders import HandInFolders
+from autograder.exchange.inbound import Entry, Refused, Unfinished
+from autograder.exchange.publishing import HOUR, Publisher
+from autograder.exchange.state import FILE, HandIns, Row, State
+from autograder.exchange.warm import WarmExecutor
+from autograder.grades.records import record_of
+from autograder.grades.results import Kind, Record
+from autograder.grading.batch import is_same_work
+from autograder.sanitize import text
+
+LOCK = "watch.lock"
+EVERY = 1.0
+"""Seconds between two looks into the exchange."""
+NAP = 0.1
+"""Seconds between two looks at whether the watch is told to end."""
+PAGES_EVERY, SCORES_EVERY = 10.0, 60.0
+"""Seconds between two looks for pages that have changed, and for scores to send."""
+WARM_SECONDS = 600.0
+"""Seconds after a batch for which its workers stay."""
+PATIENCE = 600.0
+"""Seconds that a hand-in may stay unfinished."""
+MOST_AT_ONCE = 5
+"""Hand-ins of one user that are copied in one look."""
+MOST_IN_BATCH = 60
+TRIES = 3
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Seconds until a batch that failed is tried again."""
+TROUBLES = (OSError, UserError, sqlite3.Error)
+"""What can be wrong with disks, the exchange and the gradebook: the watch waits and tries again."""
+
+
+class Busy(UserError):
+    """Another program has the gradebook."""
+
+
+class Say(Protocol):
+    """Gets each event: its name, and its values."""
+
+    def __call__(self, event: str, **values: Any) -> None:
+        """Log one event."""
+
+
+class Watch:
+    """One watch of a course; use it in a `with` block.
+
+    Parameters
+    ----------
+    course : Course
+    exchange : Path
+        The course's folder in nbgrader's exchange.
+    say : callable
+        Logs events.
+    submitted : Path, optional
+        Where submissions are; by default the course's.
+    jobs : int
+        How many submissions are graded at a time; 0 for one on each core.
+    owner_of : callable
+        Returns the name of the system user of a number.
+
+    Raises
+    ------
+    UserError
+        If another watch runs for this course, or a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        exchange: Path,
+        say: Say,
+        submitted: Path | None = None,
+        jobs: int = 0,
+        owner_of: Callable[[int], str] = inbound.user_name,
+    ):
+        self.course, self.exchange, self.say = course, exchange, say
+        self.jobs, self.executor = jobs, WarmExecutor(jobs)
+        self.settings = WatchSettings.configured(course.config)
+        self.owner_of = owner_of if self.settings.check_owner else None
+        self.limits = Limits.configured(course.config)
+        self.submitted = submitted or course.submitted
+        self.stopping = False
+        self.progress: Callable[[str, int, int], None] = lambda title, count, total: None
+        self._first_seen: dict[str, float] = {}
+        self._troubles: dict[str, str] = {}
+        self._notes: set[str] = set()
+        self._failed: set[str] = set()
+        self._turn, self._is_warm = 0, True
+        self._retry_at, self._pause = 0.0, FIRST_PAUSE
+        self._looked_at = self._pages_at = self._scores_at = 0.0
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> "Watch":
+        try:
+            self.course.into.mkdir(parents=True, exist_ok=True)
+            self._open.enter_context(locks.lock(self.course.into / LOCK, _refuse_second))
+            self.hand_ins = self._open.enter_context(HandIns(self.course.into / FILE))
+            self.folders = HandInFolders(self.submitted)
+            waiting = self.hand_ins.in_state(State.WAITING)
+            self.folders.remove_others(row.name for row in waiting)
+            self._open.callback(self.executor.release)
+            feedback = self.exchange / "feedback"
+            self.publisher = Publisher(self.course, feedback, self.settings, self.hand_ins)
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong now, and why something waits; nothing if all is in order."""
+        return list(self._troubles.values())
+
+    def run(self, once: bool = False) -> None:
+        """Watch until `stopping` is set; `once` does what there is to do now, and ends."""
+        while not self.stopping:
+            began = time.monotonic()
+            has_taken = self.look()
+            has_graded = self.grade()
+            self.answer()
+            self.send_scores(now=has_graded)
+            if time.monotonic() > self.executor.used_at + WARM_SECONDS:
+                self.executor.release()
+            if once and not (has_taken or has_graded):
+                break
+            while not once and not self.stopping and time.monotonic() < began + EVERY:
+                time.sleep(NAP)
+
+    # Taking hand-ins.
+
+    def look(self) -> bool:
+        """Take the hand-ins that are new and complete, in the order of their arrival; tell
+        whether there were any.
+        """
+        self._looked_at = time.monotonic()
+        known = len(self.hand_ins.names)
+        with self._trouble("exchange"), inbound.opened(self.exchange / "inbound") as folder:
+            self._take_all(folder)
+        return len(self.hand_ins.names) > known
+
+    def _look_again(self) -> None:
+        """Look if the last look is a while ago: batches take longer than that."""
+        if time.monotonic() >= self._looked_at + EVERY:
+            self.look()
+
+    def _take_all(self, folder: int) -> None:
+        names = inbound.names_in(folder)
+        new = [name for name in names if name not in self.hand_ins.names]
+        self._first_seen = {name: self._first_seen.get(name, time.monotonic()) for name in new}
+        complete = []
+        for name in new:
+            try:
+                state = inbound.state_of(folder, name)
+                complete.append((state.st_ctime, state.st_uid, name))
+            except Refused as error:
+                self._refuse(name, error)
+            except Unfinished as error:
+                self._wait_for(name, error)
+        taken: dict[int, int] = defaultdict(int)
+        for _, user, name in sorted(complete):
+            if taken[user] < MOST_AT_ONCE and not self.stopping:
+                taken[user] += 1
+                self._take(folder, name)
+
+    def _take(self, folder: int, name: str) -> None:
+        try:
+            entry = Entry.of(name)
+            exercise = next(
+                (each for each in self.course.released() if each.name == entry.exercise), None
+            )
+            if exercise is None:
+                raise Refused(f"there is no exercise {text.line(entry.exercise, 100)}")
+            limits = replace(self.limits, **exercise.settings.limits)
+            hand_in = inbound.read(folder, entry, limits, self.owner_of)
+        except Refused as error:
+            self._refuse(name, error)
+            return
+        except Unfinished as error:
+            self._wait_for(name, error)
+            return
+        self.folders.write(hand_in)
+        row = Row(
+            name,
+            entry.student,
+            entry.exercise,
+            arrived=hand_in.submitted.timestamp(),
+            secret=hand_in.secret,
+            notebooks=hand_in.notebooks,
+            note=hand_in.note,
+        )
+        self.hand_ins.keep(row)
+        without = {} if hand_in.secret else {"note": "it has no proper secret: no feedback"}
+        self._log("taken", row, **without)
+
+    def _wait_for(self, name: str, error: Unfinished) -> None:
+        if time.monotonic() > self._first_seen[name] + PATIENCE:
+            self._refuse(name, Refused(f"{error}, and {PATIENCE / 60:g} minutes have passed"))
+
+    def _refuse(self, name: str, error: Refused) -> None:
+        """Refuse a hand-in for good. Its student can fetch the reason, if it is theirs."""
+        row = Row(
+            name,
+            state=State.REFUSED,
+            arrived=time.time(),
+            secret=error.secret,
+            notebooks=list(error.notebooks),
+            note=str(error),
+        )
+        with contextlib.suppress(Refused):
+            entry = Entry.of(name)
+            row = replace(row, student=entry.student, exercise=entry.exercise)
+        self.hand_ins.keep(row)
+        self._log("refused", row, reason=str(error))
+
+    # Grading.
+
+    def grade(self) -> bool:
+        """Grade a batch of what waits; tell whether anything was graded."""
+        if time.monotonic() < self._retry_at:
+            return False
+        waiting = self.hand_ins.in_state(State.WAITING)
+        if not waiting:
+            return False
+        with self._trouble("gradebook"):
+            self.publisher.read_dates()
+            batch = self._chosen(waiting)
+            if not batch:
+                return False
+            self._grade_rows(batch)
+            self._failed.clear()
+            self._pause = FIRST_PAUSE
+            return True
+        self._retry_at = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return False
+
+    def _batch_of(self, rows: list[Row]) -> list[Row]:
+        """Return the first rows. One that failed comes by itself, when no other waits: it may be
+        its fault, or that of its exercise, that nothing of its batch was graded.
+        """
+        fresh = [row for row in rows if row.name not in self._failed]
+        if fresh or not rows:
+            return fresh[:MOST_IN_BATCH]
+        self._turn += 1
+        return [rows[self._turn % len(rows)]]
+
+    def _chosen(self, waiting: list[Row]) -> list[Row]:
+        """Return the hand-ins to grade now, placed where `grade` looks for them."""
+        hour_ago = time.time() - HOUR
+
+        def attempts_left(row: Row) -> float:
+            if not self.settings.attempts or not self._is_new_work(row):
+                return float("inf")
+            return self.settings.attempts - self.hand_ins.count_attempts(row.student, row.exercise)
+
+        def left_this_hour(student: str) -> float:
+            if not self.settings.per_hour:
+                return float("inf")
+            return self.settings.per_hour - self.hand_ins.count_attempts(student, since=hour_ago)
+
+        choice = choose(waiting, attempts_left, left_this_hour)
+        for row in choice.superseded:
+            self._leave(row, State.SUPERSEDED)
+        for row in choice.limited:
+            self._leave(row, State.LIMITED)
+        for row in choice.later:
+            self._publish_now(row)
+        batch = []
+        for row in self._batch_of(choice.grade):
+            arrived = datetime.fromtimestamp(row.arrived, UTC)
+            if self.folders.is_newer(row.student, row.exercise, row.secret, arrived):
+                self._leave(row, State.SUPERSEDED)
+                continue
+            row = self.hand_ins.keep(replace(row, attempt=self._is_new_work(row)))
+            self.folders.place(row.name, row.student, row.exercise)
+            if self.folders.of(row.student, row.exercise).exists():
+                batch.append(row)
+            else:  # someone removed it: it is taken again
+                self.hand_ins.forget(row.name)
+        return batch
+
+    def _is_new_work(self, row: Row) -> bool:
+        """Tell whether a hand-in is not the graded work again, such as with a regrade request."""
+        record = record_of(self.course, row.student, row.exercise)
+        if record is None:
+            return True
+        exercise = Exercise(row.exercise, self.course.root)
+        submission = self.folders.submission(row.name, row.student, exercise)
+        unit = submission.read(replace(self.limits, **exercise.settings.limits))
+        if unit.digest == record.submission:  # it was graded before a kill
+            return row.attempt
+        return not is_same_work(self.course, unit, record.submission)
+
+    def _leave(self, row: Row, state: State) -> None:
+        """Let a hand-in be in a final state without a grade."""
+        self.folders.remove(row.name)
+        self._log(str(state), self.hand_ins.keep(replace(row, state=state)))
+
+    def _grade_rows(self, batch: list[Row]) -> None:
+        """Grade hand-ins, and publish the feedback on each as soon as it is there."""
+        from autograder.grades import gradebook
+        from autograder.grading.session import Session
+
+        rows = {row.work: row for row in batch}
+        with gradebook.opened(self.course, _refuse_busy):
+            pass
+        self._failed.update(row.name for row in batch)
+        session = Session(
+            self.course,
+            self.course.exercises(sorted({row.exercise for row in batch})),
+            self.submitted,
+            self.jobs,
+            hide=[self.course.into],
+            executor=self.executor,
+            only=rows.keys(),
+            early=True,
+        )
+        session.isolate(wanted=True, fall_back=False, warn=self._note)
+        session.warn = _refuse_busy
+        done, self._is_warm = 0, True
+        with session:
+            for step, record, _kept in session.run():
+                row = rows.get((record.student, record.assignment))
+                if row and step == "graded":
+                    done += 1
+                    rows[row.work] = self._graded(row, record)
+                elif row:
+                    rows[row.work] = self._publish_now(row)
+                self.progress(f"{record.student} {record.assignment}", done, len(rows))
+                self._look_again()
+        if not self._is_warm:  # the next try gets other workers
+            self.executor.release()
+        for row in rows.values():  # of those whose page was right already, nothing is yielded
+            self._publish_now(row)
+
+    def _graded(self, row: Row, record: Record) -> Row:
+        if record.kind == Kind.INFRASTRUCTURE and row.tries + 1 < TRIES:
+            self._log("failed", row, reason=str(record.reason))
+            self._is_warm = False
+            self._retry_at = time.monotonic() + FIRST_PAUSE
+            return self.hand_ins.keep(replace(row, tries=row.tries + 1))
+        attempt = row.attempt and record.kind != Kind.INFRASTRUCTURE
+        row = replace(row, state=State.GRADED, graded=time.time(), attempt=attempt)
+        self.hand_ins.keep(row)
+        self._log("graded", row, score=record.score, max_score=record.max_score)
+        return row
+
+    # Answers.
+
+    def answer(self) -> None:
+        """Publish what is not published yet and, now and then, pages that have changed."""
+        with self._trouble("feedback"):
+            rows = self.hand_ins.unanswered()
+            if time.monotonic() >= self._pages_at:
+                self._pages_at = time.monotonic() + PAGES_EVERY
+                self.publisher.read_dates()
+                rows += self.hand_ins.newest_graded()
+            errors = []
+            for row in rows:  # one that fails keeps no other from being published
+                try:
+                    self._publish(row)
+                except TROUBLES as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+
+    def _publish_now(self, row: Row) -> Row:
+        """Publish the answer to a hand-in if that is possible; otherwise `answer` does it later."""
+        with contextlib.suppress(*TROUBLES):
+            return self._publish(row)
+        return row
+
+    def _publish(self, row: Row) -> Row:
+        """Publish the answer to a hand-in if there is a new one; return its row."""
+        if row.state == State.WAITING and row.tries:  # our own fault: it is tried again
+            return row
+        answered = self.publisher.publish(row)
+        if answered is not row and row.state == State.GRADED:
+            self._log("published", row)
+        return answered
+
+    def send_scores(self, now: bool) -> None:
+        """Send scores to the learning platform if the course wants that: now, or once a minute."""
+        if self.settings.scores != LTI:
+            return
+        if now or time.monotonic() >= self._scores_at:
+            self._scores_at = time.monotonic() + SCORES_EVERY
+            with self._trouble("scores"):
+                lti = importlib.import_module("autograder.school.lti")
+                for line in lti.send_pending(self.course):
+                    self.say("scores", note=line)
+
+    # What is logged.
+
+    def _log(self, event: str, row: Row, **values: Any) -> None:
+        seconds = round(time.time() - row.arrived, 2)
+        self.say(
+            event, student=row.student, exercise=row.exercise, name=row.name, seconds=seconds,
+            **values,
+        )  # fmt: skip
+
+    def _note(self, line: str) -> None:
+        if line not in self._notes:
+            self._notes.add(line)
+            self.say("note", note=line)
+
+    def _wait(self, place: str, line: str) -> None:
+        if self._troubles.get(place) != line:
+            self._troubles[place] = line
+            self.say("waits", note=line)
+
+    @contextlib.contextmanager
+    def _trouble(self, place: str) -> Iterator[None]:
+        """Say once what is wrong with a place, and go on; say when it is right again.
+
+        Faults of the program itself are printed as well, and do not end the watch either.
+        """
+        try:
+            yield
+        except TROUBLES as error:
+            named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self._wait(place, f"{reason}{named}")
+        except Exception as error:
+            traceback.print_exc()
+            self._wait(place, f"{type(error).__name__}: {error}")
+        else:
+            if self._troubles.pop(place, None):
+                self.say("goes on", note=f"{place}: in order again")
+
+
+def _refuse_second(holder: str) -> None:
+    raise UserError(f"Another watch runs for this course: {holder}. End it first.")
+
+
+def _refuse_busy(line: str) -> None:
+    raise Busy(line)
