@@ -334,7 +334,10 @@ def impatient(toy):
     impatient_judge = Judge(exercise, dataclasses.replace(LIMITS, judge_seconds=1))
 
     def begin():
-        impatient_judge.notebook.guest = guest = pool.guest()
+        if impatient_judge.notebook.guest is not None:
+            impatient_judge.notebook.guest.close()
+        guest = pool.guest()
+        impatient_judge.notebook.guest = guest
         guest.request({"op": "start", "seed": 1, "files": []})
         guest.request({"op": "cell"}, [MULTIPLIES.encode()])
         return guest
