@@ -2,8 +2,8 @@
 beyond the paper.
 """
 
-import runpy
 import re
+import runpy
 import unicodedata
 
 import editions
